@@ -1,0 +1,63 @@
+"""The clock and the random source, handed in wherever time or chance matters.
+
+`datetime.now`, `time.*` and `random.*` occur in this file alone (and in `runners/guard.py`, which
+runs alone), so a whole worker can run under a clock that a test or a simulation turns by hand.
+"""
+
+import asyncio
+import random
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+from blackboard.model import whole_milliseconds
+
+
+class Clock(Protocol):
+    """Wall time for what is due, monotonic seconds for what is stale, and a way to wait."""
+
+    def now(self) -> datetime:
+        """Wall time, aware, UTC, whole milliseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a scale that never goes back and is deaf to changes of the wall clock."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Chance(Protocol):
+    """Where randomness comes from."""
+
+    def fraction(self) -> float:
+        """Uniform in [0, 1)."""
+        ...
+
+    def nonce(self) -> str:
+        """32 hexadecimal digits that nobody else will draw."""
+        ...
+
+
+class SystemClock:
+    """The host's clocks. CLOCK_MONOTONIC is one scale for all processes of a boot."""
+
+    def now(self) -> datetime:
+        return whole_milliseconds(datetime.now(UTC))
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class SystemChance:
+    """The operating system's randomness for names, an ordinary generator for spreading load."""
+
+    def fraction(self) -> float:
+        return random.random()  # noqa: S311 - spreads retries, guards nothing
+
+    def nonce(self) -> str:
+        return secrets.token_hex(16)

@@ -1,0 +1,114 @@
+"""What a handler is given: its item, and `ctx` for what belongs to this one run.
+
+The same for a coroutine on the worker's loop and a plain function in a child process. Only
+`ctx.lost.wait` differs: it blocks in a plain function and is awaited in a coroutine.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from blackboard.errors import BadInput
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerItem:
+    """The item as its handler sees it. `${NAME}` in params has been replaced already."""
+
+    id: str
+    type: str
+    params: Mapping[str, Any]
+    timezone: str = "UTC"
+    """The item's zone, an IANA name."""
+
+
+class Lost(Protocol):
+    """Whether this run has lost its lock: truthy once it has. What the handler still does then
+    is done beside another run, or against somebody's will; it is about to be stopped.
+    """
+
+    reason: str
+    """Why, in words; "" while the lock is held."""
+
+    def __bool__(self) -> bool: ...
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until the lock is lost, or for `timeout` seconds; the answer is whether it is.
+        To be awaited in a coroutine.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a handler may know of its run, and say while it lasts."""
+
+    due: datetime
+    """The slot this run is for: aware, UTC. It stays the same in a retry."""
+    fence: int
+    """Higher than in any earlier run of this item: lets what the handler writes to refuse a
+    run that was overtaken."""
+    attempt: int
+    """1, and one more for each retry or takeover of the same slot."""
+    worker: str
+    fenced: bool = False
+    """Whether what this run leaves behind must not replace what a later one wrote: as the
+    settings of the type have it, else as `@handler` does."""
+    settings: Mapping[str, Any]
+    """The table `[jobs.TYPE]` of the settings file."""
+    log: logging.Logger
+    lost: Lost
+    progress: Callable[[int, int], None]
+    """`ctx.progress(done, total)`, in whatever unit counts; `show` shows it."""
+
+
+class _Forward(logging.Handler):
+    def __init__(self, send: Callable[[int, str], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._send(record.levelno, self.format(record))
+
+
+def run_logger(send: Callable[[int, str], None]) -> logging.Logger:
+    """A logger of its own, below no other: what it is told goes to `send(level, text)` alone."""
+    # Not getLogger: what one run says must not reach the handlers of another.
+    log = logging.Logger("blackboard.run", logging.DEBUG)  # noqa: LOG001
+    log.addHandler(_Forward(send))
+    return log
+
+
+def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """`params` with `${NAME}` replaced from `environ` in every string, however deep; `$${` stands
+    for `${`. Keys are left as they are.
+
+    Raises BadInput naming the variable that is missing, and where it was asked for.
+    """
+    return {key: _expanded(value, environ, f"params.{key}") for key, value in params.items()}
+
+
+def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return "${"
+        if name not in environ:
+            problem = f"the environment variable {name} is not set"
+            raise BadInput(where, problem, "set it where the worker runs; $${ stands for ${")
+        return environ[name]
+
+    match value:
+        case str():
+            return _VARIABLE.sub(replaced, value)
+        case dict():
+            return {key: _expanded(one, environ, f"{where}.{key}") for key, one in value.items()}
+        case list():
+            return [_expanded(one, environ, f"{where}[{n}]") for n, one in enumerate(value)]
+        case _:
+            return value

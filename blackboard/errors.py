@@ -1,0 +1,43 @@
+"""What can go wrong for a person, and the exit code it means.
+
+Errors of a store are part of its contract and live in `table.py`.
+"""
+
+
+class BlackboardError(Exception):
+    """A broken promise or a refusal, told in one line that says what to do. `exit_code` is the
+    command's: 1 the answer is no, 2 bad input. (3 is for a store that is away: `table.TableError`.)
+    """
+
+    exit_code = 1
+
+
+class BadInput(BlackboardError):
+    """Something a person wrote cannot be used. `field` names it; the message carries the remedy.
+    Nothing was changed.
+    """
+
+    exit_code = 2
+
+    def __init__(self, field: str, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{field}: {problem}" + (f" ({remedy})" if remedy else ""))
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+
+
+class BadRow(BlackboardError, ValueError):
+    """A row of the board cannot be read: it was damaged, or written by something else."""
+
+    exit_code = 2
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"row {key}: {problem} (`blackboard doctor` tells more)")
+
+
+class StoreProblem(BlackboardError):
+    """The store that was named cannot be used: it is not there, not ours, damaged, or nobody may
+    write to it. Nothing was changed. (A store that is only away is told by `table.Unavailable`.)
+    """
+
+    exit_code = 2

@@ -1,0 +1,110 @@
+"""The keys of rows: what sorts where.
+
+Families in a shard's partition, in the order they sort: `item:`, `lock:`, `next:`, `run:`.
+`lock:` and `next:` are neighbours on purpose: one range query returns every lock that could be
+stale and every token that is due, the most overdue first. Nothing else may sort between them, so
+memberships and the board's own row live in partitions of their own.
+"""
+
+import hashlib
+import re
+from datetime import UTC, datetime
+
+from blackboard.errors import BadInput
+
+ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
+BOARD_KEY = "board"
+_FENCES = 10**12
+_LONGEST = 160
+_BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
+
+
+def encode_id(text: str) -> str:
+    """Any text as a key part: safe characters as they are, others `=XX` of their UTF-8 bytes;
+    above 160 characters the first 120, `=~` and 32 hexadecimal digits of the SHA-256.
+
+    Two texts never share a key part: `=~` comes from nothing else, and the digest tells long
+    ones apart. A long one cannot be read back, so every row carries the id as a property.
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    safe = _UNSAFE.sub(lambda found: b"=%02X" % ord(found[0]), raw).decode("ascii")
+    if len(safe) <= _LONGEST:
+        return safe
+    return f"{safe[:120]}=~{hashlib.sha256(raw).hexdigest()[:32]}"
+
+
+def moment_key(moment: datetime) -> str:
+    """A time of fixed width that sorts as it passes: 20261121T090000.000Z."""
+    utc = moment.astimezone(UTC)
+    return f"{utc.year:04d}{utc:%m%dT%H%M%S}.{utc.microsecond // 1000:03d}Z"
+
+
+def item_key(item_id: str) -> str:
+    return ITEM + encode_id(item_id)
+
+
+def lock_key(item_id: str) -> str:
+    return LOCK + encode_id(item_id)
+
+
+def next_key(ready: datetime, item_id: str) -> str:
+    return f"{NEXT}{moment_key(ready)}:{encode_id(item_id)}"
+
+
+def next_until(moment: datetime) -> str:
+    """The end of the range of tokens that are ready at `moment`, itself included."""
+    return f"{NEXT}{moment_key(moment)};"
+
+
+def end_of(family: str) -> str:
+    """The end of the range of a family's keys: nothing sorts between a colon and a semicolon."""
+    return family[:-1] + ";"
+
+
+def run_key(item_id: str, fence: int) -> str:
+    """One row for each fence, the newest first."""
+    return f"{RUN}{encode_id(item_id)}:{_FENCES - fence:012d}"
+
+
+def runs_range(item_id: str) -> tuple[str, str]:
+    """The range of all runs of an item."""
+    part = RUN + encode_id(item_id)
+    return f"{part}:", f"{part};"
+
+
+def worker_key(owner: str) -> str:
+    return WORKER + encode_id(owner)
+
+
+def shard_of(item_id: str, shards: int) -> int:
+    """The shard an id hashes to, for ever."""
+    digest = hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") % shards
+
+
+def phase(item_id: str) -> float:
+    """An item's own fraction in [0, 1): the part of its jitter it waits, the same every time, so
+    that a herd stays spread over restarts.
+    """
+    digest = hashlib.sha256(b"phase:" + item_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def partition(board: str, shard: int, shards: int) -> str:
+    return board if shards == 1 else f"{board}-{shard:02d}"
+
+
+def meta_partition(board: str) -> str:
+    return f"{board}-meta"
+
+
+def workers_partition(board: str) -> str:
+    return f"{board}-workers"
+
+
+def check_board_name(name: str) -> str:
+    """A board's name keeps clear of the dash that sets its shards apart."""
+    if not _BOARD_NAME.fullmatch(name):
+        raise BadInput("board", f"{name!r} is no name for a board", "letters, digits and _")
+    return name

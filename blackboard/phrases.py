@@ -1,0 +1,88 @@
+"""Times, durations and numbers in words for people. Pure; says the same everywhere."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_FROM = {"d": 48 * 3_600, "h": 100 * 60, "m": 100, "s": 0}
+"""Seconds from which on a unit is used alone: two digits do as long as they can."""
+LONGEST_ERROR = 12_000
+"""Characters of an error that are kept, head and tail."""
+
+
+def iso(moment: datetime) -> str:
+    """For programs: ISO 8601, UTC, milliseconds, Z."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+
+
+def stamp(moment: datetime) -> str:
+    """For people: UTC to the second, with Z."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def brief(seconds: float, *, nearest: bool = False) -> str:
+    """A duration in one unit, cut or to the nearest: "90s", "3m", "7h", "2d"; below ten seconds one
+    decimal.
+    """
+    if seconds < 0:
+        return "-" + brief(-seconds, nearest=nearest)
+    if 0 < seconds < 9.95:
+        text = f"{seconds:.1f}"
+        return "0s" if text == "0.0" else f"{text.removesuffix('.0')}s"
+    unit, length = next(one for one in _UNITS if seconds >= _FROM[one[0]])
+    return f"{(seconds + nearest * length / 2) // length:.0f}{unit}"
+
+
+def span(seconds: float) -> str:
+    """A duration in its two largest units: "7h 59m", "12s"; below a minute as `brief` has it."""
+    if seconds < 60:
+        return brief(seconds)
+    rest = round(seconds)
+    (unit, length), (finer, part) = next(one for one in pairwise(_UNITS) if rest >= one[0][1])
+    more = rest % length // part
+    return f"{rest // length}{unit}" + (f" {more}{finer}" if more else "")
+
+
+def since(age: float) -> str:
+    """How long something was not heard of: "for 3m 20s"; an age without end is from before the host
+    was started.
+    """
+    return "since before this host was started" if age == float("inf") else f"for {span(age)}"
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """A time from here: "3m ago", "in 8h", "now". What has just been put off for 8 hours is in 8,
+    not in 7.
+    """
+    seconds = int((moment - now).total_seconds())
+    if seconds == 0:
+        return "now"
+    return f"in {brief(seconds, nearest=True)}" if seconds > 0 else f"{brief(-seconds)} ago"
+
+
+def exactly(moment: datetime, now: datetime) -> str:
+    """A time and where it is from here: "2026-11-21 09:00:00Z (in 7h 5m)"."""
+    seconds = int((moment - now).total_seconds())
+    words = "now" if seconds == 0 else f"in {span(seconds)}"
+    return f"{stamp(moment)} ({words if seconds >= 0 else f'{span(-seconds)} ago'})"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things: "1 item", "2,000 items"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def cut_middle(text: str, limit: int = LONGEST_ERROR) -> str:
+    """`text` in at most `limit` characters: its beginning and, longer, its end."""
+    if len(text) <= limit:
+        return text
+    gap = f"\n[... {len(text) - limit:,} characters left out ...]\n"
+    kept = limit - len(gap)
+    head = kept // 3
+    return text[:head] + gap + text[head - kept :]

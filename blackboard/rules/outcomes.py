@@ -1,0 +1,223 @@
+"""What follows from the end of a run: the item's next token, or none.
+
+    outcome                              next token
+    -----------------------------------  ---------------------------------------------------------
+    any, and `run now` was asked for     slot now, at once, attempt 1
+    cancelled by its worker's shutdown   same slot, at once, same attempt
+    failed or timeout, retries left      same slot, after a backoff, next attempt
+    abandoned, takeovers left            (the overrider runs it: no token)
+    anything else                        the schedule's next slot, attempt 1; none: the item is done
+
+A slot keeps its identity over retries and shutdowns. What the schedule says next depends on what
+is wanted of slots that nobody could serve:
+
+    one    a run covers every slot up to its own start; if more passed while it ran, one more run
+    all    each slot has its run, the last `missed_limit` of them
+    none   slots that have passed are forgotten
+
+`Every` is measured from the last start, as in elmcity, whoever asked for that start: so nothing
+of it is ever missed. A run that a person asked for leaves the other schedules as they were.
+
+A late finisher (its lock was overridden, unlocked or cancelled meanwhile) may still have something
+to say. Last writer wins: its result goes into the item, unless the type is fenced, or the item is
+another one by now; its own row in the history says superseded.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from blackboard.keys import phase
+from blackboard.model import Again, Claim, Item, Outcome, State, whole_milliseconds
+from blackboard.schedules import Every, Once, due_between, next_due
+from blackboard.spec import RunSettings
+
+FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
+LONGEST_BACKOFF = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What becomes of an item: its columns, and whether a token waits for it."""
+
+    state: State
+    slot: datetime
+    ready: datetime
+    planned: datetime
+    attempt: int
+    failures: int
+    once: str = ""
+
+    @property
+    def waits(self) -> bool:
+        return self.state is State.ACTIVE
+
+
+def after_run(
+    claim: Claim,
+    outcome: Outcome,
+    *,
+    settings: RunSettings,
+    now: datetime,
+    fraction: float,
+    requeue: bool = False,
+) -> Plan:
+    """The plan after a run of `claim` ended with `outcome` at `now`. `claim` carries what the
+    item said when it was last read; `fraction`, drawn in [0, 1), is the jitter of a backoff;
+    `requeue` marks a run that its worker's shutdown cut short.
+    """
+    again = again_of(claim)
+    failures = 0 if outcome is Outcome.OK else claim.failures + (outcome in FAILING)
+    same = Plan(
+        state=claim.state,
+        slot=claim.slot,
+        ready=now,
+        planned=claim.planned,
+        attempt=claim.attempt,
+        failures=failures,
+        once=claim.once,
+    )
+    if again is None and requeue and outcome is Outcome.CANCELLED:
+        return same
+    retry = outcome in {Outcome.FAILED, Outcome.TIMEOUT} and claim.attempt <= settings.retries
+    if again is None and retry:
+        wait = backoff(claim.attempt, base=settings.backoff, fraction=fraction)
+        return replace(same, ready=whole_milliseconds(now + wait), attempt=claim.attempt + 1)
+    fresh = replace(same, attempt=1, once="")
+    planned = planned_after(claim, settings=settings, now=now)
+    if again is not None:
+        return replace(fresh, slot=again.slot, planned=planned or claim.planned, once=again.once)
+    if planned is None:
+        return replace(fresh, state=State.DONE)
+    ready = ready_for(claim.id, planned, settings=settings, first=False)
+    return replace(fresh, slot=planned, ready=ready, planned=planned)
+
+
+def planned_after(claim: Claim, *, settings: RunSettings, now: datetime) -> datetime | None:
+    """The schedule's next slot after a run that started at `claim.start`."""
+    schedule = settings.schedule
+    if schedule is None:
+        return None
+    if isinstance(schedule, Every):
+        return next_due(schedule, claim.start)
+    asked_for = claim.slot != claim.planned
+    if settings.missed == "none":
+        passed = max(claim.slot, now)
+    elif settings.missed == "all":
+        passed = claim.slot
+    else:
+        passed = max(claim.slot, claim.start)
+    if asked_for:
+        if claim.planned > passed or settings.missed == "all":
+            return claim.planned
+        return next_due(schedule, passed)
+    following = next_due(schedule, passed)
+    if settings.missed == "all" and following is not None and following <= now:
+        return due_between(schedule, passed, now, settings.missed_limit)[0]
+    return following
+
+
+def first_plan(
+    item_id: str, *, settings: RunSettings, first: datetime | None, now: datetime
+) -> Plan:
+    """The plan of a new item: at once, or at `first`; an `at` at its time."""
+    slot = whole_milliseconds(first or now)
+    if first is None and isinstance(settings.schedule, Once):
+        slot = slot_of(settings.schedule)
+    return Plan(
+        state=State.ACTIVE,
+        slot=slot,
+        ready=ready_for(item_id, slot, settings=settings, first=True),
+        planned=slot,
+        attempt=1,
+        failures=0,
+    )
+
+
+def passed_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
+    """The plan of a waiting item whose slots up to `now` are passed over."""
+    schedule = settings.schedule
+    return _plan_at(item, next_due(schedule, now) if schedule else None, settings=settings)
+
+
+def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
+    """The plan of an item whose schedule was changed at `now`: an `at` at its time, an `every`
+    from the last start, the others from now. One that has run is done with an `at` in the past;
+    one that was done and has a slot again is active. Without a schedule that is known here, what
+    waits goes on waiting: its worker may know one.
+    """
+    schedule = settings.schedule
+    planned: datetime | None
+    if isinstance(schedule, Once):
+        slot = slot_of(schedule)
+        planned = None if item.start and slot <= now else slot
+    elif isinstance(schedule, Every):
+        planned = next_due(schedule, item.start) if item.start else now
+    elif schedule is None and item.state is State.DONE:
+        planned = None
+    elif schedule is None:
+        planned = item.planned if item.start else now
+    else:
+        planned = next_due(schedule, now)
+    return _plan_at(item, planned, settings=settings)
+
+
+def _plan_at(item: Item, planned: datetime | None, *, settings: RunSettings) -> Plan:
+    """The item waits for its slot `planned`; without one it is done."""
+    slot = planned or item.slot
+    state = State.ACTIVE if item.state is State.DONE else item.state
+    return Plan(
+        state=state if planned else State.DONE,
+        slot=slot,
+        ready=ready_for(item.id, slot, settings=settings, first=item.start is None),
+        planned=slot,
+        attempt=1,
+        failures=item.failures,
+    )
+
+
+def slot_of(schedule: Once) -> datetime:
+    """The one slot there is."""
+    return whole_milliseconds(schedule.moment.astimezone(UTC))
+
+
+def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: bool) -> datetime:
+    """When a slot's token may be taken. The item's own part of the jitter is always the same; an
+    `Every` keeps the phase of its first run by itself.
+    """
+    if isinstance(settings.schedule, Every) and not first:
+        return slot
+    return whole_milliseconds(slot + settings.jitter * phase(item_id))
+
+
+def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
+    """Full jitter: anything up to base, 2 base, 4 base ... an hour, or base if that is longer."""
+    doubled = base.total_seconds() * 2 ** min(attempt - 1, 30)
+    longest = max(base, LONGEST_BACKOFF).total_seconds()
+    return timedelta(seconds=min(doubled, longest)) * fraction
+
+
+def again_of(item: Item | Claim) -> Again | None:
+    """The `run now` that waits for the running run to end."""
+    return msgspec.json.decode(item.again, type=Again) if item.again else None
+
+
+class LateMove(StrEnum):
+    """What is written of a run that finished after its lock was taken away."""
+
+    DROP = "drop"
+    RECORD = "record"
+    MERGE = "merge"
+
+
+def late_move(item: Item | None, *, fence: int, outcome: Outcome, fenced: bool) -> LateMove:
+    """Nothing, when the item is gone or born since; its row in the history; or that and its
+    result. A run that failed, or was stopped for its lost lock, has no result to merge.
+    """
+    if item is None or item.state is State.REMOVED or item.born >= fence:
+        return LateMove.DROP
+    if fenced or outcome is not Outcome.OK:
+        return LateMove.RECORD
+    return LateMove.MERGE

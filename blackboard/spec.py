@@ -1,0 +1,149 @@
+"""What a run is run with, and where that is said: item, then `[types]`, then `@handler`.
+
+A layer is a `Spec`: what it leaves out, the next one says. The schedule counts as one thing: a
+layer that has any of every, cron, rrule and at decides it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from blackboard.errors import BadInput
+from blackboard.schedules import Schedule, make_schedule
+from blackboard.times.durations import parse_duration
+from blackboard.times.recurrence_text import zone_in
+
+SHORTEST_LEASE = timedelta(seconds=3)
+DEFAULT_BACKOFF = timedelta(seconds=10)
+DEFAULT_MISSED_AFTER = timedelta(minutes=5)
+Missed = Literal["one", "all", "none"]
+
+
+class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
+    """What one layer says about a run; None is silence. Durations are text like "8h" or "90s"."""
+
+    every: str | None = None
+    cron: str | None = None
+    rrule: str | None = None
+    at: str | None = None
+    timezone: str | None = None
+    timeout: str | None = None
+    stale_after: str | None = None
+    retries: int | None = None
+    backoff: str | None = None
+    jitter: str | None = None
+    missed: str | None = None
+    missed_limit: int | None = None
+    missed_after: str | None = None
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def has_schedule(self) -> bool:
+        return any((self.every, self.cron, self.rrule, self.at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """The layers resolved: everything a worker needs to know to run an item and plan its next."""
+
+    schedule: Schedule | None = None
+    """None: the item runs once, when it is added or asked for."""
+    timezone: str = "UTC"
+    timeout: timedelta | None = None
+    """None: the interval."""
+    stale_after: timedelta | None = None
+    """None: the interval."""
+    retries: int = 0
+    backoff: timedelta = DEFAULT_BACKOFF
+    jitter: timedelta = timedelta(0)
+    missed: Missed = "one"
+    missed_limit: int = 100
+    missed_after: timedelta = DEFAULT_MISSED_AFTER
+    fenced: bool = False
+    slots: int | None = None
+    """Runs of this type in one worker at a time; None: as many as it has slots."""
+
+    @property
+    def text(self) -> str:
+        """The schedule as it stands in an item's column."""
+        return self.schedule.text if self.schedule else ""
+
+
+def encode_spec(spec: Spec) -> str:
+    """A spec as it stands in a row."""
+    return msgspec.json.encode(spec).decode()
+
+
+def decode_spec(text: str) -> Spec:
+    """A spec from a row; fields of a newer version are passed over. ValueError when it is none."""
+    return msgspec.json.decode(text, type=Spec)
+
+
+def params_of(spec: str, once: str) -> dict[str, Any]:
+    """The params of a run: the item's, and over them what a `run now` gave for this run alone."""
+    over: dict[str, Any] = msgspec.json.decode(once) if once else {}
+    return decode_spec(spec).params | over
+
+
+def resolve(
+    layers: Sequence[Spec], *, fenced: bool = False, slots: int | None = None
+) -> RunSettings:
+    """The first layer that says something about a field decides it.
+
+    Raises BadInput naming the field.
+    """
+
+    def first(name: str) -> Any:
+        return next((value for one in layers if (value := getattr(one, name)) is not None), None)
+
+    def duration(name: str) -> timedelta | None:
+        text = first(name)
+        return None if text is None else parse_duration(text, name)
+
+    said = next((layer for layer in layers if layer.has_schedule), Spec())
+    zone = first("timezone") or _zone_of_rule(said.rrule) or "UTC"
+    schedule = make_schedule(
+        every=said.every, cron=said.cron, rrule=said.rrule, at=said.at, zone=zone
+    )
+    stale_after = duration("stale_after")
+    if stale_after is not None and stale_after < SHORTEST_LEASE:
+        raise BadInput("stale_after", f"{first('stale_after')!r} is too short", "3s at the least")
+    return RunSettings(
+        schedule=schedule,
+        timezone=zone,
+        timeout=duration("timeout"),
+        stale_after=stale_after,
+        retries=_count("retries", first("retries"), default=0, lowest=0),
+        backoff=duration("backoff") or DEFAULT_BACKOFF,
+        jitter=duration("jitter") or timedelta(0),
+        missed=_missed(first("missed")),
+        missed_limit=_count("missed_limit", first("missed_limit"), default=100, lowest=1),
+        missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
+        fenced=fenced,
+        slots=slots,
+    )
+
+
+def _zone_of_rule(rrule: str | None) -> str | None:
+    return zone_in(rrule) if isinstance(rrule, str) else None  # what is no text is refused later
+
+
+def _count(name: str, value: int | None, *, default: int, lowest: int) -> int:
+    if value is None:
+        return default
+    if not lowest <= value <= 10_000:
+        raise BadInput(name, f"{value} is out of range", f"{lowest} to 10000")
+    return value
+
+
+def _missed(value: str | None) -> Missed:
+    match value:
+        case None:
+            return "one"
+        case "one" | "all" | "none":
+            return value
+        case _:
+            raise BadInput("missed", f"{value!r} is not a policy", "one, all or none")

@@ -1,0 +1,1 @@
+"""What schedules are made of: cron, recurrence rules, zones and durations."""

@@ -1,0 +1,89 @@
+"""Durations as people write them: "8h", "90s", "1d12h", "1w", "500ms".
+
+Whole numbers with their units, largest unit first, each unit once. A number without a unit is
+refused rather than guessed at, and so are nothing, less than nothing and more than ten years.
+The grain is the millisecond. What `format_duration` writes, `parse_duration` reads back.
+"""
+
+import re
+from datetime import timedelta
+from functools import lru_cache
+
+from blackboard.errors import BadInput
+
+UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+LONGEST = timedelta(days=3653)
+"""Ten years, leap days included."""
+
+_NOTHING = timedelta(0)
+_MILLISECOND = timedelta(milliseconds=1)
+_EXAMPLES = "write it like 8h, 90s, 1d12h, 1w or 500ms"
+_PARTS = re.compile(r"\s*+".join(rf"(?:([0-9]{{1,12}})\s*+{unit})?" for unit in UNITS))
+_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
+
+
+def parse_duration(value: str | float | timedelta, field: str = "duration") -> timedelta:
+    """The duration that `value` says: text with units, or a timedelta.
+
+    Raises BadInput naming `field`, with a remedy.
+    """
+    if isinstance(value, timedelta):
+        duration = value
+    elif isinstance(value, str):
+        duration = _read(value.strip(), field)
+    else:
+        raise BadInput(field, f"{value!r} has no unit", _with_unit(str(value)))
+    if duration <= _NOTHING:
+        raise BadInput(field, f"{value!r} is not longer than nothing", _EXAMPLES)
+    if duration > LONGEST:
+        raise BadInput(field, f"{value!r} is longer than ten years", _EXAMPLES)
+    if duration % _MILLISECOND:
+        raise BadInput(field, f"{value!r} is finer than a millisecond", "use whole milliseconds")
+    return duration
+
+
+@lru_cache(maxsize=1024)
+def format_duration(duration: timedelta) -> str:
+    """`duration` as `parse_duration` reads it: "1d12h". Weeks only when there is nothing else;
+    what is finer than a millisecond is cut. Nothing is "0s", a negative one carries a minus.
+    """
+    if duration < _NOTHING:
+        return "-" + format_duration(-duration)
+    if duration and not duration % UNITS["w"]:
+        return f"{duration // UNITS['w']}w"
+    text, rest = "", duration
+    for unit, length in UNITS.items():
+        if unit != "w":
+            number, rest = divmod(rest, length)
+            text += f"{number}{unit}" if number else ""
+    return text or "0s"
+
+
+def _read(text: str, field: str) -> timedelta:
+    if _NUMBER.fullmatch(text):
+        raise BadInput(field, f"{text!r} has no unit", _with_unit(text))
+    parts = _PARTS.fullmatch(text)
+    if not text or parts is None:
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        raise BadInput(field, f"{shown!r} is not a duration", _EXAMPLES)
+    try:
+        return sum(
+            (
+                int(number or 0) * unit
+                for number, unit in zip(parts.groups(), UNITS.values(), strict=True)
+            ),
+            _NOTHING,
+        )
+    except OverflowError:
+        raise BadInput(field, f"{text!r} is longer than ten years", _EXAMPLES) from None
+
+
+def _with_unit(number: str) -> str:
+    return f"write {number}s for seconds" if re.fullmatch("[0-9]{1,12}", number) else _EXAMPLES

@@ -1,0 +1,1 @@
+"""Handlers that ship with the scheduler. They import `blackboard`, never the reverse."""

@@ -1,0 +1,95 @@
+"""Durations: what is read, what is refused and with which remedy, and the way back."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blackboard.errors import BadInput
+from blackboard.times.durations import LONGEST, format_duration, parse_duration
+
+READ = [
+    ("8h", timedelta(hours=8)),
+    ("90s", timedelta(seconds=90)),
+    ("1d12h", timedelta(days=1, hours=12)),
+    ("1w", timedelta(weeks=1)),
+    ("500ms", timedelta(milliseconds=500)),
+    ("5m", timedelta(minutes=5)),
+    ("1w2d3h4m5s6ms", timedelta(weeks=1, days=2, hours=3, minutes=4, seconds=5, milliseconds=6)),
+    ("  1h 30m ", timedelta(hours=1, minutes=30)),
+    ("10 s", timedelta(seconds=10)),
+    ("0h5m", timedelta(minutes=5)),
+    ("05m", timedelta(minutes=5)),
+    ("3653d", LONGEST),
+    (timedelta(minutes=2), timedelta(minutes=2)),
+]
+
+REFUSED: list[tuple[Any, str, str]] = [
+    ("90", "no unit", "write 90s"),
+    (90, "no unit", "write 90s"),
+    (1.5, "no unit", "write it like"),
+    ("1.5", "no unit", "write it like"),
+    (-3, "no unit", "write it like"),
+    (float("nan"), "no unit", "write it like"),
+    (True, "no unit", "write it like"),
+    (None, "no unit", "write it like"),
+    ("", "not a duration", "write it like"),
+    ("h", "not a duration", "write it like"),
+    ("soon", "not a duration", "write it like"),
+    ("1.5h", "not a duration", "write it like"),
+    ("-5m", "not a duration", "write it like"),
+    ("30m1h", "not a duration", "write it like"),
+    ("1h1h", "not a duration", "write it like"),
+    ("1y", "not a duration", "write it like"),
+    ("8H", "not a duration", "write it like"),
+    ("1 2h", "not a duration", "write it like"),
+    ("١h", "not a duration", "write it like"),
+    ("9" * 5000 + "s", "not a duration", "write it like"),
+    ("1w" + " " * 5000 + "x", "not a duration", "write it like"),
+    ("0s", "not longer than nothing", "write it like"),
+    (timedelta(0), "not longer than nothing", "write it like"),
+    (timedelta(seconds=-1), "not longer than nothing", "write it like"),
+    ("3654d", "longer than ten years", "write it like"),
+    ("999999999999w", "longer than ten years", "write it like"),
+    (timedelta(microseconds=1500), "finer than a millisecond", "whole milliseconds"),
+]
+
+
+@pytest.mark.parametrize(("text", "duration"), READ)
+def test_durations_that_are_read(text: str | timedelta, duration: timedelta) -> None:
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize(("value", "problem", "remedy"), REFUSED)
+def test_refusals_name_the_field_and_a_remedy(value: Any, problem: str, remedy: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_duration(value, "timeout")
+    assert caught.value.field == "timeout"
+    assert problem in caught.value.problem
+    assert remedy in caught.value.remedy
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (timedelta(days=1, hours=12), "1d12h"),
+        (timedelta(weeks=2), "2w"),
+        (timedelta(days=8), "8d"),
+        (timedelta(seconds=90), "1m30s"),
+        (timedelta(milliseconds=1), "1ms"),
+        (timedelta(0), "0s"),
+        (timedelta(microseconds=999), "0s"),
+        (timedelta(seconds=-90), "-1m30s"),
+    ],
+)
+def test_durations_as_they_are_written(duration: timedelta, text: str) -> None:
+    assert format_duration(duration) == text
+
+
+@given(st.integers(1, LONGEST // timedelta(milliseconds=1)))
+def test_what_is_written_is_read_back(milliseconds: int) -> None:
+    duration = timedelta(milliseconds=milliseconds)
+    assert parse_duration(format_duration(duration)) == duration

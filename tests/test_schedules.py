@@ -1,0 +1,346 @@
+"""Schedules: how they are made and written, the next slot, the slots missed, and refusals."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, time, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blackboard.errors import BadInput
+from blackboard.schedules import (
+    ALONE,
+    Cron,
+    Every,
+    Once,
+    RRule,
+    Schedule,
+    due_between,
+    gap,
+    make_schedule,
+    next_due,
+    parse_schedule,
+)
+from blackboard.times.zones import first_shown, showings
+
+EIGHT_HOURS = Every(timedelta(hours=8))
+NOON = Once(datetime(2026, 5, 4, 12, tzinfo=UTC))
+NIGHTLY = Cron("0 3 * * *", "Europe/Berlin")
+MINUTELY = Cron("* * * * *")
+WEEKLY = RRule("FREQ=WEEKLY;BYDAY=MO", "Europe/Berlin")
+SWALLOWED = Cron("* 2 8-14 3 */7", "America/New_York")
+THRICE = RRule("DTSTART:20260504T090000\nRRULE:FREQ=DAILY;COUNT=3")
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+MADE: list[tuple[dict[str, Any], Schedule, str]] = [
+    ({"every": "8h"}, EIGHT_HOURS, "every 8h"),
+    ({"every": timedelta(hours=36)}, Every(timedelta(hours=36)), "every 1d12h"),
+    ({"cron": " 0  3 * * * ", "zone": "Europe/Berlin"}, NIGHTLY, "cron 0 3 * * *"),
+    ({"cron": "@daily"}, Cron("@daily"), "cron @daily"),
+    ({"rrule": "freq=weekly;byday=mo", "zone": "Europe/Berlin"}, WEEKLY, f"rrule {WEEKLY.rule}"),
+    ({"at": "2026-05-04T12:00Z"}, NOON, "at 2026-05-04T12:00:00+00:00"),
+    ({"at": "2026-05-04 14:00+02:00"}, NOON, "at 2026-05-04T12:00:00+00:00"),
+    ({"at": datetime(2026, 5, 4, 12, 0, 0, 999, tzinfo=UTC)}, NOON, "at 2026-05-04T12:00:00+00:00"),
+    (
+        {"at": "2026-11-21T09:00", "zone": "Europe/Berlin"},
+        Once(utc("2026-11-21T08:00+00:00"), "Europe/Berlin"),
+        "at 2026-11-21T09:00:00+01:00",
+    ),
+    (
+        {"at": "2026-11-21", "zone": "Europe/Berlin"},
+        Once(utc("2026-11-20T23:00+00:00"), "Europe/Berlin"),
+        "at 2026-11-21T00:00:00+01:00",
+    ),
+    (  # in a gap: right after it
+        {"at": "2026-03-29T02:30", "zone": "Europe/Berlin"},
+        Once(utc("2026-03-29T01:00+00:00"), "Europe/Berlin"),
+        "at 2026-03-29T03:00:00+02:00",
+    ),
+    (  # shown twice: the first time, unless the offset says otherwise
+        {"at": "2026-10-25T02:30", "zone": "Europe/Berlin"},
+        Once(utc("2026-10-25T00:30+00:00"), "Europe/Berlin"),
+        "at 2026-10-25T02:30:00+02:00",
+    ),
+    (
+        {"at": "2026-10-25T02:30+01:00", "zone": "Europe/Berlin"},
+        Once(utc("2026-10-25T01:30+00:00"), "Europe/Berlin"),
+        "at 2026-10-25T02:30:00+01:00",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "schedule", "text"), MADE)
+def test_a_schedule_has_one_text_that_is_read_back(
+    settings: dict[str, Any], schedule: Schedule, text: str
+) -> None:
+    made = make_schedule(**settings)
+    assert made == schedule
+    assert made is not None
+    assert made.text == text
+    assert "\n" not in text
+    assert parse_schedule(text, made.zone) == made
+
+
+def test_no_setting_is_no_schedule() -> None:
+    assert make_schedule(zone="Europe/Berlin") is None
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"every": "8h", "cron": "* * * * *"}, "cron", "not every and cron"),
+    ({"cron": "@daily", "at": "2026-05-04", "rrule": "FREQ=DAILY"}, "at", "cron and rrule and at"),
+    ({"every": 90}, "every", "write 90s"),
+    ({"every": ""}, "every", "write it like"),
+    ({"cron": "* * * *"}, "cron", "write five"),
+    ({"cron": 5}, "cron", "write it in quotes"),
+    ({"rrule": "FREQ=DAILY;INTERVAL=0"}, "rrule", "INTERVAL"),
+    ({"rrule": ["FREQ=DAILY"]}, "rrule", "write it in quotes"),
+    ({"at": "tomorrow"}, "at", "write 2026-11-21T09:00"),
+    ({"at": "2026-02-30"}, "at", "write 2026-11-21T09:00"),
+    ({"at": 20260504}, "at", "write it in quotes"),
+    ({"at": "0001-01-01T00:00+14:00"}, "at", "too far away"),
+    ({"at": "9999-12-31T23:59-14:00"}, "at", "too far away"),
+    ({"every": "8h", "zone": "Europe/Berln"}, "timezone", "did you mean Europe/Berlin"),
+    ({"zone": "Nowhere/Atall"}, "timezone", "write an IANA name"),
+    ({"every": "8h", "zone": 1}, "timezone", "write it in quotes"),
+]
+
+
+@pytest.mark.parametrize(("settings", "field", "words"), REFUSED)
+def test_refusals_name_the_field_and_a_remedy(
+    settings: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        make_schedule(**settings)
+    assert caught.value.field == field
+    assert words in str(caught.value)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", "schedule"),
+        ("hourly", "schedule"),
+        ("manual x", "schedule"),
+        ("every", "every"),
+        ("cron 0 0 31 2 *", "cron"),
+        ("rrule FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=31", "rrule"),
+        ("at noon", "at"),
+    ],
+)
+def test_a_text_of_no_schedule_is_refused(text: str, field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_schedule(text)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "EST5EDT", "Etc/GMT+5", "America/Indiana/Indianapolis", "Asia/Calcutta"]
+)
+def test_every_name_of_the_tz_database_is_a_zone(zone: str) -> None:
+    assert Every(timedelta(hours=1), zone).zone == zone
+
+
+@pytest.mark.parametrize(
+    ("zone", "remedy"),
+    [
+        ("", "write an IANA name"),
+        ("../../etc/passwd", "write an IANA name"),
+        ("/etc/localtime", "write an IANA name"),
+        ("Europe/../Europe/Berlin", "write an IANA name"),
+        ("America", "write an IANA name"),
+        ("localtime", "write an IANA name"),
+        ("right/UTC", "write an IANA name"),
+        ("posix/Europe/Berlin", "Europe/Berlin"),
+        ("europe/berlin", "did you mean Europe/Berlin?"),
+        ("Berlin", "did you mean Europe/Berlin?"),
+        ("new york", "did you mean America/New_York?"),
+        ("UTC ", "did you mean UTC?"),
+        ("Europe/Berlin\0", "Europe/Berlin"),
+        ("\ud800", "write an IANA name"),
+        ("x" * 10_000, "write an IANA name"),
+    ],
+)
+def test_an_unknown_zone_is_refused_with_names_like_it(zone: str, remedy: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Every(timedelta(hours=1), zone)
+    assert caught.value.field == "timezone"
+    assert remedy in caught.value.remedy
+    assert len(str(caught.value)) < 300
+
+
+def test_a_schedule_made_directly_is_checked_too() -> None:
+    with pytest.raises(BadInput, match="every"):
+        Every(timedelta(0))
+    with pytest.raises(BadInput, match="timezone"):
+        Once(datetime(2026, 5, 4, tzinfo=UTC), "Mars/Base")
+    with pytest.raises(ValueError, match="aware"):
+        Once(datetime(2026, 5, 4))  # noqa: DTZ001
+
+
+NEXT = [
+    (EIGHT_HOURS, "2026-05-04T03:07+00:00", "2026-05-04T11:07+00:00"),
+    (Every(timedelta(days=1), "Europe/Berlin"), "2026-03-28T12:00+01:00", "2026-03-29T13:00+02:00"),
+    (NOON, "2026-05-04T11:59+00:00", "2026-05-04T12:00+00:00"),
+    (NOON, "2026-05-04T12:00+00:00", None),
+    (NIGHTLY, "2026-05-04T03:00+02:00", "2026-05-05T03:00+02:00"),
+    (WEEKLY, "2026-05-04T00:00+02:00", "2026-05-11T00:00+02:00"),
+    (THRICE, "2026-05-05T09:00+00:00", "2026-05-06T09:00+00:00"),
+    (THRICE, "2026-05-06T09:00+00:00", None),
+    # New York moved its gap into this hour in 2007
+    (SWALLOWED, "2006-03-12T02:58-05:00", "2006-03-12T02:59-05:00"),
+    (SWALLOWED, "2006-03-12T02:59-05:00", None),
+    # The ends of the calendar
+    (Every(timedelta(days=400)), "9999-01-01T00:00+00:00", None),
+    (NIGHTLY, "0001-01-01T00:00+00:00", "1000-01-01T03:00:00+00:53:28"),
+    (WEEKLY, "0001-01-01T00:00+00:00", "2000-01-03T00:00+01:00"),
+    (NIGHTLY, "9999-12-31T23:59+00:00", None),
+    (WEEKLY, "9999-12-31T23:59+00:00", None),
+    (NOON, "9999-12-31T23:59+00:00", None),
+]
+
+
+@pytest.mark.parametrize(("schedule", "after", "expected"), NEXT)
+def test_the_next_slot_is_later_and_in_utc(
+    schedule: Schedule, after: str, expected: str | None
+) -> None:
+    found = next_due(schedule, datetime.fromisoformat(after))
+    assert found == (expected and utc(expected))
+    assert found is None or found.tzinfo is UTC
+
+
+def test_a_time_without_an_offset_is_refused() -> None:
+    """It would be read in the zone of whatever host this is."""
+    with pytest.raises(ValueError, match="aware"):
+        next_due(MINUTELY, datetime(2026, 5, 4))  # noqa: DTZ001
+
+
+def test_two_showings_of_one_wall_time_are_told_apart() -> None:
+    """Python compares times of one zone by their walls alone."""
+    second = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+    assert Once(second, "Europe/Berlin").text == "at 2026-10-25T02:30:00+01:00"
+    assert next_due(Once(second), second.replace(fold=0)) == utc("2026-10-25T01:30+00:00")
+    slots = due_between(Cron("*/30 * * * *"), second.replace(fold=0), second, 9)
+    assert slots == [utc("2026-10-25T01:00+00:00"), utc("2026-10-25T01:30+00:00")]
+
+
+BETWEEN = [
+    # schedule, after, until, limit, slots
+    (MINUTELY, "2026-05-04T12:00", "2026-05-04T12:03", 9, "12:01 12:02 12:03"),
+    (MINUTELY, "2026-05-04T12:00", "2026-05-04T12:03", 2, "12:02 12:03"),
+    (MINUTELY, "2006-05-04T12:00", "2026-05-04T12:03", 3, "12:01 12:02 12:03"),
+    (MINUTELY, "2026-05-04T12:00", "2026-05-04T12:03", 0, ""),
+    (MINUTELY, "2026-05-04T12:03", "2026-05-04T12:00", 9, ""),
+    (MINUTELY, "2026-05-04T12:00", "2026-05-04T12:00", 9, ""),
+    (Cron("*/20 1 4 5 *"), "1996-05-04T12:00", "2026-12-31T00:00", 2, "01:20 01:40"),
+    (Cron("0 0 4 5 *"), "2026-05-04T00:00", "2027-05-03T00:00", 2, ""),
+    (RRule("FREQ=SECONDLY"), "1996-05-04T12:00", "2026-05-04T00:00:01", 2, "00:00 00:00:01"),
+    (THRICE, "2000-01-01T00:00", "2026-05-04T12:00", 5, "09:00"),
+    (EIGHT_HOURS, "2026-05-04T01:00", "2026-05-04T17:00", 9, "09:00 17:00"),
+    (EIGHT_HOURS, "2006-05-04T01:00", "2026-05-04T18:00", 2, "09:00 17:00"),
+    (EIGHT_HOURS, "2026-05-04T01:00", "2026-05-04T08:59", 9, ""),
+    (NOON, "2026-05-04T11:00", "2026-05-04T12:00", 9, "12:00"),
+    (NOON, "2026-05-04T12:00", "2026-05-04T13:00", 9, ""),
+    (NOON, "2026-05-04T10:00", "2026-05-04T11:00", 9, ""),
+]
+
+
+@pytest.mark.parametrize(("schedule", "after", "until", "limit", "times"), BETWEEN)
+def test_the_last_slots_of_a_time(
+    schedule: Schedule, after: str, until: str, limit: int, times: str
+) -> None:
+    found = due_between(schedule, utc(after + "+00:00"), utc(until + "+00:00"), limit)
+    assert [slot.time() for slot in found] == [time.fromisoformat(text) for text in times.split()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([NIGHTLY, WEEKLY, THRICE, Cron("*/7 1-3 * * *", "Europe/Berlin"), NOON]),
+    st.integers(0, 400 * 86400),
+    st.integers(0, 20 * 86400),
+    st.integers(1, 12),
+)
+def test_the_last_slots_are_the_end_of_all_slots(
+    schedule: Schedule, start: int, length: int, limit: int
+) -> None:
+    after = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
+    until = after + timedelta(seconds=length)
+    every, slot = [], next_due(schedule, after)
+    while slot is not None and slot <= until:
+        every.append(slot)
+        slot = next_due(schedule, slot)
+    assert due_between(schedule, after, until, limit) == every[-limit:]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "slot", "expected"),
+    [
+        (EIGHT_HOURS, "2026-05-04T03:07+00:00", timedelta(hours=8)),
+        (NIGHTLY, "2026-05-04T03:00+02:00", timedelta(days=1)),
+        (NIGHTLY, "2026-03-28T03:00+01:00", timedelta(hours=23)),
+        (WEEKLY, "2026-05-04T00:00+02:00", timedelta(weeks=1)),
+        (THRICE, "2026-05-06T09:00+00:00", ALONE),
+        (SWALLOWED, "2006-03-12T02:59-05:00", ALONE),
+        (NOON, "2026-05-04T09:00+00:00", ALONE),
+    ],
+)
+def test_the_gap_at_a_slot_is_the_interval(
+    schedule: Schedule, slot: str, expected: timedelta
+) -> None:
+    assert gap(schedule, datetime.fromisoformat(slot)) == expected
+
+
+wall_times = st.integers(0, 10**9).map(
+    lambda second: (datetime(1995, 1, 1, tzinfo=UTC) + timedelta(seconds=second)).replace(
+        tzinfo=None
+    )
+)
+zone_names = st.sampled_from(
+    ["Europe/Berlin", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(wall_times, zone_names, st.timedeltas(timedelta(0), timedelta(days=2)))
+def test_later_wall_times_are_never_first_shown_earlier(
+    wall: datetime, name: str, later: timedelta
+) -> None:
+    zone = ZoneInfo(name)
+    first = first_shown(wall, zone)
+    assert first <= first_shown(wall + later, zone)
+    assert all(
+        shown.astimezone(zone).replace(tzinfo=None, fold=0) == wall
+        for shown in showings(wall, zone)
+    )
+    assert first in showings(wall, zone) or not showings(wall, zone)
+
+
+def test_zones_of_many_changes_never_change_twice_within_three_days() -> None:
+    """What reading one change at a time rests on; seen by asking each zone four times a day."""
+    for name in ("Africa/Casablanca", "Africa/Cairo", "Europe/Lisbon", "America/Godthab"):
+        zone, last, offset = ZoneInfo(name), None, None
+        for quarter in range(60 * 365 * 4):
+            moment = datetime(1970, 1, 1, tzinfo=UTC) + quarter * timedelta(hours=6)
+            now = moment.astimezone(zone).utcoffset()
+            if offset is not None and now != offset:
+                assert last is None or moment - last > timedelta(days=3)
+                last = moment
+            offset = now
+
+
+def test_importing_schedules_does_not_import_dateutil() -> None:
+    """A command that only shows the board must not wait for it."""
+    code = "import sys, blackboard.schedules; sys.exit('dateutil' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_fixed_offset_is_as_good_as_a_zone_to_ask_with() -> None:
+    asked = datetime(2026, 5, 4, 3, tzinfo=timezone(timedelta(hours=2)))
+    assert next_due(NIGHTLY, asked) == utc("2026-05-05T01:00+00:00")
