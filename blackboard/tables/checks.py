@@ -1,0 +1,193 @@
+"""What a local store refuses before it writes, and when a batch loses its race.
+
+A file could hold far more than this. The limits on keys, fields, values and rows are those of
+Azure Table Storage, sizes counted as it counts them, so that a board can move there one day and
+no row is left behind.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from blackboard.table import (
+    ANY,
+    Conflict,
+    ConflictKind,
+    Data,
+    Delete,
+    Etag,
+    Insert,
+    Op,
+    Refused,
+    Value,
+    units,
+)
+
+MAX_ROWS = 1_000
+MAX_BYTES = 16 * 2**20
+MAX_VALUE = 32_768
+"""UTF-16 code units of one string."""
+MAX_ROW = 2**20
+"""Bytes of one row: two for each UTF-16 unit, eight for each number or time."""
+MAX_FIELDS = 252
+MAX_KEY = 512
+SURELY_FITS = 6 * MAX_FIELDS
+"""Characters of JSON text that cannot break a limit of rows: a field takes six at least."""
+
+_GOOD_KEY = re.compile(rf"[A-Za-z0-9:._=~-]{{1,{MAX_KEY}}}")
+_BAD_IN_KEY = re.compile(r"[/\\#?%]")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_OLDEST = datetime(1601, 1, 1, tzinfo=UTC)
+_INT64 = 2**63
+_FIELDS_AT_MOST = MAX_FIELDS * (8 + 2 * 255 + 8)
+"""Bytes of a row but for its texts."""
+
+
+def checked(partition: str, ops: Sequence[Op]) -> list[dict[str, Value]]:
+    """The data of each operation as plain values and UTC times, copied; {} for a Delete.
+
+    Raises Refused for what no store would take, ValueError for a key that occurs twice.
+    """
+    if len(ops) > MAX_ROWS:
+        raise Refused(MAX_ROWS, f"{len(ops):,} operations; a batch holds at most {MAX_ROWS:,}")
+    if problem := _key_problem(partition):
+        raise Refused(0, f"partition {partition[:80]!r}: {problem}")
+    datas: list[dict[str, Value]] = []
+    total = 0
+    for index, op in enumerate(ops):
+        if problem := _key_problem(op.key):
+            raise Refused(index, f"key {op.key[:80]!r}: {problem}")
+        data, size = ({}, 0) if isinstance(op, Delete) else _plain(index, op.data)
+        total += size + 2 * (len(partition) + len(op.key))
+        if total > MAX_BYTES:
+            raise Refused(index, f"the batch passes {MAX_BYTES:,} bytes here")
+        datas.append(data)
+    if len({op.key for op in ops}) < len(ops):
+        raise ValueError("a key occurs twice in one batch")
+    return datas
+
+
+def check_merged(index: int, data: Data) -> None:
+    """A row as a Merge would leave it. Raises Refused when it has outgrown its limits."""
+    if len(data) > MAX_FIELDS:
+        raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
+    characters = sum(len(value) for value in data.values() if isinstance(value, str))
+    if 4 * characters + _FIELDS_AT_MOST > MAX_ROW:
+        _check_size(index, data)
+
+
+def first_conflict(ops: Sequence[Op], found: Mapping[str, Etag]) -> Conflict | None:
+    """The first operation that does not find what it expects; `found` has the etags that are
+    there.
+    """
+    for index, op in enumerate(ops):
+        etag = found.get(op.key)
+        if isinstance(op, Insert):
+            if etag is not None:
+                return Conflict(index, ConflictKind.EXISTS)
+        elif etag is None:
+            return Conflict(index, ConflictKind.MISSING)
+        elif op.etag not in (etag, ANY):
+            return Conflict(index, ConflictKind.CHANGED)
+    return None
+
+
+def _key_problem(key: str) -> str:
+    if _GOOD_KEY.fullmatch(key):
+        return ""
+    if not key:
+        return "empty"
+    if units(key) > MAX_KEY:
+        return f"{units(key)} characters; a key holds at most {MAX_KEY}"
+    if not key.isprintable():
+        return "holds a character that cannot be printed"
+    bad = _BAD_IN_KEY.search(key)
+    return f"holds {bad[0]!r}" if bad else ""
+
+
+def _plain(index: int, data: Data) -> tuple[dict[str, Value], int]:
+    """The values to keep, and the bytes of the row."""
+    if len(data) > MAX_FIELDS:
+        raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
+    plain: dict[str, Value] = {}
+    total = 0
+    for name, value in data.items():
+        try:
+            total += _name_size(name)
+            # What rows are made of, recognised at a glance: a claim has some twenty fields.
+            if type(value) is str and value.isascii() and len(value) <= MAX_VALUE:
+                plain[name], size = value, 4 + 2 * len(value)
+            elif (type(value) is int and -_INT64 <= value < _INT64) or (
+                type(value) is datetime and value.tzinfo is UTC and value > _OLDEST
+            ):
+                plain[name], size = value, 8
+            else:
+                plain[name] = kept = _kept(value)
+                size = _value_size(kept)
+        except (ValueError, OverflowError) as problem:
+            raise Refused(index, f"field {str(name)[:80]!r}: {problem}") from None
+        total += size
+    if total > MAX_ROW:
+        _check_size(index, plain)
+    return plain, total
+
+
+def _kept(value: Value) -> Value:
+    """The value without its subclass or zone. Raises ValueError."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -_INT64 <= value < _INT64:
+            raise ValueError("an integer beyond 64 bits")
+        return int(value)
+    if isinstance(value, str):
+        return _kept_text(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no number")
+        return float(value)
+    if isinstance(value, datetime):
+        return _kept_time(value)
+    raise ValueError(f"{type(value).__name__} is refused; nested values are written as JSON text")
+
+
+def _kept_text(value: str) -> str:
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ValueError("half of a surrogate pair is no text")
+    if (size := units(value)) > MAX_VALUE:
+        raise ValueError(f"{size:,} characters; a value holds at most {MAX_VALUE:,}")
+    return str.__str__(value)
+
+
+def _kept_time(value: datetime) -> datetime:
+    if value.utcoffset() is None:
+        raise ValueError("a time without a zone")
+    moment = value.astimezone(UTC)
+    if moment < _OLDEST:
+        raise ValueError("a time before 1601")
+    return moment
+
+
+@lru_cache(maxsize=1024)
+def _name_size(name: str) -> int:
+    """Raises ValueError for what cannot name a field."""
+    if not _FIELD.fullmatch(name):
+        raise ValueError("letters, digits and _ make a field's name")
+    return 8 + 2 * len(name)
+
+
+def _value_size(value: Value) -> int:
+    return 4 + 2 * units(value) if isinstance(value, str) else 8
+
+
+def _check_size(index: int, data: Data) -> None:
+    sizes = {name: _name_size(name) + _value_size(value) for name, value in data.items()}
+    total, largest = sum(sizes.values()), max(sizes, key=lambda name: sizes[name])
+    if total > MAX_ROW:
+        raise Refused(
+            index,
+            f"the row has {total:,} bytes, {sizes[largest]:,} of them in field {largest!r}; "
+            f"a row holds at most {MAX_ROW:,}",
+        )

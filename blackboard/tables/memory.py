@@ -1,0 +1,124 @@
+"""A table in memory, for tests and simulations: the contract in its shortest form.
+
+Several tables may share one `Shelf`, as several processes share one file. Nothing outlives the
+process.
+"""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from blackboard.clock import Clock
+from blackboard.table import Delete, Etag, Merge, Op, Row, Unavailable, Value
+from blackboard.tables import checks
+from blackboard.tables.pages import AFTER_ALL, Pages
+
+
+class _Kept(NamedTuple):
+    etag: Etag
+    touched: float
+    data: dict[str, Value]
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition: its rows, and their keys in order."""
+
+    rows: dict[str, _Kept] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+
+    def put(self, key: str, kept: _Kept) -> None:
+        if key not in self.rows:
+            insort(self.keys, key)
+        self.rows[key] = kept
+
+    def drop(self, key: str) -> None:
+        del self.rows[key]
+        del self.keys[bisect_left(self.keys, key)]
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What is kept: partitions, and the counter that no etag comes from twice."""
+
+    parts: dict[str, _Part] = field(default_factory=dict)
+    etag: int = 0
+
+
+class MemoryTable:
+    """The contract over a shelf. Each request lets others go first once, so that tasks which race
+    here race as they would over a wire.
+    """
+
+    max_rows = checks.MAX_ROWS
+    max_bytes = checks.MAX_BYTES
+    max_value = checks.MAX_VALUE
+    resolution = 0.05
+
+    def __init__(self, clock: Clock, shelf: Shelf | None = None) -> None:
+        self._clock = clock
+        self._shelf = shelf or Shelf()
+        self._closed = False
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        ops = tuple(ops)
+        datas = checks.checked(partition, ops)
+        await self._request()
+        if not ops:
+            return []
+        part = self._shelf.parts.setdefault(partition, _Part())
+        there = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
+        if conflict := checks.first_conflict(ops, there):
+            raise conflict
+        for index, op in enumerate(ops):
+            if isinstance(op, Merge):
+                datas[index] = {**part.rows[op.key].data, **datas[index]}
+                checks.check_merged(index, datas[index])
+        return self._write(part, ops, datas)
+
+    def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        end = AFTER_ALL if last is None else last
+
+        async def fetch(start: str, count: int) -> list[Row]:
+            await self._request()
+            part = self._shelf.parts.get(partition, _Part())
+            low, high = bisect_left(part.keys, start), bisect_left(part.keys, end)
+            return [_row(key, part.rows[key]) for key in part.keys[low : min(high, low + count)]]
+
+        return Pages(fetch, first=first, limit=limit)
+
+    async def now(self) -> datetime:
+        await self._request()
+        return self._clock.now()
+
+    def age(self, row: Row) -> float:
+        return max(0.0, self._clock.monotonic() - float(row.stamp))
+
+    async def close(self) -> None:
+        self._closed = True
+
+    async def _request(self) -> None:
+        await asyncio.sleep(0)
+        if self._closed:
+            raise Unavailable("the table is closed")
+
+    def _write(
+        self, part: _Part, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
+    ) -> list[Etag]:
+        self._shelf.etag += 1
+        etag, touched = str(self._shelf.etag), self._clock.monotonic()
+        for op, data in zip(ops, datas, strict=True):
+            if isinstance(op, Delete):
+                part.drop(op.key)
+            else:
+                part.put(op.key, _Kept(etag, touched, data))
+        return ["" if isinstance(op, Delete) else etag for op in ops]
+
+
+def _row(key: str, kept: _Kept) -> Row:
+    return Row(key, kept.etag, dict(kept.data), kept.touched)

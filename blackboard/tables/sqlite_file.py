@@ -1,0 +1,166 @@
+"""A board's file as one thread uses it: batches, pages, and nothing of asyncio.
+
+A batch first reads the etags of all rows it names, under the write lock, and judges them; then
+it writes. So a lost race is told exactly and has written nothing, whatever the order of the
+operations.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blackboard.table import Delete, Etag, Insert, Merge, Op, Replace, Row, Unusable, Value
+from blackboard.tables import checks, rowtext
+from blackboard.tables.sqlite_answers import answered, damaged
+
+_ETAGS = """
+SELECT key, etag FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
+"""
+_DATA = """
+SELECT key, data FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
+"""
+_PAGE = """
+SELECT key, etag, boot, touched, data FROM rows
+WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """When a row was written: seconds on the monotonic clock of one boot."""
+
+    boot: str
+    touched: float
+
+
+class SqliteFile:
+    """An open file. `stamp` is asked under the write lock: a stamp taken before would be as old
+    as the wait for it.
+    """
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, *, stamp: Callable[[], Stamp]
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._stamp = stamp
+        self._identity = self._look()
+
+    def apply(
+        self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
+    ) -> list[Etag]:
+        """The batch, all or nothing. Raises what `Table.commit` does."""
+        with self._request(), self._transaction():
+            found = dict(self._lookup(_ETAGS, partition, [op.key for op in ops]))
+            there = {key: str(etag) for key, etag in found.items()}
+            if conflict := checks.first_conflict(ops, there):
+                raise conflict
+            texts = self._texts(partition, ops, datas)
+            etag, stamp = self._next_etag(), self._stamp()
+            self._connection.executemany(
+                "DELETE FROM rows WHERE part = ? AND key = ?",
+                [(partition, op.key) for op in ops if isinstance(op, Delete)],
+            )
+            self._connection.executemany(
+                "REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (partition, key, etag, stamp.boot, stamp.touched, text)
+                    for key, text in texts.items()
+                ],
+            )
+        return ["" if isinstance(op, Delete) else str(etag) for op in ops]
+
+    def page(self, partition: str, first: str, last: str, count: int) -> list[Row]:
+        """Up to `count` rows with `first` <= key < `last`."""
+        with self._request():
+            found = self._connection.execute(_PAGE, (partition, first, last, count)).fetchall()
+        return [
+            Row(key, str(etag), self._decoded(key, text), Stamp(boot, touched))
+            for key, etag, boot, touched, text in found
+        ]
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file; nothing when it is whole."""
+        try:
+            with self._request():
+                found = [line for (line,) in self._connection.execute("PRAGMA integrity_check")]
+        except Unusable as worse:
+            return [str(worse)]
+        return [] if found == ["ok"] else found
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _texts(
+        self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
+    ) -> dict[str, str]:
+        """What each key will hold."""
+        merges = [op.key for op in ops if isinstance(op, Merge)]
+        before = dict(self._lookup(_DATA, partition, merges)) if merges else {}
+        texts: dict[str, str] = {}
+        for index, (op, data) in enumerate(zip(ops, datas, strict=True)):
+            if isinstance(op, Insert | Replace):
+                texts[op.key] = rowtext.encode(data)
+            elif isinstance(op, Merge):
+                texts[op.key] = text = self._merged(op.key, before[op.key], data)
+                if len(text) > checks.SURELY_FITS:
+                    checks.check_merged(index, rowtext.decode(text))
+        return texts
+
+    def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
+        return self._connection.execute(
+            query, (partition, msgspec.json.encode(keys).decode())
+        ).fetchall()
+
+    def _next_etag(self) -> int:
+        self._connection.execute("UPDATE counter SET etag = etag + 1")
+        (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
+        return int(etag)
+
+    def _merged(self, key: str, text: str, data: dict[str, Value]) -> str:
+        try:
+            return rowtext.merged(text, data)
+        except ValueError as error:
+            raise damaged(self._path, f"row {key}: {error}") from None
+
+    def _decoded(self, key: str, text: str) -> dict[str, Value]:
+        try:
+            return rowtext.decode(text)
+        except ValueError as error:
+            raise damaged(self._path, f"row {key}: {error}") from None
+
+    @contextmanager
+    def _request(self) -> Iterator[None]:
+        if self._look() != self._identity:
+            raise Unusable(
+                f"{self._path} was removed or replaced while it was open; what is written now "
+                "would be lost (start this process again)"
+            )
+        with answered(self._path):
+            yield
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # SQLite has often rolled back by itself; a rollback that fails leaves nothing
+            # behind either, for what was not committed is not read.
+            with suppress(sqlite3.OperationalError):
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _look(self) -> tuple[int, int]:
+        """Which file is at the path: a removed one can still be written, to nobody's use."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_dev, found.st_ino)

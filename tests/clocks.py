@@ -1,0 +1,62 @@
+"""A clock turned by hand and chance that repeats itself."""
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+
+from blackboard.model import whole_milliseconds
+
+START = datetime(2026, 11, 21, 9, tzinfo=UTC)
+
+
+class ManualClock:
+    """Time passes when `advance` says so; `jump` moves the wall clock alone."""
+
+    def __init__(self, now: datetime = START, monotonic: float = 1000.0) -> None:
+        self._now = now
+        self._monotonic = monotonic
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = count()
+
+    def now(self) -> datetime:
+        return whole_milliseconds(self._now)
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns when the clock has been advanced so far; at once, after others, for 0."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        wake = asyncio.get_running_loop().create_future()
+        heappush(self._sleepers, (self._monotonic + seconds, next(self._order), wake))
+        await wake
+
+    def advance(self, seconds: float) -> None:
+        """Both scales go on; whoever slept until now or before is woken, the earliest first."""
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._monotonic:
+            _, _, wake = heappop(self._sleepers)
+            if not wake.done():
+                wake.set_result(None)
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self._now += timedelta(seconds=seconds)
+
+
+class SeededChance:
+    """The same draws for the same seed."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._random = random.Random(seed)
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+    def nonce(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"

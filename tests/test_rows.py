@@ -1,0 +1,153 @@
+"""Records to rows and back."""
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from blackboard.errors import BadRow
+from blackboard.model import Again, Item, Lock, Member, Outcome, Run, State, Token
+from blackboard.rows import columns_of, data_of, record_of, text_of, version_of
+from blackboard.table import Row
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+ITEM = Item(
+    id="a/b",
+    type="feed",
+    state=State.PAUSED,
+    spec='{"every":"8h"}',
+    fence=3,
+    born=1,
+    slot=NOON,
+    ready=NOON,
+    planned=NOON,
+    start=NOON,
+    stop=NOON,
+    running=True,
+    owner="me",
+    outcome=Outcome.TIMEOUT,
+    result="[1]",
+    error="late",
+)
+TOKEN = Token(
+    id="a",
+    type="feed",
+    spec="{}",
+    fence=3,
+    born=1,
+    slot=NOON,
+    ready=NOON,
+    planned=NOON,
+    attempt=2,
+    runs=4,
+    failures=1,
+    once="",
+)
+LOCK = Lock(
+    id="a",
+    type="feed",
+    owner="me",
+    nonce="n",
+    fence=3,
+    born=1,
+    slot=NOON,
+    since=NOON,
+    stale_after=60.0,
+    attempt=1,
+    progress="[1,2]",
+)
+RUN = Run(
+    id="a",
+    type="feed",
+    fence=3,
+    attempt=1,
+    slot=NOON,
+    start=NOON,
+    stop=NOON,
+    lag=0.5,
+    outcome=Outcome.OK,
+    worker="me",
+    nonce="n",
+)
+MEMBER = Member(owner="me", started=NOON, seen=NOON, slots=8, running=1, release="1.0")
+RECORDS = [ITEM, TOKEN, LOCK, RUN, MEMBER]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_comes_back_as_it_was(record: Any) -> None:
+    row = Row("key", "7", data_of(record))
+    assert record_of(type(record), row) == replace(record, etag="7")
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_row_is_flat_and_holds_neither_none_nor_what_the_store_knows(record: Any) -> None:
+    data = data_of(record)
+    assert {type(value) for value in data.values()} <= {str, int, float, bool, datetime}
+    assert not data.keys() & {"id", "etag", "age"}
+
+
+def test_the_id_is_the_column_item() -> None:
+    assert data_of(ITEM)["item"] == "a/b"
+
+
+def test_what_a_row_lacks_takes_the_records_default() -> None:
+    needed = ("item", "type", "state", "spec", "slot", "ready", "planned")
+    data = {name: data_of(ITEM)[name] for name in needed}
+    item = record_of(Item, Row("key", "1", data))
+    assert (item.fence, item.start, item.outcome, item.running) == (0, None, None, False)
+
+
+def test_columns_of_newer_versions_are_passed_over() -> None:
+    row = Row("key", "1", {**data_of(TOKEN), "flavour": "vanilla"})
+    assert record_of(Token, row) == replace(TOKEN, etag="1")
+
+
+def test_an_age_is_handed_in() -> None:
+    assert record_of(Lock, Row("key", "1", data_of(LOCK)), age=4.5).age == 4.5
+
+
+@pytest.mark.parametrize(
+    ("record_type", "data"),
+    [
+        (Token, {"item": "a"}),
+        (Item, {**data_of(ITEM), "state": "asleep"}),
+        (Run, {**data_of(RUN), "outcome": "splendid"}),
+    ],
+)
+def test_a_row_that_is_none_of_ours_is_named_with_what_is_wrong(
+    record_type: type[Any], data: dict[str, Any]
+) -> None:
+    with pytest.raises(BadRow, match=r"row item:a: .*doctor"):
+        record_of(record_type, Row("item:a", "1", data))
+
+
+def test_a_merge_writes_the_named_columns_and_never_none() -> None:
+    assert columns_of(ITEM, "state", "outcome", "fence") == {
+        "state": "paused",
+        "outcome": "timeout",
+        "fence": 3,
+    }
+    fresh = replace(ITEM, outcome=None, start=None)
+    assert columns_of(fresh, "outcome", "start", "error") == {"error": "late"}
+
+
+def test_nested_values_are_json_that_does_not_depend_on_order() -> None:
+    assert text_of({"b": 1, "a": [True, None]}) == '{"a":[true,null],"b":1}'
+    assert text_of(Again(slot=NOON)) == '{"slot":"2026-11-21T12:00:00Z","once":""}'
+
+
+@pytest.mark.parametrize(
+    ("data", "version"), [({}, 1), ({"version": 4}, 4), ({"version": "odd"}, 1)]
+)
+def test_the_version_of_a_row(data: dict[str, Any], version: int) -> None:
+    assert version_of(data) == version
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_every_field_of_a_record_has_a_column(record: Any) -> None:
+    """So that none is forgotten in a row and comes back as its default."""
+    names = {"item" if field.name == "id" else field.name for field in fields(record)}
+    absent = {name for name in names - {"item"} if getattr(record, name) is None}
+    assert data_of(record).keys() == names - {"etag", "age"} - absent

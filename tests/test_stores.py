@@ -1,0 +1,101 @@
+"""What may be written after `--store`."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from blackboard.errors import BadInput, BlackboardError, StoreProblem
+from blackboard.stores import open_table
+from blackboard.table import Insert, Table
+from blackboard.tables.memory import MemoryTable
+from blackboard.tables.sqlite import SqliteTable
+from tests.clocks import ManualClock
+from tests.stores import rows_of
+
+
+def opened(url: str, *, create: bool = False) -> Table:
+    """The table, used and closed."""
+
+    async def story() -> Table:
+        table = await open_table(url, ManualClock(), create=create)
+        await table.commit("p", [Insert("a", {"n": 1})])
+        assert len(await rows_of(table, "p")) == 1
+        await table.close()
+        return table
+
+    return asyncio.run(story())
+
+
+ADDRESSES = {
+    "b.db": "b.db",
+    "./b.db": "b.db",
+    "sqlite:b.db": "b.db",
+    "SQLite:b.db": "b.db",
+    "sqlite:b.db?synchronous=full": "b.db",
+    "sqlite:b.db?synchronous=NORMAL": "b.db",
+    "sqlite:a:b.db": "a:b.db",
+    "b.db?synchronous=full": "b.db?synchronous=full",
+}
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_a_path_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(opened(url, create=True), SqliteTable)
+    assert [file.name for file in tmp_path.iterdir()] == [ADDRESSES[url]]
+
+
+def test_the_home_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    opened("sqlite:~/b.db", create=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["b.db"]
+
+
+def test_synchronous_full_is_heard(tmp_path: Path) -> None:
+    async def story(option: str) -> object:
+        table = await open_table(f"sqlite:{tmp_path}/b.db{option}", ManualClock(), create=True)
+        assert isinstance(table, SqliteTable)
+        file = table._file
+        found = await table._thread.call(
+            lambda: file._connection.execute("PRAGMA synchronous").fetchone()
+        )
+        await table.close()
+        return found
+
+    assert [asyncio.run(story(option)) for option in ("", "?synchronous=full")] == [(1,), (2,)]
+
+
+def test_memory_is_empty_each_time() -> None:
+    assert isinstance(opened("memory:"), MemoryTable)
+    assert isinstance(opened("memory:"), MemoryTable)
+
+
+REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
+    "missing.db": (StoreProblem, "no board at .*missing.db.*blackboard init"),
+    "none/b.db": (StoreProblem, "no folder .*none"),
+    "azurite:": (StoreProblem, "Azure table.*SQLite files only"),
+    "azurite://127.0.0.1:10002/town": (StoreProblem, "Azure table"),
+    "https://ann.table.core.windows.net/town": (StoreProblem, "Azure table"),
+    "postgres://ann@host/town": (BadInput, "'postgres'.*sqlite:postgres"),
+    "": (BadInput, "no path"),
+    "sqlite:": (BadInput, "no path"),
+    "sqlite:?synchronous=full": (BadInput, "no path"),
+    "sqlite:b.db?synchronous=off": (BadInput, "synchronous=off.*synchronous=full"),
+    "sqlite:b.db?journal=wal": (BadInput, "journal=wal"),
+    "sqlite:b.db?full": (BadInput, "full="),
+}
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_what_is_no_store_is_refused_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kind, words = REFUSED[url]
+    with pytest.raises(kind) as caught:
+        opened(url)
+    assert re.search(words, str(caught.value)), caught.value
+    assert caught.value.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
