@@ -1,0 +1,118 @@
+"""Which workers there are, as far as they have said so: one row each, in a partition of its own.
+
+A membership row is for people and their commands. No decision about a lock or a token looks at
+it: a worker that is not listed may run items, and one that is may be dead. A worker announces
+itself every cycle, but not oftener than every five seconds and every minute at least. Who missed
+three of these and ten seconds is called lost; after a day its row is deleted by whoever announces
+itself first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from blackboard.board import Board
+from blackboard.keys import WORKER, end_of, worker_key, workers_partition
+from blackboard.model import VERSION, Member
+from blackboard.rows import data_of, record_of, version_of
+from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
+
+OFTENEST, SELDOMEST = 5.0, 60.0
+MISSED = 3
+GRACE = 10.0
+"""Seconds beyond what was missed: a slow store takes time."""
+FORGOTTEN_AFTER = timedelta(days=1)
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """A worker as it announced itself, and how long ago that was by the store's own scale."""
+
+    member: Member
+    age: float
+    """Seconds; infinity when the host has booted since."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should have been seen again by now."""
+        return self.age > MISSED * announce_every(self.member.cycle) + GRACE
+
+    def takes(self, item_type: str) -> bool:
+        return item_type in self.member.types.split(",")
+
+
+def announce_every(cycle: float) -> float:
+    """Seconds between two announcements of a worker that walks every `cycle` seconds."""
+    return min(max(cycle, OFTENEST), SELDOMEST)
+
+
+async def announce(board: Board, member: Member) -> Member:
+    """Write a worker's row: new, or over the one it wrote before. What comes back is announced
+    next time, with its changes. `seen` is set here, by the store's clock.
+
+    A lost race or reply is no loss: the next announcement mends it.
+    """
+    partition, key = workers_partition(board.name), worker_key(member.owner)
+    if not member.etag:
+        await forget_lost(board)
+    for _ in range(TRIES):
+        member = replace(member, seen=await board.table.now())
+        data = data_of(member)
+        write: Op = Merge(key, data, member.etag) if member.etag else Insert(key, data)
+        try:
+            etags = await board.table.commit(partition, [write])
+        except (Conflict, Unknown):
+            found = await read(board.table, partition, key)
+            member = replace(member, etag=found.etag if found else "")
+        else:
+            return replace(member, etag=etags[0])
+    return member
+
+
+async def forget(board: Board, owner: str) -> None:
+    """Delete the row of a worker that ends in good order."""
+    await _delete(board, [Delete(worker_key(owner), ANY)])
+
+
+async def workers(board: Board) -> list[Sighting]:
+    """All that have announced themselves, the longest running first. Rows of a newer version, or
+    that cannot be read, are passed over.
+    """
+    found = [one for row in await _rows(board) if (one := _sighting(board, row))]
+    return sorted(found, key=lambda one: (one.member.started, one.member.owner))
+
+
+async def forget_lost(board: Board) -> None:
+    """Delete the rows of workers that were not seen for a day."""
+    oldest = await board.table.now() - FORGOTTEN_AFTER
+    for row in await _rows(board):
+        one = _sighting(board, row)
+        if one is not None and one.lost and one.member.seen < oldest:
+            await _delete(board, [Delete(row.key, row.etag)])
+
+
+def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
+    """The workers that are there and take a type."""
+    return [one for one in sightings if not one.lost and one.takes(item_type)]
+
+
+async def _rows(board: Board) -> list[Row]:
+    partition = workers_partition(board.name)
+    return [row async for row in board.table.scan(partition, WORKER, end_of(WORKER))]
+
+
+def _sighting(board: Board, row: Row) -> Sighting | None:
+    if version_of(row.data) > VERSION:
+        return None
+    try:
+        return Sighting(member=record_of(Member, row), age=board.table.age(row))
+    except ValueError:
+        return None
+
+
+async def _delete(board: Board, ops: Sequence[Op]) -> None:
+    try:
+        await board.table.commit(workers_partition(board.name), ops)
+    except (Conflict, Unknown):
+        return  # it is gone, or whoever looks next sees to it

@@ -1,0 +1,1 @@
+"""What can be done to a board: the batches, and who sends them."""

@@ -1,0 +1,271 @@
+"""Taking an item: claim, renew, adopt, override.
+
+A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
+a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
+up is found by the owner's next walk and adopted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from blackboard import keys
+from blackboard.board import Board
+from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
+from blackboard.rules.claims import lease, may_take_over
+from blackboard.rules.outcomes import after_run, passed_plan
+from blackboard.spec import RunSettings
+from blackboard.table import Conflict, ConflictKind, Merge, Refused, Unknown
+from blackboard.verbs.batches import (
+    change_ops,
+    claim_ops,
+    free_ops,
+    freed,
+    held,
+    override_ops,
+    planned,
+)
+
+RENEWALS = 3
+"""Tries of one renewal before it is left to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The answer to a batch of claims: all of them, or none."""
+
+    claims: tuple[Claim, ...] = ()
+    reread: bool = False
+    """Somebody was faster: the range should be read again."""
+    broken: Token | None = None
+    """No race, but a token that does not fit its item: not to be tried again in this walk."""
+
+
+def claims_at_once(board: Board) -> int:
+    """Claims that fit one batch."""
+    return board.table.max_rows // 3
+
+
+async def claim(
+    board: Board, tokens: Sequence[Token], *, owner: str, settings: Sequence[RunSettings]
+) -> Claimed:
+    """Claim tokens of one shard in one batch. `settings` go with `tokens`."""
+    now, sent = await board.table.now(), board.clock.monotonic()
+    claims = [
+        _claim_of(token, settings=one, owner=owner, nonce=board.chance.nonce(), now=now, sent=sent)
+        for token, one in zip(tokens, settings, strict=True)
+    ]
+    ops = [
+        op
+        for token, one, made in zip(tokens, settings, claims, strict=True)
+        for op in claim_ops(token, made, schedule=one.text, timezone=one.timezone)
+    ]
+    nonces = {made.nonce for made in claims}
+    board.in_flight |= nonces
+    try:
+        etags = await board.table.commit(board.partition(tokens[0].id), ops)
+    except Unknown:
+        return Claimed(
+            claims=tuple([mine for one in claims if (mine := await still_mine(board, one))])
+        )
+    except Conflict as lost:
+        return await _lost(board, tokens[lost.index // 3], lost)
+    except Refused as refused:
+        return Claimed(reread=True, broken=tokens[refused.index // 3])
+    finally:
+        board.in_flight -= nonces
+    return Claimed(
+        claims=tuple(
+            replace(made, lock_etag=etags[3 * n + 1], item_etag=etags[3 * n + 2])
+            for n, made in enumerate(claims)
+        )
+    )
+
+
+async def _lost(board: Board, token: Token, lost: Conflict) -> Claimed:
+    """A race; or a token without its item, which goes; or a token beside a lock, left alone."""
+    if lost.index % 3 == 0:
+        return Claimed(reread=True)
+    if lost.kind is ConflictKind.MISSING:
+        await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
+    return Claimed(reread=True, broken=token)
+
+
+def _claim_of(
+    token: Token, *, settings: RunSettings, owner: str, nonce: str, now: datetime, sent: float
+) -> Claim:
+    return Claim(
+        id=token.id,
+        type=token.type,
+        spec=token.spec,
+        once=token.once,
+        fence=token.fence + 1,
+        born=token.born,
+        slot=token.slot,
+        ready=token.ready,
+        planned=token.planned,
+        attempt=token.attempt,
+        runs=token.runs,
+        failures=token.failures,
+        owner=owner,
+        nonce=nonce,
+        start=now,
+        stale_after=lease(settings, token.slot).total_seconds(),
+        sent=sent,
+        lock_etag="",
+        item_etag="",
+    )
+
+
+def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
+    """The claim that a lock stands for, with what its item says now."""
+    return replace(
+        held(item),
+        attempt=lock.attempt,
+        owner=lock.owner,
+        nonce=lock.nonce,
+        start=lock.since,
+        stale_after=lock.stale_after,
+        sent=sent,
+        lock_etag=lock.etag,
+    )
+
+
+async def still_mine(board: Board, claim: Claim) -> Claim | None:
+    """The claim with its lock's present etag, if the lock is there and carries its nonce. Its item
+    has to be read again before the release.
+    """
+    lock = await board.lock(claim.id)
+    if lock is None or lock.nonce != claim.nonce:
+        return None
+    return replace(claim, lock_etag=lock.etag, item_etag="")
+
+
+async def renew(board: Board, claim: Claim, *, progress: str = "") -> Claim | None:
+    """Touch a lock. None: it is lost, its handler must stop. The claim that comes back counts its
+    deadline from the sending that was acknowledged; `progress` (JSON) rides along.
+    """
+    data = {"progress": progress} if progress else {}
+    partition, key = board.partition(claim.id), keys.lock_key(claim.id)
+    for _ in range(RENEWALS):
+        sent = board.clock.monotonic()
+        try:
+            etags = await board.table.commit(partition, [Merge(key, data, claim.lock_etag)])
+        except (Conflict, Unknown):
+            lock = await board.lock(claim.id)
+            if lock is None or lock.nonce != claim.nonce:
+                return None
+            claim = replace(claim, lock_etag=lock.etag)
+        else:
+            return replace(claim, lock_etag=etags[0], sent=sent)
+    return claim
+
+
+async def adopt(board: Board, lock: Lock) -> Claim | None:
+    """Take up a lock of this worker that no task of it knows. It is renewed first, so that its
+    deadline is known; what the item says decides the run.
+    """
+    item = await board.item(lock.id)
+    if not holds(item, lock):
+        await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
+        return None
+    assert item is not None
+    return await renew(board, claim_from(item, lock=lock, sent=board.clock.monotonic()))
+
+
+def holds(item: Item | None, lock: Lock) -> bool:
+    """Whether item and lock agree that the item is being run under this lock."""
+    return item is not None and item.running and item.fence == lock.fence
+
+
+async def pass_over(board: Board, token: Token, *, settings: RunSettings) -> bool:
+    """Move a waiting item on to its next slot without a run: its slot is missed, and it wants no
+    missed runs. False: somebody was faster.
+    """
+    item = await board.item(token.id)
+    if item is None or not item.waits or item.ready != token.ready:
+        return False
+    now = await board.table.now()
+    after = planned(item, passed_plan(item, settings=settings, now=now))
+    try:
+        await board.table.commit(board.partition(item.id), change_ops(item, after))
+    except (Conflict, Unknown):
+        return False
+    return True
+
+
+async def override(board: Board, lock: Lock, *, owner: str) -> Claim | None:
+    """Take a stale lock from its holder. None: somebody was faster, the lock had no item, or the
+    item is not to be run: it is paused, or its attempts are used up.
+    """
+    item = await board.item(lock.id)
+    if not holds(item, lock):
+        await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
+        return None
+    assert item is not None
+    settings = board.resolve(item.type, item.spec)
+    now, sent = await board.table.now(), board.clock.monotonic()
+    gone = abandoned_run(item, lock, now=now)
+    if item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=settings.retries):
+        claim = claim_from(item, lock=lock, sent=sent)
+        await _free(board, item, lock=lock, claim=claim, settings=settings, run=gone)
+        return None
+    taken = replace(
+        claim_from(item, lock=lock, sent=sent),
+        fence=lock.fence + 1,
+        attempt=lock.attempt + 1,
+        failures=item.failures + 1,
+        runs=item.runs + 1,
+        owner=owner,
+        nonce=board.chance.nonce(),
+        start=now,
+        stale_after=lease(settings, item.slot).total_seconds(),
+    )
+    board.in_flight.add(taken.nonce)
+    try:
+        etags = await board.table.commit(
+            board.partition(lock.id), override_ops(item, lock, taken, gone)
+        )
+    except Conflict:
+        return None
+    except Unknown:
+        return await still_mine(board, taken)
+    finally:
+        board.in_flight.discard(taken.nonce)
+    return replace(taken, lock_etag=etags[0], item_etag=etags[1])
+
+
+def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
+    """What the history says of a holder that was not heard of any more."""
+    return Run(
+        id=item.id,
+        type=item.type,
+        fence=lock.fence,
+        attempt=lock.attempt,
+        slot=lock.slot,
+        start=lock.since,
+        stop=now,
+        lag=max((lock.since - item.ready).total_seconds(), 0.0),
+        outcome=Outcome.ABANDONED,
+        worker=lock.owner,
+        nonce=lock.nonce,
+        error=f"its lock was not renewed for {lock.stale_after:g} s",
+    )
+
+
+async def _free(
+    board: Board, item: Item, *, lock: Lock, claim: Claim, settings: RunSettings, run: Run
+) -> None:
+    """Override a lock and run nothing: the item's next slot waits, unless it is paused."""
+    plan = after_run(
+        claim,
+        Outcome.ABANDONED,
+        settings=settings,
+        now=run.stop,
+        fraction=0.0,
+    )
+    after = freed(item, plan, run)
+    try:
+        await board.table.commit(board.partition(item.id), free_ops(item, lock.etag, after, run))
+    except (Conflict, Unknown):
+        return  # the lock moved, or the next walk finds it as it was

@@ -1,0 +1,257 @@
+"""How a test makes a board and looks at it.
+
+`@story` runs an async test on a fresh board of every store and, whatever the test did, looks at
+the end whether the rows still agree with each other.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from blackboard import keys
+from blackboard.board import Board
+from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.rows import record_of
+from blackboard.spec import RunSettings, Spec, decode_spec, resolve
+from blackboard.table import Row, Table
+from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.take import Claimed, claim
+from tests.clocks import ManualClock, SeededChance
+from tests.faults import FaultyTable
+from tests.stores import OpenTable
+
+ALL_DAY = timedelta(days=3660)
+BY = "ann"
+
+
+def settings_of(item_type: str, spec: str) -> RunSettings:
+    """Of an item alone; the type "fenced" drops late results."""
+    return resolve([decode_spec(spec)], fenced=item_type == "fenced")
+
+
+async def make_board(
+    table: Table, clock: ManualClock, *, shards: int = 1, seed: int = 1, name: str = "town"
+) -> Board:
+    return await Board.create(
+        table,
+        name=name,
+        shards=shards,
+        clock=clock,
+        chance=SeededChance(seed),
+        resolve=settings_of,
+    )
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """A board as two processes see it, one of them over a table that can fail."""
+
+    table: FaultyTable
+    clock: ManualClock
+    board: Board
+    """The one under test: over the table with faults."""
+    other: Board
+    """The same board in another process, whose requests are all answered."""
+
+    async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
+        """An item that runs every hour, unless it is said otherwise; due at once."""
+        from blackboard.verbs.change import add
+
+        said = said or {"every": "1h"}
+        return (await add(self.other, item_id=item_id, item_type=item_type, spec=Spec(**said))).item
+
+    async def item(self, item_id: str = "davis") -> Item:
+        item = await self.other.item(item_id)
+        assert item is not None, f"no item {item_id}"
+        return item
+
+    async def lock(self, item_id: str = "davis") -> Lock:
+        lock = await self.other.lock(item_id)
+        assert lock is not None, f"{item_id} has no lock"
+        return lock
+
+    async def tokens(self) -> list[Token]:
+        """All waiting tokens, whenever they are ready."""
+        until = self.clock.now() + ALL_DAY
+        return [
+            found
+            for number in range(self.other.shards)
+            async for found in self.other.walk(number, until=until)
+            if isinstance(found, Token)
+        ]
+
+    async def token(self, item_id: str = "davis") -> Token:
+        found = [one for one in await self.tokens() if one.id == item_id]
+        assert len(found) == 1, f"{item_id} has {len(found)} waiting tokens"
+        return found[0]
+
+    async def runs(self, item_id: str = "davis") -> list[Run]:
+        return [run async for run in self.other.runs(item_id)]
+
+    async def outcomes(self, item_id: str = "davis") -> list[tuple[int, str]]:
+        """The history as (fence, outcome), the oldest first."""
+        return [(run.fence, run.outcome.value) for run in await self.runs(item_id)][::-1]
+
+    async def take(self, *item_ids: str, board: Board | None = None, owner: str = "me") -> Claimed:
+        """Claim waiting items in one batch, through `board` (the one with faults)."""
+        tokens = [await self.token(item_id) for item_id in item_ids or ("davis",)]
+        settings = [settings_of(token.type, token.spec) for token in tokens]
+        return await claim(board or self.board, tokens, owner=owner, settings=settings)
+
+    async def claimed(
+        self, item_id: str = "davis", *, board: Board | None = None, owner: str = "me"
+    ) -> Claim:
+        """The claim of one waiting item, which nobody else wants."""
+        (only,) = (await self.take(item_id, board=board, owner=owner)).claims
+        return only
+
+    async def let_go(
+        self, made: Claim, outcome: str = "ok", *, board: Board | None = None, **more: Any
+    ) -> Released:
+        (only,) = await release(board or self.board, [finished(made, outcome, **more)])
+        return only
+
+    async def rows(self, prefix: str = "", item_id: str = "davis") -> list[Row]:
+        """Rows of the shard of an item."""
+        partition = self.other.partition(item_id)
+        found = self.table.table.scan(partition)
+        return [row async for row in found if row.key.startswith(prefix)]
+
+    def later(self, **by: float) -> datetime:
+        """Turn the clock on."""
+        self.clock.advance(timedelta(**by).total_seconds())
+        return self.clock.now()
+
+    def mark(self, reason: str = "") -> Mark:
+        return Mark(by=BY, at=self.clock.now(), reason=reason)
+
+
+def finished(
+    made: Claim,
+    outcome: str = "ok",
+    *,
+    result: Any = None,
+    error: str = "",
+    requeue: bool = False,
+) -> Finished:
+    return Finished(
+        claim=made,
+        ended=Ended(outcome=Outcome(outcome), result=result, error=error, output="printed"),
+        settings=settings_of(made.type, made.spec),
+        requeue=requeue,
+    )
+
+
+class TurningClock(ManualClock):
+    """Whoever waits on it has waited: a story needs nobody to turn the clock meanwhile."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async test on a fresh board of each store; see that the rows agree at the end."""
+
+    async def told(open_table: OpenTable, **arguments: Any) -> None:
+        clock = TurningClock()
+        table, another = await open_table(clock), await open_table(clock)
+        try:
+            faulty = FaultyTable(table)
+            scene = Scene(
+                table=faulty,
+                clock=clock,
+                board=await make_board(faulty, clock, seed=1),
+                other=await make_board(another, clock, seed=2),
+            )
+            await test(scene, **arguments)
+            assert faulty.quiet, "not everything that was scripted has happened"
+            assert await disagreements(scene.other) == []
+        finally:
+            await table.close()
+            await another.close()
+
+    def run(open_table: OpenTable, **arguments: Any) -> None:
+        asyncio.run(told(open_table, **arguments))
+
+    parameters = list(inspect.signature(test).parameters.values())
+    fixture = inspect.Parameter("open_table", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([fixture, *parameters[1:]])  # type: ignore[attr-defined]
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    return run
+
+
+async def disagreements(board: Board) -> list[str]:
+    """What is wrong with a board that nobody is changing, from its rows alone."""
+    found: list[str] = []
+    for number in range(board.shards):
+        rows = {row.key: row async for row in board.table.scan(board.shard(number))}
+        found += disagreeing(rows)
+    return found
+
+
+def disagreeing(rows: dict[str, Row]) -> list[str]:
+    """What is wrong with the rows of one shard."""
+    items = {
+        item.id: item
+        for key, row in rows.items()
+        if key.startswith(keys.ITEM) and (item := record_of(Item, row))
+    }
+    locks = [record_of(Lock, row) for key, row in rows.items() if key.startswith(keys.LOCK)]
+    tokens = [record_of(Token, row) for key, row in rows.items() if key.startswith(keys.NEXT)]
+    runs = [record_of(Run, row) for key, row in rows.items() if key.startswith(keys.RUN)]
+    found = [
+        f"{kind} without item: {row.id}"
+        for kind, some in (("lock", locks), ("token", tokens), ("run", runs))
+        for row in some
+        if row.id not in items
+    ]
+    for item in items.values():
+        mine = [token for token in tokens if token.id == item.id]
+        held = [lock for lock in locks if lock.id == item.id]
+        found += [f"{item.id}: {problem}" for problem in _of_tokens(item, mine, held, rows)]
+        found += [
+            f"{item.id}: run {run.fence} is above the item's fence {item.fence}"
+            for run in runs
+            if run.id == item.id and run.fence > item.fence
+        ]
+    return found
+
+
+def _of_tokens(
+    item: Item, tokens: list[Token], locks: list[Lock], rows: dict[str, Row]
+) -> list[str]:
+    """One token for an active item, none for another but a lock while it drains."""
+    found = []
+    if len(tokens) + len(locks) > 1:
+        found.append(f"TWO TOKENS: {len(tokens)} waiting, {len(locks)} claimed")
+    if item.state is State.ACTIVE and not tokens and not locks:
+        found.append("NO TOKEN of an active item")
+    if item.state is not State.ACTIVE and tokens:
+        found.append(f"WAITING TOKEN of an item that is {item.state.value}")
+    if item.state is State.REMOVED and locks:
+        found.append("LOCK of a removed item")
+    if item.running != bool(locks):
+        found.append(f"RUNNING is {item.running}, with {len(locks)} locks")
+    found += [
+        f"FENCE of the {kind} {row.fence}, of the item {item.fence}"
+        for kind, some in (("lock", locks), ("token", tokens))
+        for row in some
+        if row.fence != item.fence
+    ]
+    for token in tokens:
+        if keys.next_key(item.ready, item.id) not in rows:
+            found.append("KEY of the token is not what the item says")
+        if token.spec != item.spec:
+            found.append(f"EDIT LOST: the token has {token.spec}, the item {item.spec}")
+        same = ("slot", "ready", "planned", "attempt", "once", "born", "runs", "failures", "type")
+        found += [
+            f"TOKEN differs in {name}: {getattr(token, name)}, the item {getattr(item, name)}"
+            for name in same
+            if getattr(token, name) != getattr(item, name)
+        ]
+        if item.again:
+            found.append("RUN NOW LOST: it waits although nothing runs")
+    return found

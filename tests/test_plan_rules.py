@@ -1,0 +1,155 @@
+"""When an item is due first, passed over or edited, and what a late finisher may say."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from blackboard.keys import phase
+from blackboard.model import Again, Item, Outcome, State
+from blackboard.rules.outcomes import (
+    LateMove,
+    Plan,
+    again_of,
+    edited_plan,
+    first_plan,
+    late_move,
+    passed_plan,
+)
+from tests.plans import DAY, HOUR, HOURLY, NOON, after, claim, item, settings
+
+# ---- the first slot, jitter
+
+
+@pytest.mark.parametrize(
+    ("said", "first", "slot"),
+    [
+        ({"every": "8h"}, None, NOON),
+        ({"cron": HOURLY}, None, NOON),
+        ({}, None, NOON),
+        ({"every": "8h"}, NOON + DAY, NOON + DAY),
+        ({"at": "2026-12-24T18:00Z"}, None, datetime(2026, 12, 24, 18, tzinfo=UTC)),
+        ({"at": "2026-12-24T18:00Z"}, NOON + DAY, NOON + DAY),
+        (
+            {"at": "2026-12-24T18:00:00.123456Z"},
+            None,
+            datetime(2026, 12, 24, 18, 0, 0, 123_000, UTC),
+        ),
+        ({"cron": HOURLY}, NOON + timedelta(microseconds=1500), NOON + timedelta(milliseconds=1)),
+    ],
+)
+def test_a_new_item_is_due_at_once_unless_a_first_time_is_given(
+    said: dict[str, object], first: datetime | None, slot: datetime
+) -> None:
+    plan = first_plan("davis", settings=settings(**said), first=first, now=NOON)
+    assert plan == Plan(
+        state=State.ACTIVE, slot=slot, ready=slot, planned=slot, attempt=1, failures=0
+    )
+
+
+def test_jitter_delays_the_token_and_not_the_slot_by_the_items_own_part() -> None:
+    run = settings(cron=HOURLY, jitter="10m")
+    wait = timedelta(minutes=10) * phase("davis")
+    assert timedelta(0) < wait < timedelta(minutes=10)
+    plan = after(claim(), "ok", run=run)
+    assert plan.slot == NOON + HOUR
+    assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
+    first = first_plan("davis", settings=run, first=None, now=NOON)
+    assert first.ready - first.slot == plan.ready - plan.slot
+
+
+def test_an_every_is_spread_by_its_first_run_and_keeps_that_phase() -> None:
+    run = settings(every="1h", jitter="10m")
+    first = first_plan("davis", settings=run, first=None, now=NOON)
+    assert first.ready > first.slot
+    started = claim(slot=first.slot, start=first.ready)
+    assert after(started, "ok", run=run).ready == first.ready + HOUR
+
+
+# ---- passed over, edited
+
+
+@pytest.mark.parametrize(
+    ("said", "slot"),
+    [
+        ({"cron": HOURLY}, NOON + HOUR),
+        ({"at": "2026-11-21T11:00Z"}, None),
+        ({}, None),
+        ({"every": "3h"}, NOON + 3 * HOUR),
+    ],
+)
+def test_a_slot_that_is_passed_over_gives_way_to_the_first_after_now(
+    said: dict[str, object], slot: datetime | None
+) -> None:
+    waiting = item(slot=NOON - 2 * HOUR)
+    plan = passed_plan(waiting, settings=settings(**said), now=NOON)
+    assert plan.slot == plan.planned == (slot or waiting.slot)
+    assert plan.state is (State.DONE if slot is None else State.ACTIVE)
+    assert (plan.attempt, plan.failures) == (1, waiting.failures)
+
+
+RAN = item(start=NOON - 10 * HOUR)
+NEW = item()
+DONE = item(start=NOON - 10 * HOUR, state=State.DONE)
+PAUSED = item(start=NOON - 10 * HOUR, state=State.PAUSED)
+
+
+@pytest.mark.parametrize(
+    ("edited", "said", "state", "slot"),
+    [
+        (RAN, {"every": "12h"}, "active", NOON + 2 * HOUR),
+        (RAN, {"every": "8h"}, "active", NOON - 2 * HOUR),
+        (RAN, {"cron": HOURLY}, "active", NOON + HOUR),
+        (RAN, {"at": "2026-11-21T13:00Z"}, "active", NOON + HOUR),
+        (RAN, {"at": "2026-11-21T11:00Z"}, "done", NOON),
+        (RAN, {}, "active", NOON),
+        (NEW, {"every": "12h"}, "active", NOON),
+        (NEW, {"at": "2026-11-21T11:00Z"}, "active", NOON - HOUR),
+        (NEW, {}, "active", NOON),
+        (DONE, {"every": "12h"}, "active", NOON + 2 * HOUR),
+        (DONE, {"cron": HOURLY}, "active", NOON + HOUR),
+        (DONE, {"at": "2026-11-21T13:00Z"}, "active", NOON + HOUR),
+        (DONE, {"at": "2026-11-21T12:00Z"}, "done", NOON),
+        (DONE, {}, "done", NOON),
+        (PAUSED, {"cron": HOURLY}, "paused", NOON + HOUR),
+    ],
+)
+def test_a_new_schedule_counts_from_now_and_an_every_from_the_last_start(
+    edited: Item, said: dict[str, object], state: str, slot: datetime
+) -> None:
+    plan = edited_plan(edited, settings=settings(**said), now=NOON)
+    assert (plan.state, plan.slot, plan.planned) == (State(state), slot, slot)
+
+
+# ---- late finishers
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome", "fenced", "move"),
+    [
+        (item(), "ok", False, "merge"),
+        (item(), "ok", True, "record"),
+        (item(), "failed", False, "record"),
+        (item(), "timeout", False, "record"),
+        (item(), "cancelled", False, "record"),
+        (item(state=State.PAUSED), "ok", False, "merge"),
+        (item(state=State.DONE), "ok", False, "merge"),
+        (None, "ok", False, "drop"),
+        (item(state=State.REMOVED), "ok", False, "drop"),
+        (item(born=4), "ok", False, "merge"),
+        (item(born=5), "ok", False, "drop"),
+        (item(born=6), "ok", False, "drop"),
+        (item(born=6), "failed", True, "drop"),
+    ],
+)
+def test_what_a_late_finisher_may_still_say(
+    found: Item | None, outcome: str, *, fenced: bool, move: str
+) -> None:
+    assert late_move(found, fence=5, outcome=Outcome(outcome), fenced=fenced) is LateMove(move)
+
+
+def test_a_run_now_that_waits_is_read_from_item_and_claim() -> None:
+    text = '{"slot":"2026-11-21T12:00:00Z","once":"{}"}'
+    assert again_of(item()) is None
+    assert again_of(item(again=text)) == Again(slot=NOON, once="{}")
+    assert again_of(replace(claim(), again=text)) == Again(slot=NOON, once="{}")
