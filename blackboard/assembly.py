@@ -1,0 +1,141 @@
+"""A worker put together from its parts."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from blackboard import __version__
+from blackboard.board import Board
+from blackboard.calls import Calls
+from blackboard.clock import Chance
+from blackboard.errors import BadInput
+from blackboard.events import Events
+from blackboard.handlers import Handler
+from blackboard.heartbeat import Heartbeat, Turning, nobody
+from blackboard.holdings import Holdings
+from blackboard.members import announce, announce_every, forget
+from blackboard.model import Claim, Member
+from blackboard.runner import Runner
+from blackboard.table import TableError
+from blackboard.verbs.history import Retention
+from blackboard.wake import Wake
+from blackboard.walk import Walker
+from blackboard.worker import Worker
+
+LAST_WORD = 3.0
+"""Seconds that a worker which ends waits for the store to delete its membership row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """`[worker]`, and what of `[board]` concerns a worker."""
+
+    cycle: timedelta = timedelta(seconds=60)
+    slots: int = 8
+    types: tuple[str, ...] = ()
+    """The types to take; none: all that have a handler."""
+    grace: timedelta = timedelta(seconds=30)
+    retention: Retention = field(default_factory=Retention)
+
+
+def identity(chance: Chance) -> str:
+    """host:pid:boot nonce. The nonce tells a worker from an earlier one of the same name."""
+    return f"{socket.gethostname()}:{os.getpid()}:{chance.nonce()[:8]}"
+
+
+def handlers_taken(handlers: Mapping[str, Handler], types: tuple[str, ...]) -> dict[str, Handler]:
+    """The handlers of the types a worker takes. Raises BadInput for a type that has none."""
+    for one in types:
+        if one not in handlers:
+            known = ", ".join(sorted(handlers)) or "none"
+            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {known}")
+    return {name: found for name, found in handlers.items() if not types or name in types}
+
+
+def assemble(
+    board: Board,
+    *,
+    owner: str,
+    settings: WorkerSettings,
+    handlers: Mapping[str, Handler],
+    job_settings: Mapping[str, Mapping[str, Any]],
+    events: Events,
+    wake: Wake,
+    inline: Runner,
+    process: Runner,
+    turning: Turning = nobody,
+) -> Worker:
+    """A worker on `board`. `handlers` are those of the types it takes."""
+    holdings = Holdings(settings.slots)
+
+    def start(claims: Sequence[Claim]) -> None:
+        worker.start(claims)
+
+    worker = Worker(
+        board=board,
+        events=events,
+        wake=wake,
+        holdings=holdings,
+        walker=Walker(
+            board=board,
+            owner=owner,
+            handlers=handlers,
+            holdings=holdings,
+            events=events,
+            horizon=settings.cycle,
+            start=start,
+        ),
+        heartbeat=Heartbeat(board=board, holdings=holdings, events=events, turning=turning),
+        calls=Calls(
+            handlers=handlers,
+            settings=job_settings,
+            inline=inline,
+            process=process,
+            events=events,
+            clock=board.clock,
+        ),
+        announce=_announcer(board, holdings, owner=owner, settings=settings, handlers=handlers),
+        grace=settings.grace.total_seconds(),
+        retention=settings.retention,
+    )
+    return worker
+
+
+def _announcer(
+    board: Board,
+    holdings: Holdings,
+    *,
+    owner: str,
+    settings: WorkerSettings,
+    handlers: Mapping[str, Handler],
+) -> Callable[[], Awaitable[None]]:
+    cycle = settings.cycle.total_seconds()
+
+    async def keep_announcing() -> None:
+        now = board.clock.now()
+        member = Member(
+            owner=owner,
+            started=now,
+            seen=now,
+            slots=settings.slots,
+            running=0,
+            release=__version__,
+            types=",".join(sorted(handlers)),
+            cycle=cycle,
+        )
+        try:
+            while True:
+                with suppress(TableError):  # the walk tells of a store that is away
+                    member = await announce(board, replace(member, running=len(holdings)))
+                await board.clock.sleep(announce_every(cycle))
+        finally:
+            with suppress(TableError, TimeoutError):
+                async with asyncio.timeout(LAST_WORD):
+                    await forget(board, owner)
+
+    return keep_announcing

@@ -1,0 +1,91 @@
+"""Calling a handler for a claim: its params, its runner, its time limit, what it reports."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from blackboard.clock import Clock
+from blackboard.context import HandlerItem, expand
+from blackboard.errors import BadInput
+from blackboard.events import Events, Kind
+from blackboard.handlers import Handler
+from blackboard.holdings import Holding
+from blackboard.model import Ended, Outcome
+from blackboard.rules.claims import time_limit
+from blackboard.runner import Call, Runner
+from blackboard.spec import params_of
+from blackboard.times.durations import format_duration
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """Calls handlers: coroutines on this loop, plain functions in child processes."""
+
+    handlers: Mapping[str, Handler]
+    settings: Mapping[str, Mapping[str, Any]]
+    """`[jobs.TYPE]` of every type."""
+    inline: Runner
+    process: Runner
+    events: Events
+    clock: Clock
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    async def run(self, held: Holding) -> Ended:
+        """One run, from its claim to whatever end. Never raises."""
+        claim = held.claim
+        handler = self.handlers[claim.type]
+        try:
+            params = expand(params_of(claim.spec, claim.once), self.environ)
+            allowed = time_limit(held.settings, claim.slot)
+        except BadInput as problem:
+            return Ended(outcome=Outcome.FAILED, error=str(problem))
+        except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
+            return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
+        call = Call(
+            handler=handler,
+            item=HandlerItem(claim.id, claim.type, params, held.settings.timezone),
+            due=claim.slot,
+            fence=claim.fence,
+            attempt=claim.attempt,
+            worker=claim.owner,
+            settings=self.settings.get(claim.type, {}),
+            fenced=held.settings.fenced,
+        )
+        runner = self.inline if handler.is_async else self.process
+        held.execution = runner.start(call, _Report(held, self.events), held.deadline)
+        held.pass_on()
+        limit = asyncio.get_running_loop().create_task(self._limit(held, allowed))
+        try:
+            return await held.execution.wait()
+        finally:
+            limit.cancel()
+
+    async def _limit(self, held: Holding, allowed: timedelta) -> None:
+        """Stop a run that takes longer than it may."""
+        await self.clock.sleep(allowed.total_seconds())
+        assert held.execution is not None
+        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {format_duration(allowed)}")
+
+    async def close(self) -> None:
+        await self.inline.close()
+        await self.process.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What a handler says while it runs."""
+
+    held: Holding
+    events: Events
+
+    def progress(self, done: int, total: int) -> None:
+        self.held.report_progress(done, total)
+
+    def log(self, level: int, message: str) -> None:
+        claim = self.held.claim
+        self.events.emit(
+            Kind.SAID, message, level=level, item=claim.id, type=claim.type, fence=claim.fence
+        )

@@ -1,0 +1,154 @@
+"""The beat of a worker: it renews what is held, and stops whoever has lost its lock.
+
+A renewal is due after a third of the lease, or a minute, and for news of progress. A holder whose
+renewals go unanswered trusts its lock until its deadline, which is earlier than anybody may take
+it; a worker that stood still longer than that (a paused machine) asks once more before it goes on,
+for nobody may have been there to take it. Whoever lost its lock is told, and soon stopped.
+
+Each beat also says that the loop still turns. An `async def` handler that computes keeps the loop,
+and so all renewals, from turning: whoever listens to the beat then ends the worker, with a
+traceback that shows where it stood.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from blackboard.board import Board
+from blackboard.events import Events, Kind
+from blackboard.holdings import Holding, Holdings
+from blackboard.rules.claims import renew_every
+from blackboard.table import TableError
+from blackboard.verbs.take import renew
+
+LONGEST_BEAT = 1.0
+SHORTEST_BEAT = 0.1
+STANDSTILL = 2 * LONGEST_BEAT
+"""Seconds between two beats that are more than a busy loop explains."""
+LONGEST_STANDSTILL = 30.0
+"""Seconds for which a loop may stand still when no lease is shorter."""
+LAST_CHANCE = 0.1
+"""The part of a lease, after the deadline, in which an answer to a renewal may still come."""
+LOST_GRACE = 2.0
+"""Seconds between telling a handler that its lock is lost and stopping it."""
+
+Turning = Callable[[float], None]
+"""Is told, at each beat, the monotonic moment before which there has to be another."""
+
+
+def nobody(_deadline: float) -> None:
+    """Listens to no beat."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Heartbeat:
+    """Beats until it is cancelled."""
+
+    board: Board
+    holdings: Holdings
+    events: Events
+    turning: Turning = nobody
+    _beaten: float = -math.inf
+    _away: bool = False
+    """Whether the store did not answer the last renewal: told once."""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self.beat()
+                await self.board.clock.sleep(self._pause())
+        finally:
+            self.turning(math.inf)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _pause(self) -> float:
+        shortest = min(
+            (renew_every(held.claim.stale_after) for held in self.holdings), default=math.inf
+        )
+        return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
+
+    def beat(self) -> None:
+        """One beat: start the renewals that are due, give up the locks that are past hope."""
+        now = self.board.clock.monotonic()
+        stood_still = now - self._beaten > STANDSTILL
+        self._beaten = now
+        patience, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause()
+        for held in self.holdings:
+            if held.releasing or held.lost:
+                continue
+            if stood_still and held.asked is not None:
+                held.asked = now  # the answer may be lying there, not yet looked at
+            if held.renewal_due(now):
+                self.ask(held)
+            chance = LAST_CHANCE * held.claim.stale_after
+            if held.asked is not None and now > max(held.deadline, held.asked) + chance:
+                self.give_up(held, "its renewals were not answered before its lease ran out")
+            patience = min(patience, max(held.deadline + chance - now, shortest))
+        self.turning(now + patience)
+
+    def ask(self, held: Holding) -> None:
+        """Renew a lock now, if nobody is at it; also to learn whether it is still ours."""
+        if not (held.asking or held.releasing or held.lost):
+            held.asking = True
+            if held.asked is None:
+                held.asked = self.board.clock.monotonic()
+            self._start(self._renew(held))
+
+    async def _renew(self, held: Holding) -> None:
+        progress = held.progress
+        try:
+            renewed = await renew(self.board, held.claim, progress=progress)
+        except TableError as trouble:
+            self._tell(trouble)
+            await self.board.clock.sleep(renew_every(held.claim.stale_after) / 4)
+            return
+        finally:
+            held.asking = False
+        self._away = False
+        if held.releasing:
+            return
+        if renewed is None:
+            self.give_up(held, "its lock was overridden, unlocked or removed")
+            return
+        if renewed.sent > held.claim.sent:
+            held.asked = None
+        held.claim = replace(renewed, item_etag=held.claim.item_etag)
+        held.told = progress
+        if held.execution is not None:
+            held.execution.extend(held.deadline)
+
+    def _tell(self, trouble: TableError) -> None:
+        if not self._away:
+            self._away = True
+            self.events.emit(Kind.STORE, f"renewals: {trouble}", level=logging.WARNING)
+
+    def give_up(self, held: Holding, reason: str) -> None:
+        """Tell a handler that its lock is lost, and stop it if it does not end by itself."""
+        if held.lost:
+            return
+        held.lose(reason)
+        claim = held.claim
+        self.events.emit(
+            Kind.LOST,
+            reason,
+            level=logging.WARNING,
+            item=claim.id,
+            type=claim.type,
+            fence=claim.fence,
+        )
+        self._start(self._stop(held))
+
+    async def _stop(self, held: Holding) -> None:
+        await self.board.clock.sleep(LOST_GRACE)
+        held.cut_short(held.lost)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

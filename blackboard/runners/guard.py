@@ -1,0 +1,122 @@
+"""The guard: a small process beside a worker that ends child processes whose lease ran out.
+
+Why a process of its own. A handler must not run on when its worker is stopped (SIGSTOP, a
+paused container, a debugger) and the lease has passed, for then another worker runs the same
+item. The worker cannot end it: it stands still. The child cannot be trusted to end itself: a
+handler in C code that holds the interpreter's lock keeps every Python thread of the child from
+running, its signal handlers too. An alarm set in the child beforehand (setitimer, RLIMIT_CPU)
+would kill it, but could not be put off: the same handler cannot hear that the lease was renewed,
+and a healthy one would die with each renewal it missed. So somebody else keeps the time: somebody
+who runs no handler, hears every renewal and has nothing else to do. That is this file.
+
+It also ends all children when the worker is gone, whatever way, together with what they started;
+and the worker itself, when its loop stands still: an `async def` handler that computes, or holds
+the interpreter's lock, keeps every renewal from being sent. SIGABRT makes the worker's
+faulthandler show where it stands. (faulthandler's own alarm cannot tell a loop that stands still
+from a process that was stopped and continued, and would end the latter as it wakes.)
+
+It reads lines from stdin: `PID DEADLINE` says that the child PID, the leader of a session of its
+own, may run until DEADLINE on the monotonic clock, which is one for all processes of a host;
+`PID` alone, that the child has ended; PID 0 is the worker's loop. It writes the PID of each child
+that it is about to kill. It ends when stdin does. It starts in 10 ms because it imports next to
+nothing; therefore it takes the clock from `time`, the one file beside `clock.py` that does.
+"""
+
+import os
+import select
+import signal
+from contextlib import suppress
+from time import monotonic
+
+LONGEST_SLEEP = 3600.0
+"""Seconds. An endless deadline is no number that select takes."""
+LOOP = 0
+"""The PID that stands for the worker's loop."""
+ASLEEP = -1
+"""The PID that stands for a worker that was found stopped."""
+AWAKE = 2.0
+"""Seconds that a worker which was stopped has to say that its loop turns, once it goes on."""
+LOOK_AGAIN = 0.5
+
+
+def main() -> None:
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
+    os.set_blocking(1, False)
+    worker = os.getppid()
+    deadlines: dict[int, float] = {}
+    half = b""
+    while True:
+        nearest = min(deadlines.values(), default=LONGEST_SLEEP + monotonic())
+        sleep = min(max(nearest - monotonic(), 0.0), LONGEST_SLEEP)
+        if select.select([0], [], [], sleep)[0]:
+            heard = os.read(0, 65536)
+            if not heard:
+                break
+            *lines, half = (half + heard).split(b"\n")
+            for line in lines:
+                note(line, deadlines)
+        else:
+            # Only when there is nothing left to hear: a renewal may have been lying there.
+            end_overdue(deadlines, worker)
+    for pid in deadlines:
+        if pid > LOOP:
+            kill(pid)
+
+
+def note(line: bytes, deadlines: dict[int, float]) -> None:
+    match line.split():
+        case [pid, deadline]:
+            deadlines[int(pid)] = float(deadline)
+        case [pid]:
+            deadlines.pop(int(pid), None)
+
+
+def end_overdue(deadlines: dict[int, float], worker: int) -> None:
+    now = monotonic()
+    for pid in [pid for pid, deadline in deadlines.items() if deadline <= now]:
+        late = now - deadlines.pop(pid)
+        if pid in {LOOP, ASLEEP}:
+            look_at_loop(pid, deadlines, worker, late=late)
+            continue
+        with suppress(OSError):  # a worker that no longer reads needs no word
+            os.write(1, b"%d\n" % pid)
+        kill(pid)
+
+
+def look_at_loop(pid: int, deadlines: dict[int, float], worker: int, *, late: float) -> None:
+    """End a worker whose loop stands still. One that was stopped, or that stood still together
+    with this process, gets time to say that it goes on.
+    """
+    now = monotonic()
+    if is_stopped(worker):
+        deadlines[ASLEEP] = now + LOOK_AGAIN
+    elif pid == ASLEEP or late > LOOK_AGAIN:
+        deadlines[LOOP] = max(now + AWAKE, deadlines.get(LOOP, 0.0))
+    else:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGABRT)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - quicker to start
+            state = file.read().rpartition(b")")[2].split()[0]
+    except FileNotFoundError:  # a system without /proc, or the worker has just gone
+        # A number, and nothing that anybody wrote, goes to the shell.
+        with os.popen(f"ps -o state= -p {pid:d} 2>/dev/null") as told:  # noqa: S605
+            state = told.read().strip().encode()
+    return state[:1] in {b"T", b"t"}
+
+
+def kill(pid: int) -> None:
+    """The child and all that it started. The number is still the child's: the worker says that
+    a child has ended before it lets the system give its number away.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

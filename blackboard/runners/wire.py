@@ -1,0 +1,110 @@
+"""What a worker and its child processes say to each other: JSON in frames, over a socket pair.
+
+A frame is four bytes of length, the highest first, and the message. No pickle: a handler's result
+is data, and data cannot run code in the worker.
+"""
+
+from datetime import datetime
+from io import BufferedReader
+from typing import Any, Final
+
+import msgspec
+
+from blackboard.handlers import Source
+
+LARGEST: Final = 64 << 20
+"""Bytes of a message. What a board takes is far less, and refused there."""
+HEAD: Final = 4
+
+
+class _Message(msgspec.Struct, tag=True, tag_field="say"):
+    """Named by its class."""
+
+
+class Run(_Message, kw_only=True):
+    """To the child: call the handler of `type` in the module at `source`."""
+
+    source: Source
+    type: str
+    id: str
+    params: dict[str, Any]
+    timezone: str
+    settings: dict[str, Any]
+    due: datetime
+    fence: int
+    attempt: int
+    worker: str
+    fenced: bool
+
+
+class Lost(_Message):
+    """To the child: the lock of the current run is lost."""
+
+    reason: str
+
+
+class Progress(_Message):
+    """To the worker, from `ctx.progress`."""
+
+    done: int
+    total: int
+
+
+class Log(_Message):
+    """To the worker, from `ctx.log`."""
+
+    level: int
+    message: str
+
+
+class Finished(_Message, kw_only=True):
+    """To the worker: the handler returned `result`, or failed with `error`. `clean`: it left
+    nothing behind that another run could meet.
+    """
+
+    result: Any = None
+    error: str = ""
+    clean: bool
+
+
+ToChild = Run | Lost
+ToWorker = Progress | Log | Finished
+
+_to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
+_to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
+
+
+class TooLarge(ValueError):
+    """The message does not fit a frame."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size:,} bytes of JSON; {LARGEST:,} can be carried")
+
+
+def frame(message: ToChild | ToWorker) -> bytes:
+    """The message as it is sent. Raises TooLarge, and TypeError for what JSON cannot hold."""
+    body = msgspec.json.encode(message)
+    if len(body) > LARGEST:
+        raise TooLarge(len(body))
+    return len(body).to_bytes(HEAD) + body
+
+
+def read(stream: BufferedReader) -> ToChild | None:
+    """The worker's next message, blocking; None when it is gone."""
+    head = stream.read(HEAD)
+    size = int.from_bytes(head)
+    body = stream.read(size)
+    return _to_child.decode(body) if len(head) == HEAD and len(body) == size else None
+
+
+def size_of(head: bytes) -> int:
+    """How long the body is that follows these first `HEAD` bytes. Raises TooLarge."""
+    size = int.from_bytes(head)
+    if size > LARGEST:
+        raise TooLarge(size)
+    return size
+
+
+def message_of(body: bytes) -> ToWorker:
+    """The child's message. Raises msgspec.MsgspecError when it is none."""
+    return _to_worker.decode(body)

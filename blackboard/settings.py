@@ -1,0 +1,304 @@
+"""`blackboard.toml`: where the board is, how workers work, defaults of types, declared items.
+
+The file is read whole and checked whole: a name it does not know, a wrong type or a bad value
+refuses it with the line. Nothing in it is a secret; secrets come from the environment.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blackboard.board import Resolve
+from blackboard.errors import BadInput
+from blackboard.handlers import Handler
+from blackboard.keys import check_board_name
+from blackboard.spec import RunSettings, Spec, decode_spec, resolve
+from blackboard.spec_checks import check_spec
+from blackboard.times.durations import parse_duration
+from blackboard.toml_lines import line_of
+
+FILE_NAME = "blackboard.toml"
+NO_GRACE = {"0", "0s"}
+MOST_REMEMBERED = 20_000
+"""Specs whose settings a resolver remembers."""
+
+
+class BoardTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """`[board]`"""
+
+    store: str | None = None
+    name: str | None = None
+    jobs: list[str] = []
+    """Folders, files, modules or names of shipped jobs."""
+    history: int = 100
+    """Runs kept of an item."""
+    history_age: str = "90d"
+
+
+class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """`[worker]`"""
+
+    cycle: str = "60s"
+    slots: int = 8
+    grace: str = "30s"
+    types: list[str] = []
+    """The types to take; none given: all that have a handler."""
+
+
+class TypeTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """`[types.NAME]`: defaults of a type; they win over the handler's own."""
+
+    slots: int | None = None
+    """Runs of this type in one worker at a time."""
+    fenced: bool | None = None
+
+
+class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """`[[items]]`: an item that `blackboard apply` keeps as it is declared."""
+
+    id: str
+    type: str
+    first: str | None = None
+    """"now" (the default), "next" or a time."""
+
+    def spec(self) -> Spec:
+        return Spec(**{name: getattr(self, name) for name in Spec.__struct_fields__})
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """The whole file."""
+
+    board: BoardTable = BoardTable()
+    worker: WorkerTable = WorkerTable()
+    types: dict[str, TypeTable] = {}
+    jobs: dict[str, dict[str, Any]] = {}
+    """`[jobs.NAME]`: settings of a job, handed to its handlers as `ctx.settings`."""
+    items: list[ItemTable] = []
+
+
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "datetime": "a time",
+    "date": "a day",
+    "time": "a time of day",
+    "array": "a list",
+    "object": "a table",
+}
+"""What people call the kinds of values in TOML."""
+
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "board": BoardTable,
+    "worker": WorkerTable,
+    "types": TypeTable,
+    "items": ItemTable,
+}
+
+
+def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
+    """The settings of a named file, of `blackboard.toml` in `folder`, or the defaults; and the
+    folder that relative paths in them start from.
+    """
+    if path is None and not (folder / FILE_NAME).exists():
+        return Settings(), folder
+    file = folder / (path or FILE_NAME)
+    return load(file), file.resolve().parent
+
+
+def load(file: Path) -> Settings:
+    """Read and check a settings file. Raises BadInput with the file and the line."""
+    text = read_text(file)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("config", _placed(file, error), "mend the TOML") from None
+    except RecursionError:
+        raise BadInput("config", f"{file} is nested too deeply") from None
+    for table in _with_schedules(data):
+        if isinstance(table.get("at"), date):  # or datetime, which is one
+            table["at"] = table["at"].isoformat()
+    try:
+        settings = msgspec.convert(data, type=Settings)
+    except msgspec.ValidationError as error:
+        raise _located(file, text, data, str(error)) from None
+    _check(file, text, settings)
+    return settings
+
+
+def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The tables that may say `at`, which TOML can also write without quotes."""
+    types, items = data.get("types"), data.get("items")
+    for table in (
+        *(types.values() if isinstance(types, dict) else ()),
+        *(items if isinstance(items, list) else ()),
+    ):
+        if isinstance(table, dict):
+            yield table
+
+
+def read_text(file: Path) -> str:
+    """The text of a settings file. Raises BadInput when there is none."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        problem = f"{file}: {error.strerror}"
+        raise BadInput("config", problem, "name a file that can be read") from None
+    except UnicodeDecodeError:
+        raise BadInput("config", f"{file} is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _check(file: Path, text: str, settings: Settings) -> None:
+    """What types alone cannot say: durations, schedules, numbers, ids that occur twice."""
+    path: tuple[str | int, ...] = ()
+    try:
+        path = ("board",)
+        parse_duration(settings.board.history_age, "history_age")
+        _check_count("history", settings.board.history)
+        if settings.board.name is not None:
+            path = ("board", "name")
+            check_board_name(settings.board.name)
+        path = ("worker",)
+        parse_duration(settings.worker.cycle, "cycle")
+        if settings.worker.grace not in NO_GRACE:
+            parse_duration(settings.worker.grace, "grace")
+        _check_count("slots", settings.worker.slots)
+        for name, table in settings.types.items():
+            path = ("types", name)
+            _check_type(table)
+        seen: set[str] = set()
+        for number, item in enumerate(settings.items):
+            path = ("items", number)
+            _check_item(item, seen)
+            seen.add(item.id)
+    except BadInput as error:
+        line = line_of(text, (*path, *error.field.split(".")))
+        raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
+
+
+def _check_type(table: TypeTable) -> None:
+    check_spec(table)
+    if table.slots is not None:
+        _check_count("slots", table.slots)
+    if table.params:
+        raise BadInput("params", "a type has none of its own", "give them to its items")
+
+
+def _check_item(item: ItemTable, seen: set[str]) -> None:
+    check_spec(item)
+    if not item.type:
+        raise BadInput("type", "it is empty", "the name of a handler's type")
+    if not item.id or item.id in seen:
+        problem = f"{item.id!r} is declared twice" if item.id else "it is empty"
+        raise BadInput("id", problem, "give each item an id of its own")
+
+
+def _check_count(name: str, number: int) -> None:
+    if number < 1:
+        raise BadInput(name, f"{number} is too few", "1 or more")
+
+
+def _placed(file: Path, error: tomllib.TOMLDecodeError) -> str:
+    """A syntax error as FILE:LINE: what is wrong."""
+    match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
+    return f"{file}:{match[2]}: {match[1]}" if match else f"{file}: {error}"
+
+
+def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> BadInput:
+    """A validation error with its line, and the name that was probably meant."""
+    problem, _, where = message.partition(" - at `")
+    path = _path(where.rstrip("`"), data)
+    section = str(path[0]) if path else ""
+    field, remedy = str(path[-1]) if path else "config", ""
+    kinds = re.fullmatch(r"Expected `(.+)`, got `(.+)`", problem)
+    if kinds:
+        problem, remedy = _of_another_kind(kinds[1].removesuffix(" | null"), kinds[2])
+    name = re.search(r"field `([^`]+)`", problem)
+    if name:
+        field = name[1]
+        path = (*path, field)
+    if name and "unknown" in problem:
+        known = _TABLES.get(section, Settings).__struct_fields__
+        near = difflib.get_close_matches(field, known, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        problem = "there is no such setting"
+    elif name:
+        problem, remedy = "it is missing", f"add a line {field} = ..."
+    return BadInput(field, f"{file}:{line_of(text, path)}: {problem}", remedy)
+
+
+def _of_another_kind(wanted: str, got: str) -> tuple[str, str]:
+    """What is wrong with a value of another kind, and the remedy if it is a matter of signs."""
+    problem = f"it is {_KINDS.get(got, got)}, not {_KINDS.get(wanted, wanted)}"
+    match wanted, got:
+        case "str", "int" | "float" | "bool" | "datetime" | "date" | "time":
+            return problem, "put it in quotes"
+        case "int" | "float" | "bool", "str":
+            return problem, "leave out the quotes"
+        case "array", "object":
+            return problem, "its head has two brackets: [[...]]"
+        case "array", _:
+            return problem, "put it in brackets: [...]"
+        case _:
+            return problem, ""
+
+
+def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """The path in `$.types[...].every`, `$.items[2].id`. What `[...]` leaves open is the first
+    entry that is wrong.
+    """
+    path: list[str | int] = []
+    for name, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
+        if name:
+            path.append(name)
+        elif number != "...":
+            path.append(int(number))
+        elif path == ["types"]:
+            path.append(next(one for one, table in data["types"].items() if not _is_type(table)))
+        elif path == ["jobs"]:
+            path.append(next(k for k, table in data["jobs"].items() if not isinstance(table, dict)))
+    return tuple(path)
+
+
+def _is_type(table: Any) -> bool:
+    try:
+        msgspec.convert(table, type=TypeTable)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
+    """Settings of a run: item, else `[types]`, else `@handler`. Remembers what it worked out."""
+    known: dict[tuple[str, str], RunSettings] = {}
+
+    def resolved(item_type: str, spec: str) -> RunSettings:
+        found = known.get((item_type, spec))
+        if found is None:
+            if len(known) >= MOST_REMEMBERED:
+                known.clear()
+            found = known[item_type, spec] = _resolved(settings, handlers, item_type, spec)
+        return found
+
+    return resolved
+
+
+def _resolved(
+    settings: Settings, handlers: Mapping[str, Handler], item_type: str, spec: str
+) -> RunSettings:
+    table = settings.types.get(item_type, TypeTable())
+    handler = handlers.get(item_type)
+    layers: list[Spec] = [decode_spec(spec), table]
+    fenced, slots = table.fenced, table.slots
+    if handler is not None:
+        layers.append(handler.spec)
+        fenced = handler.fenced if fenced is None else fenced
+        slots = handler.slots if slots is None else slots
+    return resolve(layers, fenced=bool(fenced), slots=slots)

@@ -1,0 +1,96 @@
+"""Handlers that run on the worker's loop."""
+
+# ruff: noqa: T201 - printing is what is tested
+
+import asyncio
+import sys
+from typing import Any
+
+from blackboard import Context, Item, handler
+
+
+@handler("a-describe", cron="0 3 * * *", timezone="Europe/Berlin")
+async def describe(item: Item, ctx: Context) -> Any:
+    await asyncio.sleep(0)
+    return {
+        "id": item.id,
+        "params": dict(item.params),
+        "due": ctx.due,
+        "fence": ctx.fence,
+        "attempt": ctx.attempt,
+        "worker": ctx.worker,
+        "fenced": ctx.fenced,
+        "settings": ctx.settings,
+        "lost": bool(ctx.lost),
+    }
+
+
+@handler("a-return-odd")
+async def return_what_json_cannot_hold(item: Item, ctx: Context) -> Any:
+    return {"deep": [object()]}
+
+
+@handler("a-speak")
+async def speak(item: Item, ctx: Context) -> None:
+    ctx.log.info("%s of %d", "one", 3)
+    ctx.progress(1, 3)
+    await asyncio.to_thread(ctx.log.warning, "from a thread")
+    ctx.progress(3, 3)
+
+
+@handler("a-print")
+async def print_with_pauses(item: Item, ctx: Context) -> None:
+    for n in range(3):
+        print(f"{item.id} {n}")
+        await asyncio.sleep(0)
+    await asyncio.to_thread(print, f"{item.id} from a thread")
+    print(f"{item.id} to stderr", file=sys.stderr)
+    sys.stdout.writelines([f"{item.id} as lines\n"])
+    sys.stdout.flush()
+
+
+@handler("a-raise")
+async def raise_what_is_asked_for(item: Item, ctx: Context) -> None:
+    await asyncio.sleep(0)
+    kinds: dict[str, BaseException] = {
+        "value": ValueError("bad feed"),
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "cancelled": asyncio.CancelledError(),
+    }
+    raise kinds[item.params["what"]]
+
+
+@handler("a-wait-until-lost")
+async def wait_until_lost(item: Item, ctx: Context) -> Any:
+    before = bool(ctx.lost)
+    short = await ctx.lost.wait(0.001)
+    ctx.progress(0, 1)
+    return [before, short, await ctx.lost.wait(), bool(ctx.lost), ctx.lost.reason]
+
+
+@handler("a-never-ends")
+async def never_end(item: Item, ctx: Context) -> None:
+    print("waiting")
+    ctx.progress(0, 1)
+    await asyncio.sleep(600)
+
+
+@handler("a-cleans-up")
+async def clean_up_when_cancelled(item: Item, ctx: Context) -> str:
+    ctx.progress(0, 1)
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        print("cleaned up")
+    return "finished after all"
+
+
+@handler("a-swallows")
+async def swallow_cancellation(item: Item, ctx: Context) -> None:
+    """Goes on until it is cancelled for the second time."""
+    ctx.progress(0, 1)
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        await asyncio.sleep(600)

@@ -1,0 +1,124 @@
+"""Handlers that run in child processes: well-behaved ones."""
+
+# ruff: noqa: T201 - printing is what is tested
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from blackboard import Context, Item, handler
+
+
+@handler("describe", every="8h", timeout="10m", retries=2, fenced=True, slots=3)
+def describe(item: Item, ctx: Context) -> Any:
+    """All that a handler is given, and where it runs."""
+    return {
+        "id": item.id,
+        "type": item.type,
+        "params": dict(item.params),
+        "due": ctx.due.isoformat(),
+        "fence": ctx.fence,
+        "attempt": ctx.attempt,
+        "worker": ctx.worker,
+        "fenced": ctx.fenced,
+        "settings": dict(ctx.settings),
+        "lost": bool(ctx.lost),
+        "pid": os.getpid(),
+        "on_main_thread": threading.current_thread() is threading.main_thread(),
+        "stdin": sys.stdin.read(),
+    }
+
+
+@handler("return")
+def return_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    return {"value": item.params["value"], "bytes": b"x" * item.params.get("size", 0)}
+
+
+@handler("return-odd")
+def return_what_json_cannot_hold(item: Item, ctx: Context) -> Any:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    odd = {"object": object(), "nested": {"here": [object()]}, "cycle": cycle, "lone": "\ud800"}
+    return odd[item.params["what"]]
+
+
+@handler("return-huge")
+def return_more_than_a_message_holds(item: Item, ctx: Context) -> Any:
+    return "x" * (65 << 20)
+
+
+@handler("speak")
+def speak(item: Item, ctx: Context) -> None:
+    ctx.log.debug("a detail")
+    ctx.progress(1, 3)
+    ctx.log.info("%s of %d", "one", 3)
+    ctx.log.warning("grüße 🐝 \ud800")
+    ctx.progress(3, 3)
+    try:
+        raise LookupError("nothing there")
+    except LookupError:
+        ctx.log.exception("it went wrong")
+
+
+@handler("print")
+def print_in_every_way(item: Item, ctx: Context) -> None:
+    print("from print, without a newline", end="; ")
+    print("from stderr", file=sys.stderr)
+    os.write(1, b"from a descriptor\n")
+    ctypes.CDLL(None).puts(b"from C")
+    subprocess.run([sys.executable, "-S", "-c", "print('from a grandchild')"], check=True)
+    sys.stdout.buffer.write(b"not \xff UTF-8; \xc3\xbcber\n")
+
+
+@handler("print-much")
+def print_much(item: Item, ctx: Context) -> None:
+    for n in range(item.params["lines"]):
+        print(f"line {n} ", "ü" * 20)
+
+
+@handler("raise")
+def raise_what_is_asked_for(item: Item, ctx: Context) -> None:
+    kinds: dict[str, BaseException] = {
+        "value": ValueError("bad feed ü \ud800"),
+        "long": ValueError("x" * 100_000),
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+    }
+    raise kinds[item.params["what"]]
+
+
+@handler("wait-until-lost")
+def wait_until_lost(item: Item, ctx: Context) -> Any:
+    before = bool(ctx.lost)
+    short = ctx.lost.wait(0.001)
+    ctx.progress(0, 1)
+    return [before, short, ctx.lost.wait(60), bool(ctx.lost), ctx.lost.reason]
+
+
+@handler("leave-behind")
+def leave_something_behind(item: Item, ctx: Context) -> Any:
+    """A thread, a process or another working folder: what a next run must not meet."""
+    match item.params["what"]:
+        case "thread":
+            threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+        case "process":
+            left = subprocess.Popen(["sleep", "600"])
+            return [os.getpid(), left.pid]
+        case "folder":
+            os.chdir(Path(__file__).parent)
+    return [os.getpid()]
+
+
+@handler("fork")
+def return_twice(item: Item, ctx: Context) -> Any:
+    """A fork that the handler forgets about returns, too."""
+    mine = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+    return os.getpid() == mine

@@ -1,0 +1,77 @@
+"""When a worker wakes: by the beat, by a wish, or at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from blackboard.wake import CycleWake
+
+LONG = 3600.0
+PATIENCE = 10.0
+
+
+def waking(story: Callable[[CycleWake], Awaitable[None]], *, cycle: float = LONG) -> None:
+    async def told() -> None:
+        wake = CycleWake(cycle)
+        wake.start()
+        try:
+            await asyncio.wait_for(story(wake), PATIENCE)
+        finally:
+            wake.stop()
+
+    asyncio.run(told())
+
+
+def test_it_wakes_again_and_again_with_the_cycle() -> None:
+    async def story(wake: CycleWake) -> None:
+        for _ in range(3):
+            await wake.wait()
+
+    waking(story, cycle=0.05)
+
+
+def test_it_wakes_at_the_earliest_wish() -> None:
+    async def story(wake: CycleWake) -> None:
+        wake.within(LONG)
+        wake.within(0.01)
+        wake.within(LONG / 2)
+        await wake.wait()
+
+    waking(story)
+
+
+def test_a_wish_holds_until_the_next_waking() -> None:
+    async def story(wake: CycleWake) -> None:
+        wake.within(0.01)
+        wake.now()
+        await wake.wait()
+        waiting = asyncio.ensure_future(wake.wait())
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        wake.now()
+        await waiting
+
+    waking(story)
+
+
+def test_a_wish_of_the_past_is_at_once() -> None:
+    async def story(wake: CycleWake) -> None:
+        wake.within(-5)
+        await wake.wait()
+
+    waking(story)
+
+
+def test_who_is_woken_while_awake_does_not_fall_asleep() -> None:
+    """And only once: what was said twice was heard."""
+
+    async def story(wake: CycleWake) -> None:
+        wake.now()
+        wake.now()
+        await wake.wait()
+        waiting = asyncio.ensure_future(wake.wait())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+
+    waking(story)
