@@ -1,0 +1,1 @@
+"""What the doctor does: gathers evidence, names what is wrong, mends what is safe."""

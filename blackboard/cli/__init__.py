@@ -1,0 +1,146 @@
+"""The command line: one module per command, imported when its command is called.
+
+Exit codes: 0 done, 1 the answer is no, 2 bad input or a store that cannot be used, 3 the store does
+not answer.
+Nothing here may cost: `blackboard --help` answers before asyncio or msgspec are imported.
+"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from blackboard import __version__
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.text import one_line
+from blackboard.errors import BlackboardError
+from blackboard.table import Refused, TableError, Unusable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMMANDS = {
+    "init": "make a board",
+    "demo": "watch two workers, sixteen towns and a kill, in a minute",
+    "add": "add items",
+    "apply": "make the board what blackboard.toml declares",
+    "export": "write the board's items as TOML",
+    "edit": "change items",
+    "rm": "remove items",
+    "show": "the board",
+    "log": "the runs of items, newest first",
+    "next": "when items, or a schedule, are due next",
+    "why": "the decision for an item now, and its reasons",
+    "run": "run items now",
+    "cancel": "end running runs",
+    "pause": "start no more runs of items",
+    "resume": "undo a pause",
+    "unlock": "take the lock of a running item from its holder",
+    "worker": "walk the board and run what is due",
+    "workers": "the workers that have announced themselves",
+    "check": "exit 1 if anything is overdue, stale or failing",
+    "doctor": "check every row of the board; mend what is safe",
+}
+
+EPILOG = """\b
+Examples:
+  blackboard init
+  blackboard add davis --type calendars --every 8h --set feeds=@feeds.txt
+  blackboard worker --jobs calendars
+
+\b
+`blackboard COMMAND --help` has an example of each. Completion of commands,
+options and ids in bash (zsh and fish likewise):
+  eval "$(_BLACKBOARD_COMPLETE=bash_source blackboard)"
+"""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"blackboard.cli.{cmd_name}_command").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and args[0][:1].isalnum() and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when asked
+
+        names = [
+            CompletionItem(name, help=line)
+            for name, line in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@common()
+@click.version_option(__version__, package_name="blackboard-scheduler")
+@click.pass_context
+def group(ctx: click.Context, chosen: Chosen) -> None:
+    """A cron-style job scheduler with no server: a table of items, and workers that claim what
+    is due.
+    """
+    ctx.obj = chosen
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(called())
+
+
+def called(args: list[str] | None = None) -> int:
+    """Run one command line; its exit code. Errors are one line on stderr, never a traceback."""
+    try:
+        result = group.main(args, prog_name="blackboard", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Abort:
+        return _failed("interrupted", 130)
+    except click.ClickException as error:
+        return _failed(_usage(error), error.exit_code)
+    except BlackboardError as error:
+        return _failed(str(error), error.exit_code)
+    except Refused as error:
+        return _failed(f"the store will not take this: {error.reason}", 2)
+    except Unusable as error:
+        return _failed(str(error), 2)
+    except TableError as error:
+        return _failed(f"store: {error}", 3)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong, and where the right usage is to be read."""
+    message = error.format_message()
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    return f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _failed(message: str, code: int) -> int:
+    click.echo(f"blackboard: {one_line(message)}", err=True)
+    return code

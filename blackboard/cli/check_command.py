@@ -1,0 +1,110 @@
+"""`blackboard check`: for a probe from outside."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import click
+
+from blackboard.cli.gather import Gathered, gather
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.selection import ids_argument
+from blackboard.cli.session import Session, emit, run
+from blackboard.cli.text import shown
+from blackboard.model import State
+from blackboard.phrases import first_line, iso, plural, since, span
+from blackboard.standing import Standing
+from blackboard.times.durations import UNITS, parse_duration
+
+EPILOG = """\b
+Examples:
+  blackboard check
+  blackboard check --overdue 10m --type calendars
+  blackboard check --json || page-somebody
+"""
+_NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One thing that is wrong with an item."""
+
+    id: str
+    type: str
+    problem: str
+    """overdue, stale or failing"""
+    since: datetime | None
+    words: str
+
+
+@click.command(epilog=EPILOG)
+@ids_argument(required=False)
+@click.option("--overdue", default="10m", metavar="TIME", help="Ready for longer than this [10m].")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@common()
+def command(
+    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
+) -> int:
+    """Exit 0 when all is well, 1 when items are overdue, stale or failing; each is named.
+
+    Overdue: it could have been started so long ago. Stale: whoever runs it has not renewed its
+    lock in time. Failing: its last run was no success. Paused items are nobody's alarm.
+    """
+    session = Session.start(chosen)
+    limit = _grace(overdue)
+
+    async def read() -> Gathered:
+        async with session.board() as board:
+            return await gather(board, ids, exact=exact, overdue_after=limit)
+
+    read_now = run(read())
+    found = [one for one in read_now.standings if not types or one.item.type in types]
+    alarms = [alarm for one in found for alarm in alarms_of(one, now=read_now.now)]
+    if chosen.json:
+        emit({"well": not alarms, "items": len(found), "problems": [_view(one) for one in alarms]})
+    else:
+        click.echo("\n".join(_lines(alarms, items=len(found))))
+    return 1 if alarms else 0
+
+
+def _grace(overdue: str) -> timedelta:
+    """How late is late. Nothing, as nowhere else, is a duration: then all that is late is."""
+    if _NOTHING.fullmatch(overdue.strip()):
+        return timedelta(0)
+    return parse_duration(overdue, "overdue")
+
+
+def alarms_of(one: Standing, *, now: datetime) -> Iterator[Alarm]:
+    """What is wrong with an item, if anything is."""
+    item = one.item
+    if item.state is State.PAUSED and not item.running:
+        return
+    if one.overdue:
+        words = f"ready for {span((now - item.ready).total_seconds())}"
+        yield Alarm(id=item.id, type=item.type, problem="overdue", since=item.ready, words=words)
+    if one.stale and one.lock is not None:
+        words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
+        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, words=words)
+    if one.failing:
+        words = plural(item.failures, "failure") + " in a row"
+        said = first_line(item.error)
+        words += f": {said}" if said else ""
+        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, words=words)
+
+
+def _view(alarm: Alarm) -> dict[str, str | None]:
+    return {
+        "id": alarm.id,
+        "type": alarm.type,
+        "problem": alarm.problem,
+        "since": iso(alarm.since) if alarm.since else None,
+        "message": alarm.words,
+    }
+
+
+def _lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
+    if not alarms:
+        yield f"all well: {plural(items, 'item')}"
+    for alarm in alarms:
+        yield f"{alarm.problem:<9}{shown(alarm.id)}  {shown(alarm.words)}"

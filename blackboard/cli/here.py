@@ -1,0 +1,234 @@
+"""Runs an item in this very process: for whoever wants to watch its handler, or step through it.
+
+The claim is a real one, made and renewed by a thread of its own, so that a handler that stands at
+a breakpoint keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
+work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
+kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
+are neither moved nor kept. It is not stopped: not at its timeout, and when its lock is lost it is
+only told.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TextIO, cast
+
+import click
+
+from blackboard.assembly import identity
+from blackboard.board import Board
+from blackboard.cli.session import Session
+from blackboard.cli.text import one_line
+from blackboard.context import Context, HandlerItem, expand, run_logger
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.events import Event, Events, Kind
+from blackboard.handlers import Handler
+from blackboard.heartbeat import Heartbeat
+from blackboard.holdings import Holding, Holdings
+from blackboard.keys import next_key
+from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.rows import record_of
+from blackboard.runners.ending import encode_result, failure
+from blackboard.runners.prints import Tail
+from blackboard.spec import params_of
+from blackboard.table import read
+from blackboard.verbs.change import run_now
+from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.take import claim
+
+
+@dataclass(slots=True)
+class Lost:
+    """`ctx.lost` of a handler that runs here."""
+
+    waits_async: bool
+    reason: str = ""
+    _event: threading.Event = field(default_factory=threading.Event)
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """As the handler is: to be awaited, or blocking."""
+        if self.waits_async:
+            return asyncio.to_thread(self._event.wait, timeout)
+        return self._event.wait(timeout)
+
+    def set(self, reason: str) -> None:
+        self.reason = reason
+        self._event.set()
+
+
+@dataclass(slots=True)
+class Watched:
+    """What the heartbeat knows of the handler: it can be told and waited for, and no more."""
+
+    lost: Lost
+    ended: Future[Ended]
+
+    async def wait(self) -> Ended:
+        return await asyncio.wrap_future(self.ended)
+
+    def extend(self, deadline: float) -> None:
+        """The lease is the heartbeat's business."""
+
+    def lose(self, reason: str) -> None:
+        self.lost.set(reason)
+
+    def stop(self, outcome: Outcome, reason: str) -> None:
+        """A debugger is not interrupted."""
+
+
+class Here:
+    """One run here: the board's side on a thread, the handler's on the caller's."""
+
+    def __init__(self, session: Session, item: Item, *, once: dict[str, object]) -> None:
+        self._session = session
+        self._item = item
+        self._once = once
+        self._console = sys.stderr
+        """For what is told about the run, which is not the handler's output."""
+        self._claimed: Future[Holding] = Future()
+        self._ended: Future[Ended] = Future()
+        self._released: Future[Released] = Future()
+
+    def run(self) -> Released:
+        """Claim, call, release. Raises BlackboardError when the item cannot be claimed."""
+        handler = self._session.handlers.get(self._item.type)
+        if handler is None:
+            known = ", ".join(sorted(self._session.handlers)) or "none"
+            problem = f"no handler for {self._item.type!r}"
+            raise BadInput("jobs", problem, f"name it with --jobs; there are handlers for: {known}")
+        lost = Lost(waits_async=handler.is_async)
+        side = threading.Thread(
+            target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
+        )
+        side.start()
+        held = self._claimed.result()
+        tail = Tail()
+        with _printing(tail, out=sys.stderr if self._session.chosen.json else sys.stdout):
+            ended = self._call(handler, held, lost)
+        self._ended.set_result(replace(ended, output=tail.text()))
+        return self._released.result()
+
+    def _call(self, handler: Handler, held: Holding, lost: Lost) -> Ended:
+        claim = held.claim
+        context = Context(
+            due=claim.slot,
+            fence=claim.fence,
+            attempt=claim.attempt,
+            worker=claim.owner,
+            fenced=held.settings.fenced,
+            settings=self._session.settings.jobs.get(claim.type, {}),
+            log=run_logger(partial(_log, self._console)),
+            lost=lost,
+            progress=held.report_progress,
+        )
+        try:
+            params = expand(params_of(claim.spec, claim.once), os.environ)
+            value = call(
+                handler, HandlerItem(claim.id, claim.type, params, held.settings.timezone), context
+            )
+            encode_result(value)
+        except KeyboardInterrupt:
+            return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
+        except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
+            return Ended(outcome=Outcome.FAILED, error=failure(problem))
+        return Ended(outcome=Outcome.OK, result=value)
+
+    def _board_side(self, execution: Watched) -> None:
+        try:
+            self._released.set_result(asyncio.run(self._hold(execution)))
+        except BaseException as problem:  # noqa: BLE001 - it is raised where it is waited for
+            waited_for = self._released if self._claimed.done() else self._claimed
+            waited_for.set_exception(problem)
+
+    async def _hold(self, execution: Watched) -> Released:
+        async with self._session.board() as board:
+            holding = await claimed(board, self._item, once=self._once)
+            holding.execution = execution
+            holdings, events = Holdings(1), Events()
+            holdings.add(holding)
+            events.subscribe(partial(_warn_of_loss, self._console))
+            beat = Heartbeat(board=board, holdings=holdings, events=events)
+            beating = asyncio.get_running_loop().create_task(beat.run())
+            self._claimed.set_result(holding)
+            ended = await asyncio.wrap_future(self._ended)
+            holding.releasing = True
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            finished = Finished(claim=holding.claim, ended=ended, settings=holding.settings)
+            return (await release(board, [finished]))[0]
+
+
+def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
+    """Call a handler on this thread, whatever it is."""
+    if handler.is_async:
+        return asyncio.run(handler.function(item, context))
+    return handler.function(item, context)
+
+
+async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Holding:
+    """Make the item due and claim it, as a worker would. Raises BlackboardError when it runs, is
+    paused, or somebody was faster.
+    """
+    if item.running:
+        raise BlackboardError(f"{item.id} is being run by {item.owner}")
+    asked = (await run_now(board, item.id, once=dict(once))).item
+    token = await _token(board, asked)
+    settings = board.resolve(item.type, item.spec)
+    taken: tuple[Claim, ...] = ()
+    if token is not None:
+        answer = await claim(board, [token], owner=identity(board.chance), settings=[settings])
+        taken = answer.claims
+    if not taken:
+        raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
+    return Holding(claim=taken[0], settings=settings)
+
+
+async def _token(board: Board, item: Item) -> Token | None:
+    row = await read(board.table, board.partition(item.id), next_key(item.ready, item.id))
+    return None if row is None else record_of(Token, row)
+
+
+class _Kept:
+    """A stream that a tail is kept of."""
+
+    def __init__(self, stream: TextIO, tail: Tail) -> None:
+        self._stream = stream
+        self._tail = tail
+
+    def write(self, text: str) -> int:
+        self._tail.add(text.encode("utf-8", "backslashreplace"))
+        return self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _printing(tail: Tail, *, out: TextIO) -> Iterator[None]:
+    """What is printed goes to `out`, or stays on stderr, and is kept in `tail`."""
+    kept_out, kept_err = (cast(TextIO, _Kept(stream, tail)) for stream in (out, sys.stderr))
+    with redirect_stdout(kept_out), redirect_stderr(kept_err):
+        yield
+
+
+def _warn_of_loss(console: TextIO, event: Event) -> None:
+    if event.kind in {Kind.LOST, Kind.STORE}:
+        click.echo(f"blackboard: {one_line(f'{event.item} {event.message}')}", file=console)
+
+
+def _log(console: TextIO, level: int, message: str) -> None:
+    click.echo(f"{logging.getLevelName(level).lower()}: {one_line(message)}", file=console)

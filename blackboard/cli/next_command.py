@@ -1,0 +1,142 @@
+"""`blackboard next`: when items, or a schedule, are due next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+import click
+
+from blackboard.board import Board
+from blackboard.cli.moments import moment_of
+from blackboard.cli.selection import ids_argument, select, spec_of
+from blackboard.cli.session import Chosen, Session, common, emit, run
+from blackboard.cli.text import shown
+from blackboard.cli.upcoming import times_of, upcoming
+from blackboard.clock import SystemClock
+from blackboard.errors import BadInput
+from blackboard.model import Item
+from blackboard.phrases import iso
+from blackboard.schedules import Schedule, make_schedule, parse_schedule
+from blackboard.spec import encode_spec
+from blackboard.times.recurrence_text import zone_in
+from blackboard.times.zones import find_zone
+from blackboard.words import describe
+
+EPILOG = """\b
+Examples:
+  blackboard next westlafcals
+  blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
+  blackboard next --every 8h --json
+"""
+KINDS = ("every", "cron", "rrule", "at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """When something is due."""
+
+    title: str
+    zone: str
+    moments: Sequence[datetime]
+
+    def lines(self) -> list[str]:
+        """For people: wall time in the zone, and UTC."""
+        zone = find_zone(self.zone)
+        told = [f"  {_local(one.astimezone(zone)):<32}{_utc(one)}" for one in self.moments]
+        return [self.title, *(told or ["  never again"])]
+
+
+@click.command(epilog=EPILOG)
+@ids_argument(required=False)
+@click.option("--every", metavar="TIME", help="A schedule instead of items: 8h.")
+@click.option("--cron", metavar="EXPR", help='"0 3 * * *".')
+@click.option("--rrule", metavar="RULE", help="FREQ=WEEKLY;BYDAY=MO.")
+@click.option("--at", metavar="WHEN", help="2026-11-21T09:00.")
+@click.option("--timezone", "--tz", "zone", metavar="ZONE", help="Of the schedule [UTC].")
+@click.option("--after", metavar="WHEN", help="Times later than this [now].")
+@click.option(
+    "-n", "count", metavar="N", type=click.IntRange(1, 10_000), default=5, help="How many [5]."
+)
+@common()
+def command(
+    *,
+    chosen: Chosen,
+    ids: tuple[str, ...],
+    exact: bool,
+    every: str | None,
+    cron: str | None,
+    rrule: str | None,
+    at: str | None,
+    zone: str | None,
+    after: str | None,
+    count: int,
+) -> int:
+    """When items are due next, or when a schedule is. With --json a list of UTC times; for several
+    items an object of lists.
+    """
+    zone = zone or zone_in(rrule or "") or "UTC"
+    schedule = make_schedule(every=every, cron=cron, rrule=rrule, at=at, zone=zone)
+    if bool(ids) == (schedule is not None):
+        raise BadInput("next", "ids or a schedule are needed, not both", "see --help")
+    later = None if after is None else moment_of(after, zone, "after")
+    if schedule is not None:
+        _tell([_of_schedule(schedule, later, count)], json=chosen.json)
+        return 0
+    session = Session.start(chosen).with_defaults()
+    found = run(_of_items(session, ids, exact=exact, after=later, count=count))
+    _tell(list(found.values()), json=chosen.json, by_id=found if len(found) > 1 else None)
+    return 0
+
+
+def _of_schedule(schedule: Schedule, after: datetime | None, count: int) -> Times:
+    moments = islice(times_of(schedule, after or SystemClock().now()), count)
+    return Times(title=describe(schedule), zone=schedule.zone, moments=list(moments))
+
+
+async def _of_items(
+    session: Session, ids: Sequence[str], *, exact: bool, after: datetime | None, count: int
+) -> dict[str, Times]:
+    async with session.board() as board:
+        now = await board.table.now()
+        items = await select(board, ids, exact=exact)
+        return {one.id: _of_item(board, one, now=now, after=after, count=count) for one in items}
+
+
+def _of_item(
+    board: Board, item: Item, *, now: datetime, after: datetime | None, count: int
+) -> Times:
+    schedule = _schedule_of(board, item)
+    words = describe(schedule) if schedule else "no schedule: runs when it is asked to"
+    standing = "running, " if item.running else f"{item.state.value}, "
+    return Times(
+        title=f"{shown(item.id)}: {standing}{words}",
+        zone=schedule.zone if schedule else "UTC",
+        moments=list(islice(upcoming(item, schedule, now=now, after=after), count)),
+    )
+
+
+def _schedule_of(board: Board, item: Item) -> Schedule | None:
+    """As it is resolved here; else as the worker that ran it last knew it."""
+    known = board.resolve(item.type, encode_spec(spec_of(item))).schedule
+    if known is None and item.schedule:
+        return parse_schedule(item.schedule, item.timezone)
+    return known
+
+
+def _tell(found: Sequence[Times], *, json: bool, by_id: dict[str, Times] | None = None) -> None:
+    if not json:
+        click.echo("\n".join(line for one in found for line in one.lines()))
+    elif by_id is None:
+        emit([_utc(one) for one in found[0].moments])
+    else:
+        emit({key: [_utc(one) for one in times.moments] for key, times in by_id.items()})
+
+
+def _utc(moment: datetime) -> str:
+    """ISO 8601 with Z; milliseconds only where there are some."""
+    return iso(moment).replace(".000Z", "Z")
+
+
+def _local(moment: datetime) -> str:
+    return f"{moment:%a %Y-%m-%d %H:%M:%S %Z}"

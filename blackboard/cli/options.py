@@ -1,0 +1,60 @@
+"""The options of every command, before it or behind it. Imported at each start: may not cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What the options said: those before the command, laid under those behind it."""
+
+    store: str | None = None
+    board: str | None = None
+    config: str | None = None
+    json: bool = False
+
+    def under(self, other: "Chosen | None") -> "Chosen":
+        """This one, with `other` telling what it leaves open."""
+        if other is None:
+            return self
+        return Chosen(
+            store=other.store if self.store is None else self.store,
+            board=self.board or other.board,
+            config=self.config or other.config,
+            json=self.json or other.json,
+        )
+
+
+_OPTIONS = (
+    click.option("--config", metavar="FILE", help="Settings [./blackboard.toml]."),
+    click.option("--board", metavar="NAME", help="Which board of the store [blackboard]."),
+    click.option("--store", metavar="URL", help="A path, or sqlite:PATH [$BLACKBOARD_STORE]."),
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+
+
+def common(*, json: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of every command, handed to it as one argument `chosen`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def gathered(*args: Any, **kwargs: Any) -> Any:
+            own = Chosen(
+                store=kwargs.pop("store"),
+                board=kwargs.pop("board"),
+                config=kwargs.pop("config"),
+                json=kwargs.pop("as_json", False),
+            )
+            parent = click.get_current_context().parent
+            return function(*args, chosen=own.under(parent.obj if parent else None), **kwargs)
+
+        wrapped: Callable[..., Any] = gathered
+        for option in (_JSON, *_OPTIONS) if json else _OPTIONS:
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate

@@ -1,0 +1,101 @@
+"""The only importer of rich: what moves on a terminal, and what a worker tells there.
+
+Text from the board reaches rich as text, never as markup, and never with its control characters.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from blackboard.cli.columns import worker_name
+from blackboard.cli.layout import BETWEEN, Line, Style
+from blackboard.cli.text import one_line
+from blackboard.events import Event, Kind
+from blackboard.phrases import brief
+
+STYLES = {
+    Style.PLAIN: "",
+    Style.TITLE: "bold",
+    Style.QUIET: "bright_black",
+    Style.GOOD: "green",
+    Style.BUSY: "cyan",
+    Style.LATE: "yellow",
+    Style.BAD: "red",
+    Style.LOST: "magenta",
+}
+LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
+
+ANY = "any"
+COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
+"""What need not be said of a run; its outcome is in the message."""
+
+Frame = Callable[[int, int], Awaitable[Sequence[Line]]]
+"""Draws a picture of so many columns and rows."""
+
+
+async def watch(frame: Frame, *, sleep: Callable[[float], Awaitable[None]], every: float) -> None:
+    """Show a frame again and again on the terminal's other screen, until cancelled. Only what
+    differs is sent, so nothing flickers; the first screen comes back as it was.
+    """
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            lines = await frame(console.width, console.height)
+            live.update(_picture(lines), refresh=True)
+            await sleep(every)
+
+
+def _picture(lines: Sequence[Line]) -> Text:
+    gap = " " * BETWEEN
+    picture = Text(no_wrap=True, overflow="crop", end="")
+    for number, line in enumerate(lines):
+        picture.append("\n" if number else "")
+        for place, (text, style) in enumerate(line):
+            picture.append(gap if place else "")
+            picture.append(text, STYLES[style])
+    return picture
+
+
+def event_printer(stream: TextIO) -> Callable[[Event, datetime], None]:
+    """Prints an event of a worker as a line for people."""
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def line(event: Event, at: datetime) -> None:
+        console.print(event_text(event, at))
+
+    return line
+
+
+def event_text(event: Event, at: datetime) -> Text:
+    """An event in a line: time, kind, item or else worker, message, and what is uncommon."""
+    style = LEVELS.get(event.level, "")
+    text = Text(f"{at:%H:%M:%SZ} ", "bright_black")
+    text.append(f"{event.kind.value:<16}", style or _kind_style(event.kind))
+    if event.item:
+        text.append(f" {one_line(event.item)}", "bold")
+        text.append(f" {one_line(event.type)} #{event.fence}", "bright_black")
+    elif event.worker:
+        text.append(f" {one_line(worker_name(event.worker))}", "bright_black")
+    if event.message:
+        text.append(f"  {one_line(event.message)}", style)
+    for name, value in event.data.items():
+        if COMMON.get(name) in {value, ANY}:
+            continue
+        told = brief(value) if isinstance(value, float) else one_line(str(value))
+        text.append(f" {name}={told}", "bright_black")
+    return text
+
+
+def _kind_style(kind: Kind) -> str:
+    return {
+        Kind.CLAIMED: "cyan",
+        Kind.ENDED: "green",
+        Kind.OVERRIDDEN: "magenta",
+        Kind.ADOPTED: "magenta",
+        Kind.LOST: "red",
+        Kind.STORE: "red",
+    }.get(kind, "")

@@ -1,0 +1,133 @@
+"""Which items a command is about: ids and globs, several of each.
+
+What is the id of an item means that item, also when it looks like a glob. Else `*`, `?` and `[a-z]`
+make a glob, which must match something. With `--exact` there are no globs.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from blackboard import keys
+from blackboard.board import Board
+from blackboard.cli.options import Chosen
+from blackboard.cli.session import Session, run
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import Item, State
+from blackboard.rows import record_of
+from blackboard.spec import Spec, decode_spec
+from blackboard.verbs.change import Missing
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MOST_COMPLETED = 100
+"""Ids that a completion shows."""
+COMPLETION_WAIT = 2.0
+"""Seconds that a completion waits for the store."""
+
+
+async def select(board: Board, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
+    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
+    of the board. Raises BadInput when one of them means nothing.
+    """
+    found: dict[str, Item] = {}
+    everything: list[Item] | None = None
+    for pattern in patterns:
+        item = await board.item(check_id(pattern))
+        if item is not None and item.state is not State.REMOVED:
+            found.setdefault(pattern, item)
+            continue
+        if exact or not is_glob(pattern):
+            raise Missing(pattern)
+        if everything is None:
+            everything = [item async for item in board.items()]
+        matched = [item for item in everything if fnmatchcase(item.id, pattern)]
+        if not matched:
+            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
+        for item in matched:
+            found.setdefault(item.id, item)
+    return list(found.values())
+
+
+def spec_of(item: Item) -> Spec:
+    """What the item itself says about its runs. Raises BlackboardError when that is damaged."""
+    try:
+        return decode_spec(item.spec)
+    except ValueError:
+        problem = f"the spec of {item.id!r} cannot be read: `blackboard doctor` tells more"
+        raise BlackboardError(problem) from None
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern could match something else than itself."""
+    return any(one in pattern for one in "*?[")
+
+
+def check_id(text: str) -> str:
+    """Any text is an id, but none at all, or what cannot be written as UTF-8."""
+    if not text:
+        raise BadInput("id", "it is empty", "give the item a name")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput("id", f"{text!r} is not UTF-8 text", "use another name") from None
+    return text
+
+
+def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:
+    """The argument `ids` and the option `exact`."""
+
+    def decorate(function: Function) -> Function:
+        option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
+        metavar = "ID..." if required else "[ID]..."
+        argument = click.argument(
+            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=complete_ids
+        )
+        return argument(option(function))
+
+    return decorate
+
+
+def complete_ids(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> "list[CompletionItem]":
+    """Ids of the board that begin as typed. Whatever is wrong, a completion says nothing."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when asked
+
+    with suppress(Exception):
+        return [CompletionItem(one) for one in run(_ids_like(_chosen(ctx), incomplete))]
+    return []
+
+
+def _chosen(ctx: click.Context) -> Chosen:
+    chosen = Chosen()
+    context: click.Context | None = ctx
+    while context is not None:
+        said = context.params.get
+        chosen = chosen.under(
+            Chosen(store=said("store"), board=said("board"), config=said("config"))
+        )
+        context = context.parent
+    return chosen
+
+
+async def _ids_like(chosen: Chosen, start: str) -> list[str]:
+    """Read by range, so that a large board answers as fast as a small one."""
+    first = keys.item_key(start)
+    last = first + "~"  # above all that an encoded id is made of
+    found: list[str] = []
+    async with asyncio.timeout(COMPLETION_WAIT), Session.start(chosen).board() as board:
+        for number in range(board.shards):
+            rows = board.table.scan(board.shard(number), first, last, MOST_COMPLETED)
+            items = [record_of(Item, row) async for row in rows]
+            found += [one.id for one in items if one.state is not State.REMOVED]
+    return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]

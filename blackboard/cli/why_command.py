@@ -1,0 +1,68 @@
+"""`blackboard why`: the decision for an item now, and its reasons."""
+
+from collections.abc import Sequence
+
+import click
+
+from blackboard.board import Board
+from blackboard.cli import terminal
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.selection import ids_argument, select
+from blackboard.cli.session import Session, emit, run
+from blackboard.cli.text import shown
+from blackboard.cli.views import JSON, item_view
+from blackboard.errors import BadInput
+from blackboard.members import Sighting, takers, workers
+from blackboard.model import Item
+from blackboard.spec import RunSettings
+from blackboard.standing import standing
+from blackboard.why import Known, explain
+
+EPILOG = """\b
+Examples:
+  blackboard why westlafcals
+  blackboard why 'us-*' --json
+"""
+
+
+@click.command(epilog=EPILOG)
+@ids_argument()
+@common()
+def command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
+    """Tell why items run now or do not: what is due when and why, who holds a lock and until when
+    it is good, who paused it, how it went last, what happens next.
+    """
+    session = Session.start(chosen).with_defaults()
+    views = run(_explain(session, ids, exact=exact))
+    if chosen.json:
+        emit(views)
+    else:
+        click.echo("\n\n".join(terminal.wrapped(shown(view["why"])) for view in views))
+    return 0
+
+
+async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list[JSON]:
+    async with session.board() as board:
+        present = await workers(board)
+        return [await _view(board, item, present) for item in await select(board, ids, exact=exact)]
+
+
+async def _view(board: Board, item: Item, present: Sequence[Sighting]) -> JSON:
+    lock = await board.lock(item.id) if item.running else None
+    now, resolution = await board.table.now(), board.table.resolution
+    one = standing(item, lock, now=now, resolution=resolution)
+    known = Known(
+        now=now,
+        resolution=resolution,
+        settings=_settings(board, item),
+        takers=len(takers(present, item.type)),
+    )
+    explanation = explain(one, known)
+    return {**item_view(one), "decision": explanation.move.value, "why": explanation.text}
+
+
+def _settings(board: Board, item: Item) -> RunSettings | None:
+    try:
+        return board.resolve(item.type, item.spec)
+    except (BadInput, ValueError):
+        return None

@@ -1,0 +1,55 @@
+"""Handlers that end by themselves, well or not, and say what they did."""
+
+import asyncio
+import sys
+import time
+
+from blackboard import Context, Item, handler
+
+from ._marks import begin, note, said
+
+
+@handler("quick")
+async def quick(item: Item, ctx: Context) -> object:
+    note(item, ctx, "began")
+    await asyncio.sleep(item.params.get("seconds", 0))
+    return said(ctx)
+
+
+@handler("quick-plain")
+def quick_plain(item: Item, ctx: Context) -> object:
+    note(item, ctx, "began")
+    time.sleep(item.params.get("seconds", 0))
+    return said(ctx)
+
+
+@handler("flaky", retries=3, backoff="200ms")
+async def flaky(item: Item, ctx: Context) -> object:
+    """Ends well at the third attempt."""
+    note(item, ctx, "began")
+    await asyncio.sleep(item.params.get("seconds", 0))
+    if ctx.attempt < 3:
+        raise RuntimeError(f"attempt {ctx.attempt}")
+    return said(ctx)
+
+
+@handler("raises")
+async def raise_what_ends_tasks(item: Item, ctx: Context) -> None:
+    begin(item, ctx)
+    match item.params["what"]:
+        case "cancelled":
+            raise asyncio.CancelledError
+        case "cancel":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+
+
+@handler("exits")
+def exit_in_a_child(item: Item, ctx: Context) -> None:
+    sys.exit(3)

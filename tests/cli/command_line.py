@@ -1,0 +1,128 @@
+"""How a test calls the command line: in this process, in a folder of its own."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from blackboard.board import Board
+from blackboard.cli import called
+from blackboard.cli.session import Chosen, Session, run
+from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.verbs.release import Finished, release
+from blackboard.verbs.take import claim
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class CommandLine:
+    """`blackboard ARGS` in `folder`."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *args: str, code: int = 0) -> Said:
+        self.capsys.readouterr()
+        found = called(list(args))
+        out, err = self.capsys.readouterr()
+        assert found == code, f"exit code {found}\n{out}{err}"
+        return Said(found, out, err)
+
+    def refused(self, *args: str) -> str:
+        """The one line with which bad input is refused; nothing was changed by it."""
+        before = self.rows()
+        said = self(*args, code=2)
+        assert said.out == ""
+        assert said.err.startswith("blackboard: ")
+        assert said.err.count("\n") == 1
+        assert self.rows() == before
+        return said.err.removeprefix("blackboard: ").rstrip("\n")
+
+    def write(self, text: str, name: str = "blackboard.toml") -> Path:
+        file = self.folder / name
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def rows(self) -> list[str]:
+        """All that the store holds, as text; nothing when there is no store."""
+        file = self.folder / "blackboard.db"
+        if not file.exists():
+            return []
+        with sqlite3.connect(file) as connection:
+            return list(connection.iterdump())
+
+    def on_board(self, work: Callable[[Board], Coroutine[Any, Any, Answer]]) -> Answer:
+        """What other processes do to the board meanwhile."""
+
+        async def opened() -> Answer:
+            async with Session.start(Chosen()).board() as board:
+                return await work(board)
+
+        return run(opened())
+
+    def item(self, item_id: str) -> Item:
+        item = self.on_board(lambda board: board.item(item_id))
+        assert item is not None
+        return item
+
+    def ids(self) -> list[str]:
+        async def read(board: Board) -> list[str]:
+            return [item.id async for item in board.items()]
+
+        return sorted(self.on_board(read))
+
+    def start(self, item_id: str, *, owner: str = "host:1:worker") -> Claim:
+        """A worker claims the item."""
+
+        async def take(board: Board) -> Claim:
+            until = await board.table.now() + timedelta(days=3660)
+            tokens = [
+                found
+                for number in range(board.shards)
+                async for found in board.walk(number, until=until)
+                if isinstance(found, Token) and found.id == item_id
+            ]
+            settings = [board.resolve(one.type, one.spec) for one in tokens]
+            return (await claim(board, tokens, owner=owner, settings=settings)).claims[0]
+
+        return self.on_board(take)
+
+    def finish(self, held: Claim, outcome: Outcome = Outcome.OK, **ended: Any) -> None:
+        """The worker writes the outcome."""
+
+        async def let_go(board: Board) -> None:
+            settings = board.resolve(held.type, held.spec)
+            done = Ended(outcome=outcome, **ended)
+            await release(board, [Finished(claim=held, ended=done, settings=settings)])
+
+        self.on_board(let_go)
+
+
+@pytest.fixture
+def blackboard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CommandLine:
+    """The command, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("BLACKBOARD_STORE", "BLACKBOARD_CONNECTION_STRING", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return CommandLine(tmp_path, capsys)

@@ -1,0 +1,219 @@
+"""`apply` and `export`: a board as a file declares it, and the file of a board."""
+
+import tomllib
+
+import pytest
+
+from blackboard.board import Board
+from blackboard.keys import item_key
+from blackboard.model import State
+from blackboard.spec import Spec, decode_spec
+from blackboard.table import ANY, Merge
+from blackboard.verbs.change import add
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+FILE = """
+[types.calendars]
+every = "8h"
+
+[[items]]
+id = "davis"
+type = "calendars"
+params = { feeds = ["https://example.org/a.ics"], out = "out" }
+
+[[items]]
+id = "two\\nlines"
+type = "calendars"
+cron = "0 3 * * *"
+timezone = "Europe/Berlin"
+first = "next"
+"""
+
+
+def test_apply_makes_what_is_declared_and_then_has_nothing_to_do(blackboard: CommandLine) -> None:
+    blackboard.write(FILE)
+    assert blackboard("apply").out.splitlines() == [
+        "+ davis (calendars)",
+        "+ two\\nlines (calendars)",
+        "2 to add, 0 to change, 0 to remove, 0 unchanged",
+    ]
+    davis = blackboard.item("davis")
+    assert decode_spec(davis.spec).params == {"feeds": ["https://example.org/a.ics"], "out": "out"}
+    assert davis.schedule == "every 8h"
+    assert blackboard.item("two\nlines").ready.minute == 0
+    before = blackboard.rows()
+    assert blackboard("apply").out == "nothing to do: 2 items as declared\n"
+    assert blackboard.rows() == before
+
+
+def test_a_file_of_items_alone_leaves_the_settings_to_the_usual_one(
+    blackboard: CommandLine,
+) -> None:
+    blackboard.write('[board]\nname = "towns"\n[types.calendars]\nevery = "3h"\n')
+    blackboard.write('[[items]]\nid = "davis"\ntype = "calendars"\n', "items.toml")
+    blackboard("apply", "items.toml")
+    assert blackboard.item("davis").schedule == "every 3h"
+    assert blackboard("show", "--board", "towns", "--json").json[0]["id"] == "davis"
+    blackboard.write(FILE, "whole.toml")
+    blackboard("apply", "whole.toml")
+    assert blackboard("show", "--board", "blackboard", "--json").json[0]["schedule"] == "every 8h"
+
+
+def test_apply_changes_what_differs_and_removes_only_with_prune(blackboard: CommandLine) -> None:
+    blackboard.write(FILE)
+    blackboard("apply")
+    blackboard("add", "other", "--type", "calendars")
+    blackboard.write(FILE.replace('out = "out"', 'out = "new"'))
+    assert blackboard("apply").out.splitlines() == [
+        "~ davis: params.out: out -> new",
+        "0 to add, 1 to change, 0 to remove, 1 unchanged",
+    ]
+    assert decode_spec(blackboard.item("davis").spec).params["out"] == "new"
+    assert blackboard("apply", "--prune").out.splitlines()[0] == "- other (calendars)"
+    assert "other" not in blackboard.ids()
+
+
+def test_a_new_default_of_a_type_moves_its_items(blackboard: CommandLine) -> None:
+    """Those of the file and those that were added by hand; once."""
+    blackboard.write(FILE)
+    blackboard("apply")
+    blackboard("add", "keene", "--type", "calendars")
+    blackboard.write(FILE.replace('"8h"', '"4h"'))
+    assert blackboard("apply").out.splitlines() == [
+        "~ davis: schedule: every 8h -> every 4h",
+        "~ keene: schedule: every 8h -> every 4h",
+        "0 to add, 2 to change, 0 to remove, 1 unchanged",
+    ]
+    assert blackboard.item("davis").schedule == "every 4h"
+    assert blackboard.item("keene").schedule == "every 4h"
+    assert blackboard("apply").out == "nothing to do: 2 items as declared\n"
+
+
+def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
+    blackboard("init")
+    blackboard("add", "other", "--type", "calendars")
+    file = blackboard.write(FILE, "towns.toml")
+    before = blackboard.rows()
+    said = blackboard("apply", str(file), "--dry-run", "--prune")
+    assert said.out.splitlines()[-2:] == [
+        "2 to add, 0 to change, 1 to remove, 0 unchanged",
+        "dry run: nothing was changed",
+    ]
+    assert blackboard.rows() == before
+    record = blackboard("apply", str(file), "--dry-run", "--json").json
+    assert record["add"][0] == {"id": "davis", "type": "calendars"}
+    assert record["dry_run"] is True
+
+
+def test_a_dry_run_without_a_board_makes_none(blackboard: CommandLine) -> None:
+    blackboard.write(FILE)
+    assert "2 to add" in blackboard("apply", "--dry-run").out
+    assert not (blackboard.folder / "blackboard.db").exists()
+    blackboard("--board", "other", "init")
+    before = blackboard.rows()
+    assert "2 to add" in blackboard("apply", "--dry-run").out
+    assert blackboard.rows() == before
+
+
+def test_a_paused_item_stays_paused(blackboard: CommandLine) -> None:
+    blackboard.write(FILE)
+    blackboard("apply")
+    blackboard("pause", "davis")
+    blackboard("apply")
+    blackboard.write(FILE.replace('out = "out"', 'out = "new"'))
+    blackboard("apply")
+    assert blackboard.item("davis").state is State.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ('[[items]]\nid = "x"\ntype = "t"\ncron = "0 0 31 2 *"', "cron: blackboard.toml:20: "),
+        ('[[items]]\nid = "davis"\ntype = "t"', "id: blackboard.toml:18: 'davis' is declared"),
+        ('[[items]]\nid = "x"\ntyp = "t"', "typ: blackboard.toml:19: there is no such setting"),
+        ('[[items]]\nid = "x"\ntype = "t"\nfirst = "next"', "first: blackboard.toml:20: "),
+        ('[[items]]\nid = "x"\ntype = "t"\nfirst = "soon"', "first: blackboard.toml:20: "),
+        ('[[items]]\nid = "x"\ntype = "a,b"', "type: blackboard.toml:19: "),
+        (
+            f'[[items]]\nid = "x"\ntype = "t"\nparams.text = "{"x" * (1 << 20)}"',
+            "params: blackboard.toml:20: they are 1,048,587 bytes",
+        ),
+        ("[[items]]\nid = ", "config: blackboard.toml:18: "),
+    ],
+)
+def test_one_bad_item_refuses_the_file_with_its_line(
+    blackboard: CommandLine, bad: str, problem: str
+) -> None:
+    blackboard("init")
+    file = blackboard.write(FILE + "\n" + bad + "\n")
+    told = blackboard.refused("apply", file.name)
+    assert told.replace(f"{blackboard.folder}/", "").startswith(problem)
+
+
+def test_an_item_of_another_type_refuses_the_file(blackboard: CommandLine) -> None:
+    blackboard("add", "davis", "--type", "shell")
+    blackboard.write(FILE)
+    told = blackboard.refused("apply")
+    assert told == (
+        "type: blackboard.toml:7: 'davis' is on the board with the type 'shell' "
+        "(`blackboard rm davis` first)"
+    )
+
+
+def test_without_a_file_there_is_nothing_to_apply(blackboard: CommandLine) -> None:
+    assert blackboard.refused("apply").startswith("config: ")
+    assert blackboard.refused("apply", "absent.toml").startswith("config: ")
+
+
+def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) -> None:
+    blackboard(
+        *("add", 'quote"d', "new\nline", "\N{GRINNING FACE}", "--type", "calendars"),
+        *("--every", "8h", "--retries", "2", "--set", 'deep={"a b": [1, 2.5, true, {"c": ""}]}'),
+        *("--set", 'text=one\ntwo \\ "three"'),
+    )
+    blackboard("add", "bare", "--type", "shell", "--rrule", "FREQ=DAILY")
+    said = blackboard("export").out
+    assert len(tomllib.loads(said)["items"]) == 4
+    file = blackboard.write(said, "items.toml")
+    assert blackboard("apply", str(file)).out == "nothing to do: 4 items as declared\n"
+    blackboard("--board", "copy", "apply", str(file))
+    assert blackboard("--board", "copy", "export").out == said
+    assert blackboard("--board", "copy", "apply", str(file), "--prune").out.startswith("nothing")
+
+
+def test_export_of_some_items_and_for_programs(blackboard: CommandLine) -> None:
+    blackboard("add", "davis", "dayton", "other", "--type", "calendars", "--every", "8h")
+    assert blackboard("export", "da*", "--json").json == [
+        {"id": "davis", "type": "calendars", "every": "8h"},
+        {"id": "dayton", "type": "calendars", "every": "8h"},
+    ]
+    assert blackboard("export", "other").out == (
+        '[[items]]\nid = "other"\ntype = "calendars"\nevery = "8h"\n'
+    )
+    assert decode_spec(blackboard.item("other").spec) == Spec(every="8h")
+
+
+@pytest.mark.parametrize("args", [["apply"], ["export"], ["edit", "davis", "--every", "1h"]])
+def test_a_damaged_spec_is_told_in_one_line(blackboard: CommandLine, args: list[str]) -> None:
+    blackboard.write(FILE)
+    blackboard("apply")
+
+    async def damage(board: Board) -> None:
+        spoiled = Merge(item_key("davis"), {"spec": '{"retries": "many"}'}, ANY)
+        await board.table.commit(board.partition("davis"), [spoiled])
+
+    blackboard.on_board(damage)
+    assert blackboard(*args, code=1).err.startswith("blackboard: the spec of 'davis' cannot be")
+
+
+def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) -> None:
+    blackboard("init")
+
+    async def add_null(board: Board) -> None:
+        await add(board, item_id="a", item_type="t", spec=Spec(params={"x": {"y": None}}))
+
+    blackboard.on_board(add_null)
+    assert blackboard.refused("export") == "x.y: TOML has no null (use --json)"
+    assert blackboard("export", "--json").json[0]["params"] == {"x": {"y": None}}

@@ -1,0 +1,278 @@
+"""Files that are damaged or not ours, and disks that are full or read-only: one line that says so
+and what to do, exit code 2, and nothing changed.
+"""
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    blackboard("add", "davis", "--type", "hello", "--every", "8h")
+    return blackboard
+
+
+def test_two_boards_in_a_file_know_nothing_of_each_other(town: CommandLine) -> None:
+    town("--board", "other", "init")
+    before = town("export").out
+    town("--board", "other", "add", "davis", "--type", "other")
+    town("--board", "other", "pause", "davis")
+    town("--board", "other", "rm", "davis")
+    assert town("export").out == before
+    assert town("--board", "other", "show").out.startswith("no items yet")
+    assert town("doctor").out.startswith("clean: 1 item row")
+
+
+def torn(good: bytes) -> bytes:
+    return good[: len(good) * 2 // 3 // 4096 * 4096]
+
+
+def flipped(good: bytes) -> bytes:
+    """Bits turned over in every page but the first."""
+    chance, raw = random.Random(1), bytearray(good)
+    for start in range(4096, len(raw), 4096):
+        for _ in range(8):
+            raw[start + chance.randrange(64)] ^= 1 << chance.randrange(8)
+    return bytes(raw)
+
+
+def no_text(good: bytes) -> bytes:
+    """Rows that are no UTF-8 any more."""
+    return good.replace(b'"yyyy', b'"y\xffyy')
+
+
+DAMAGE: Mapping[str, tuple[Callable[[bytes], bytes], str, str]] = {
+    "random bytes": (lambda _: random.Random(1).randbytes(20_000), "is not a board", "restore"),
+    "cut short": (torn, "is damaged", "restore a copy"),
+    "cut in its first page": (lambda good: good[:2000], "is damaged", "restore a copy"),
+    "bits turned over": (flipped, "is damaged", "restore a copy"),
+    "a row that is no text": (no_text, "is damaged: a row of it is no text", "restore a copy"),
+    "empty": (lambda _: b"", "is empty, not a board", "`blackboard init`"),
+}
+READERS = [["show"], ["export"], ["check"], ["doctor"], ["rm", "*", "--yes"]]
+
+
+@pytest.fixture(name="file")
+def _file(town: CommandLine) -> Path:
+    """A board of some pages, beside the one at work."""
+    file = town.folder / "towns.db"
+    ids = [f"town-{n:03}" for n in range(200)]
+    town("--store", str(file), "add", *ids, "--type", "hello", "--set", f"text={'y' * 300}")
+    return file
+
+
+@pytest.mark.parametrize("case", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_file_is_refused_and_left_as_it_is(
+    town: CommandLine, file: Path, case: tuple[Callable[[bytes], bytes], str, str]
+) -> None:
+    damage, problem, remedy = case
+    file.write_bytes(damage(file.read_bytes()))
+    before = file.read_bytes()
+    for args in READERS:
+        told = town.refused("--store", str(file), *args)
+        assert told.startswith(f"{file} {problem}"), args
+        assert remedy in told
+        assert len(told) < 400
+        assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", ["--once", "--until-idle"])
+def test_a_worker_with_an_end_ends_where_the_board_is_damaged(
+    town: CommandLine, file: Path, mode: str
+) -> None:
+    """It would try for ever, and whoever starts one every minute would have very many."""
+    file.write_bytes(no_text(file.read_bytes()))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "blackboard",
+            "--store",
+            str(file),
+            "worker",
+            "--jobs",
+            "shell",
+            mode,
+        ],
+        cwd=town.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"blackboard: {file} is damaged: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["show"], ["init"], ["add", "x", "--type", "hello"]])
+def test_what_is_no_file_of_this_version_is_left_alone(
+    town: CommandLine, file: Path, command: Sequence[str]
+) -> None:
+    newer, other, folder = file, town.folder / "other.db", town.folder / "folder.db"
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    folder.mkdir()
+    before = newer.read_bytes(), other.read_bytes()
+    for place, problem, remedy in (
+        (newer, "was written by a newer version", "update blackboard-scheduler"),
+        (other, "is the file of another program", "name another file"),
+        (folder, "is not a file", "not its folder"),
+    ):
+        told = town.refused("--store", str(place), *command)
+        assert told.startswith(f"{place} {problem}")
+        assert remedy in told
+    assert (newer.read_bytes(), other.read_bytes()) == before
+    assert list(folder.iterdir()) == []
+
+
+# ---- disks
+
+STORY = """
+blackboard() {
+    "$python" -m blackboard "$@"
+}
+try() {
+    code=0
+    blackboard "$@" >"$told/out" 2>"$told/err" || code=$?
+    echo "$code|$(wc -c <"$told/out")|$(cat "$told/err")"
+}
+"""
+
+READ_ONLY = """
+mount -t tmpfs -o size=1m tmpfs disk
+blackboard --store disk/b.db add a b --type shell --every 1h
+mount -o remount,ro disk
+try --store disk/b.db show
+try --store disk/b.db add c --type shell
+try --store disk/b.db rm a
+try --store disk/new.db init
+try --store disk/b.db worker --jobs shell --once
+mount -o remount,rw disk
+blackboard --store disk/b.db export --json
+"""
+
+FULL = """
+mount -t tmpfs -o size=1m tmpfs disk
+blackboard --store disk/b.db add a b --type shell --every 1h --set "text=$(cat text)"
+free=$(df -Pk disk | awk 'NR == 2 { print $4 }')
+head -c $(((free - 48) * 1024)) /dev/zero >disk/fill
+try --store disk/b.db edit a b --set "text=more $(cat text)"
+try --store disk/new.db init
+cat /dev/zero >disk/fill 2>/dev/null || true
+try --store disk/b.db show
+try --store disk/b.db add c --type shell
+try --store disk/b.db run a
+try --store disk/b.db worker --jobs shell --once
+rm disk/fill
+blackboard --store disk/b.db doctor >&2
+blackboard --store disk/b.db export --json
+"""
+
+
+def on_a_disk(story: str, folder: Path) -> tuple[list[tuple[int, str]], Any]:
+    """Play a story on a disk of its own, in a mount namespace that nobody else sees. The exit code
+    and message of each `try`, all of which printed nothing else; and the items there are at the
+    end.
+    """
+    (folder / "disk").mkdir()
+    (folder / "text").write_text("x" * 30_000)
+    unshare = ["unshare", "--mount", "--map-root-user"]
+    try:
+        mount = [*unshare, "mount", "-t", "tmpfs", "tmpfs", str(folder / "disk")]
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("nothing can be mounted here")
+    environ = {"python": sys.executable, "PYTHONPATH": str(ROOT), "told": str(folder)}
+    done = subprocess.run(
+        [*unshare, "sh", "-eu", "-c", STORY + story],
+        cwd=folder,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    lines, start, items = done.stdout.partition("[\n")
+    found = [line.split("|") for line in lines.splitlines() if "|" in line]
+    assert {printed for _, printed, _ in found} == {"0"}
+    return [(int(code), message) for code, _, message in found], json.loads(start + items)
+
+
+def test_a_read_only_disk_is_told_and_left_alone(tmp_path: Path) -> None:
+    told, items = on_a_disk(READ_ONLY, tmp_path)
+    assert [code for code, _ in told] == [2] * 5
+    assert all(message.count("check owner, permissions and mount") == 1 for _, message in told)
+    assert [one["id"] for one in items] == ["a", "b"]
+
+
+def test_a_full_disk_is_told_and_the_board_is_good_afterwards(tmp_path: Path) -> None:
+    told, items = on_a_disk(FULL, tmp_path)
+    assert [code for code, _ in told] == [2] * 6
+    assert [m for _, m in told if not (m.startswith("blackboard: ") and "full" in m)] == []
+    assert [(one["id"], len(one["params"]["text"])) for one in items] == [
+        ("a", 30_000),
+        ("b", 30_000),
+    ]
+
+
+NOBODY = 65534
+
+
+def test_a_folder_without_permission_is_told_and_left_alone() -> None:
+    """Permissions do not bind root, so it becomes somebody else."""
+    somebody: Any = {"user": NOBODY, "extra_groups": []}
+    somebody = {} if os.geteuid() else somebody
+
+    def blackboard(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "blackboard", *args],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            **somebody,
+        )
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "town")
+        folder.mkdir()
+        for place in (folder.parent, folder):
+            os.chown(place, somebody.get("user", -1), -1)
+        try:
+            blackboard("--version").check_returncode()
+        except (PermissionError, subprocess.CalledProcessError):
+            pytest.skip("root alone can run this Python")
+        blackboard("add", "davis", "--type", "shell").check_returncode()
+        before = blackboard("export").stdout
+        folder.chmod(0o555)
+        for args in (["show"], ["add", "x", "--type", "shell"], ["--store", "new.db", "init"]):
+            done = blackboard(*args)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "check owner, permissions and mount" in done.stderr
+            assert done.stderr.count("\n") == 1
+        folder.chmod(0o755)
+        assert blackboard("export").stdout == before

@@ -1,0 +1,233 @@
+"""What is said of a record in a column, as JSON, and as an alarm."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.cli.check_command import alarms_of
+from blackboard.cli.columns import (
+    ITEM_COLUMNS,
+    item_cells,
+    outcome_style,
+    percent,
+    style_of,
+    summary,
+    worker_cells,
+    worker_name,
+)
+from blackboard.cli.layout import Style
+from blackboard.cli.views import item_view, run_view, worker_view
+from blackboard.members import Sighting
+from blackboard.model import Item, Lock, Member, Outcome, Run, State
+from blackboard.standing import Standing
+
+NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
+ITEM = Item(
+    id="davis",
+    type="calendars",
+    state=State.ACTIVE,
+    spec="{}",
+    slot=NOW + timedelta(hours=7),
+    ready=NOW + timedelta(hours=7),
+    planned=NOW + timedelta(hours=7),
+    schedule="every 8h",
+)
+LOCK = Lock(
+    id="davis",
+    type="calendars",
+    owner="host:1:a",
+    nonce="n",
+    fence=1,
+    born=0,
+    slot=NOW,
+    since=NOW,
+    stale_after=30.0,
+    attempt=1,
+    age=float("inf"),
+)
+MEMBER = Member(
+    owner="host:1:a",
+    started=NOW - timedelta(hours=3),
+    seen=NOW - timedelta(minutes=20),
+    slots=8,
+    running=0,
+    release="0.1.0",
+    types="a,b",
+)
+RUNS: dict[str, Any] = {
+    "running": True,
+    "start": NOW - timedelta(minutes=2),
+    "owner": "host:1:a",
+    "fence": 1,
+}
+
+
+def stands(
+    lock: Lock | None = None, *, stale: bool = False, overdue: bool = False, **item: Any
+) -> Standing:
+    return Standing(replace(ITEM, **item), lock, stale=stale, overdue=overdue)
+
+
+def cell(one: Standing, title: str) -> tuple[str, Style]:
+    number = [column.title for column in ITEM_COLUMNS].index(title)
+    return item_cells(one, now=NOW, absolute=False)[number]
+
+
+@pytest.mark.parametrize(
+    ("one", "title", "words", "style"),
+    [
+        (stands(), "next", "in 7h", Style.PLAIN),
+        (stands(ready=NOW), "next", "now", Style.PLAIN),
+        (stands(ready=NOW + timedelta(seconds=9), attempt=2), "next", "retry in 9s", Style.PLAIN),
+        (stands(ready=NOW, attempt=2), "next", "retry now", Style.PLAIN),
+        (stands(ready=NOW - timedelta(hours=2), overdue=True), "next", "overdue 2h", Style.LATE),
+        (stands(state=State.PAUSED), "next", "paused", Style.QUIET),
+        (stands(**RUNS), "next", "-", Style.PLAIN),
+        (stands(**RUNS, again="{}"), "next", "again", Style.PLAIN),
+        (stands(**RUNS, state=State.PAUSED), "next", "paused", Style.QUIET),
+        (stands(), "running", "-", Style.PLAIN),
+        (stands(**RUNS), "running", "2m", Style.BUSY),
+        (stands(replace(LOCK, progress="[1,4]"), **RUNS), "running", "2m 25%", Style.BUSY),
+        (stands(LOCK, stale=True, **RUNS), "running", "stale 2m", Style.LOST),
+        (stands(), "outcome", "-", Style.PLAIN),
+        (stands(outcome=Outcome.OK), "outcome", "ok", Style.GOOD),
+        (stands(outcome=Outcome.CANCELLED), "outcome", "cancelled", Style.QUIET),
+        (stands(outcome=Outcome.FAILED, failures=1), "outcome", "failed", Style.BAD),
+        (stands(outcome=Outcome.TIMEOUT, failures=3), "outcome", "timeout x3", Style.BAD),
+        (stands(outcome=Outcome.OK, failures=1), "outcome", "abandoned", Style.BAD),
+        (stands(schedule=""), "schedule", "once", Style.PLAIN),
+        (stands(), "owner", "-", Style.QUIET),
+        (stands(owner="host:1:a"), "owner", "host:1", Style.QUIET),
+        (stands(**RUNS), "owner", "host:1", Style.BUSY),
+    ],
+)
+def test_words_and_colour_of_a_cell(one: Standing, title: str, words: str, style: Style) -> None:
+    assert cell(one, title) == (words, style)
+
+
+@pytest.mark.parametrize(
+    ("one", "style"),
+    [
+        (stands(), Style.PLAIN),
+        (stands(LOCK, stale=True, failures=1, **RUNS), Style.LOST),
+        (stands(failures=1, **RUNS), Style.BUSY),
+        (stands(overdue=True, failures=1), Style.LATE),
+        (stands(failures=1), Style.BAD),
+        (stands(failures=1, state=State.PAUSED), Style.QUIET),
+        (stands(state=State.DONE), Style.QUIET),
+    ],
+)
+def test_the_colour_of_an_item_is_the_most_telling(one: Standing, style: Style) -> None:
+    assert style_of(one) is style
+
+
+def test_every_outcome_has_a_colour() -> None:
+    styles = [outcome_style(one) for one in Outcome]
+    assert styles == [*(Style.GOOD, Style.BAD, Style.BAD), *[Style.LOST] * 2, Style.QUIET]
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        ([40, 100], "40%"),
+        ([1, 3], "33%"),
+        ([7, None], "7"),
+        ([7, 0], "7"),
+        ([0.5], "0.5"),
+        ("half", ""),
+        (None, ""),
+        (["a", "b"], ""),
+    ],
+)
+def test_progress_is_a_share_or_a_number(progress: Any, words: str) -> None:
+    assert percent(progress) == words
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [("host:1:a", "host:1"), ("me", "me"), ("", "-"), ("a:b:1:c", "a:b:1")]
+)
+def test_a_worker_goes_by_host_and_process(owner: str, name: str) -> None:
+    assert worker_name(owner) == name
+
+
+def test_the_summary_counts_what_matters() -> None:
+    found = [
+        stands(LOCK, stale=True, **RUNS),
+        stands(**RUNS),
+        stands(overdue=True, ready=NOW),
+        stands(state=State.PAUSED, failures=2),
+        stands(state=State.DONE),
+    ]
+    told = summary(found, total=1234, now=NOW)
+    assert told == (
+        "5 of 1,234 items, 1 running, 1 stale, 1 overdue, 1 failed, 1 paused, 1 done, next now"
+    )
+    assert summary([stands()], total=1, now=NOW) == "1 item, next in 7h"
+    assert summary([], total=0, now=NOW) == "0 items"
+
+
+def test_a_lost_worker() -> None:
+    lost = Sighting(member=replace(MEMBER, types=""), age=float("inf"))
+    cells = [text for text, _ in worker_cells(lost, now=NOW, absolute=False)]
+    assert cells == ["host:1:a", "lost", "3h ago", "20m ago", "8", "0", "-", "0.1.0"]
+    view = worker_view(lost)
+    assert (view["alive"], view["age"], view["types"]) == (False, None, [])
+    assert worker_view(Sighting(member=MEMBER, age=1.23456))["age"] == 1.235
+
+
+def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
+    view = item_view(stands(spec="oops", result="{", paused="[1]"))
+    assert (view["params"], view["result"], view["paused"]) == ({}, "{", [1])
+
+
+def test_lag_and_duration_are_seconds() -> None:
+    run = Run(
+        id="davis",
+        type="calendars",
+        fence=1,
+        attempt=1,
+        slot=NOW,
+        start=NOW,
+        stop=NOW + timedelta(seconds=1.5),
+        lag=0.25,
+        outcome=Outcome.OK,
+        worker="host:1:a",
+        nonce="n",
+        note='{"by":"ann"}',
+        output="printed",
+    )
+    view = run_view(run)
+    assert (view["lag"], view["duration"], view["note"]) == (0.25, 1.5, {"by": "ann"})
+    assert "output" not in view
+    assert run_view(run, output=True)["output"] == "printed"
+
+
+@pytest.mark.parametrize(
+    ("one", "alarms"),
+    [
+        (stands(), []),
+        (stands(overdue=True, ready=NOW - timedelta(hours=2)), [("overdue", "ready for 2h")]),
+        (
+            stands(LOCK, stale=True, **RUNS),
+            [("stale", "host:1:a has not renewed its lock since before this host was started")],
+        ),
+        (
+            stands(replace(LOCK, age=90.0), stale=True, **RUNS),
+            [("stale", "host:1:a has not renewed its lock for 1m 30s")],
+        ),
+        (stands(failures=2), [("failing", "2 failures in a row")]),
+        (stands(failures=2, state=State.PAUSED), []),
+        (
+            stands(failures=1, error="ValueError: x\nTraceback", state=State.DONE),
+            [("failing", "1 failure in a row: ValueError: x")],
+        ),
+        (
+            stands(replace(LOCK, age=90.0), stale=True, state=State.PAUSED, **RUNS),
+            [("stale", "host:1:a has not renewed its lock for 1m 30s")],
+        ),
+    ],
+)
+def test_what_is_alarming(one: Standing, alarms: list[tuple[str, str]]) -> None:
+    assert [(alarm.problem, alarm.words) for alarm in alarms_of(one, now=NOW)] == alarms

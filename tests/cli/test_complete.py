@@ -1,0 +1,40 @@
+"""Shell completion: commands without importing them, ids from the board, silence otherwise."""
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from blackboard.cli import group
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+def completed(*args: str) -> list[str]:
+    """What a shell offers for the last of `args`."""
+    complete = ShellComplete(group, {}, "blackboard", "_BLACKBOARD_COMPLETE")
+    return [one.value for one in complete.get_completions(list(args[:-1]), args[-1])]
+
+
+def test_commands_complete(blackboard: CommandLine) -> None:
+    assert completed("re") == ["resume"]
+    assert "--store" in completed("--st")
+
+
+def test_ids_complete_from_the_chosen_board(blackboard: CommandLine) -> None:
+    blackboard("--store", "towns.db", "init", "--shards", "4")
+    blackboard(
+        *("--store", "towns.db", "add", "davis", "day ton", "da/is", "other", "da\nx"),
+        *("--type", "calendars"),
+    )
+    blackboard("--store", "towns.db", "rm", "day ton")
+    for args in (["--store", "towns.db", "pause"], ["pause", "--store", "towns.db"]):
+        assert completed(*args, "da") == ["da/is", "davis"]
+    assert completed("--store", "towns.db", "pause", "da/") == ["da/is"]
+    assert completed("--store", "towns.db", "pause", "davis", "o") == ["other"]
+
+
+@pytest.mark.parametrize("settings", ["", "[wroker]", '[board]\nstore = "azurite:"'])
+def test_what_is_wrong_completes_nothing(blackboard: CommandLine, settings: str) -> None:
+    blackboard.write(settings)
+    assert completed("pause", "da") == []
+    assert not (blackboard.folder / "blackboard.db").exists()

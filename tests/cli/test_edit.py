@@ -1,0 +1,106 @@
+"""`edit`: what changes, what it says, what it refuses for all when one refuses it."""
+
+import pytest
+
+from blackboard.spec import Spec, decode_spec
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+@pytest.fixture(name="davis")
+def _davis(blackboard: CommandLine) -> CommandLine:
+    blackboard("init")
+    blackboard(
+        *("add", "davis", "--type", "calendars", "--every", "8h", "--timeout", "5m"),
+        *("--set", "days=90", "--set", "window.from=today"),
+    )
+    return blackboard
+
+
+def spec(blackboard: CommandLine, item_id: str = "davis") -> Spec:
+    return decode_spec(blackboard.item(item_id).spec)
+
+
+PARAMS = {"days": 90, "window": {"from": "today"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "after", "words"),
+    [
+        (["--every", "4h"], Spec(every="4h", timeout="5m", params=PARAMS), "every: 8h -> 4h"),
+        (
+            ["--cron", "@daily"],
+            Spec(cron="@daily", timeout="5m", params=PARAMS),
+            "every: 8h -> unset; cron: unset -> @daily",
+        ),
+        (["--timeout", ""], Spec(every="8h", params=PARAMS), "timeout: 5m -> unset"),
+        (["--every", ""], Spec(timeout="5m", params=PARAMS), "every: 8h -> unset"),
+        (
+            ["--retries", "3"],
+            Spec(every="8h", timeout="5m", retries=3, params=PARAMS),
+            "retries: unset -> 3",
+        ),
+        (
+            ["--set", "window.to=5", "--unset", "days"],
+            Spec(every="8h", timeout="5m", params={"window": {"from": "today", "to": 5}}),
+            "params.days: 90 -> unset; params.window.to: unset -> 5",
+        ),
+    ],
+)
+def test_edit_changes_what_was_said_and_no_more(
+    davis: CommandLine, args: list[str], after: Spec, words: str
+) -> None:
+    assert davis("edit", "davis", *args).out.startswith(f"davis is changed ({words}) and is ")
+    assert spec(davis) == after
+
+
+def test_nothing_new_is_said_and_leaves_the_row_alone(davis: CommandLine) -> None:
+    before = davis.rows()
+    assert davis("edit", "davis", "--every", "8h").out == "davis is as it was\n"
+    assert davis.rows() == before
+    assert davis("edit", "davis", "--every", "8h", "--json").json[0]["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ([], "edit: nothing to change"),
+        (["--every", "8"], "every: "),
+        (["--retries", ""], ""),
+        (["--timezone", "Mars"], "timezone: "),
+        (["--unset", "absent"], "unset: there is no 'absent'"),
+        (["--unset", "days.x"], "unset: 'days' is not an object"),
+        (["--set", "days.x=1"], "set: 'days' is not an object"),
+        (["--set", "x"], "set: "),
+        (["--set", "x=@big.txt"], "params: "),
+    ],
+)
+def test_bad_input_changes_nothing(davis: CommandLine, args: list[str], problem: str) -> None:
+    davis.write("x" * (1 << 20), "big.txt")
+    if problem:
+        assert davis.refused("edit", "davis", *args).startswith(problem)
+    else:
+        davis("edit", "davis", *args)
+
+
+def test_what_one_item_refuses_is_done_to_none(davis: CommandLine) -> None:
+    davis("add", "amherst", "--type", "calendars")
+    told = davis.refused("edit", "*", "--unset", "days", "--every", "1h")
+    assert told.startswith("unset: there is no 'days'")
+    assert spec(davis).every == "8h"
+
+
+def test_a_glob_edits_all_that_match(davis: CommandLine) -> None:
+    davis("add", "dayton", "--type", "calendars")
+    davis("add", "other", "--type", "calendars")
+    assert davis("edit", "da*", "--every", "1h").out.count("\n") == 2
+    assert [spec(davis, one).every for one in ("davis", "dayton", "other")] == ["1h", "1h", None]
+
+
+def test_a_new_schedule_counts_from_now(davis: CommandLine) -> None:
+    held = davis.start("davis")
+    davis.finish(held)
+    due = davis("edit", "davis", "--every", "24h", "--json").json[0]["due"]
+    assert (davis.item("davis").ready - held.start).total_seconds() == 24 * 3600
+    assert due.endswith("Z")

@@ -1,0 +1,115 @@
+"""Tables as text."""
+
+import pytest
+
+from blackboard.cli.layout import (
+    Column,
+    Line,
+    Style,
+    fitted,
+    measure,
+    squeezed,
+    table,
+    text_of,
+    texts_of,
+)
+
+COLUMNS = (
+    Column(title="id", least=4, usual=10, worth=2),
+    Column(title="said", least=4, usual=20, worth=1),
+)
+
+
+def lines(*rows: tuple[str, str], width: int | None = None) -> list[str]:
+    cells: list[Line] = [[(text, Style.PLAIN) for text in row] for row in rows]
+    return texts_of(table(COLUMNS, cells, width=width), colour=False).split("\n")
+
+
+def test_columns_are_as_wide_as_what_they_hold() -> None:
+    assert lines(("a", "x"), ("davis", "y")) == ["id     said", "a      x", "davis  y"]
+
+
+def test_nothing_is_cut_where_there_is_no_terminal() -> None:
+    assert lines(("i" * 500, "e" * 500))[1] == f"{'i' * 500}  {'e' * 500}"
+
+
+@pytest.mark.parametrize("width", [80, 40, 12, 10])
+def test_a_table_fits_the_width_and_what_is_cut_is_marked(width: int) -> None:
+    told = lines(("i" * 500, "e" * 500), width=width)
+    assert max(map(len, told)) <= width
+    assert told[1].count("…") == 2
+
+
+def test_what_is_worth_least_is_left_out_when_even_the_least_does_not_fit() -> None:
+    assert lines(("davis", "error"), width=9) == ["id", "davis"]
+
+
+@pytest.mark.parametrize(
+    ("natural", "width", "kept"),
+    [
+        ((5, 5, 5), 19, [(0, 5), (1, 5), (2, 5)]),
+        ((5, 5, 5), 18, [(0, 5), (1, 5), (2, 4)]),
+        ((9, 9, 9), 18, [(0, 8), (1, 4), (2, 2)]),
+        ((50, 9, 9), 32, [(0, 10), (1, 9), (2, 9)]),
+        ((50, 9, 9), 42, [(0, 20), (1, 9), (2, 9)]),
+        ((50, 1, 1), 20, [(0, 14), (1, 1), (2, 1)]),
+        ((9, 9, 9), 13, [(0, 7), (1, 4)]),
+        ((9, 9, 9), 9, [(0, 9)]),
+        ((9, 9, 9), 2, [(0, 4)]),
+    ],
+)
+def test_room_is_given_out_by_worth(
+    natural: tuple[int, ...], width: int, kept: list[tuple[int, int]]
+) -> None:
+    columns = [
+        Column(title="id", least=4, usual=10, worth=9),
+        Column(title="next", least=4, usual=20, worth=8),
+        Column(title="owner", least=2, usual=20, worth=7),
+    ]
+    assert squeezed(columns, natural, width) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "shown"),
+    [
+        ("overdue 22m", 11, "overdue 22m"),
+        ("overdue 22m", 10, "overdue   "),
+        ("overdue 22m", 7, "overdue"),
+        ("overdue 22m", 6, "overd…"),
+    ],
+)
+def test_words_are_cut_between_words_if_the_first_one_fits(
+    text: str, size: int, shown: str
+) -> None:
+    assert fitted(text, size, words=True) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "shown"),
+    [
+        ("davis", 7, "davis  "),
+        ("davis", 5, "davis"),
+        ("davis", 4, "dav…"),
+        ("davis", 1, "…"),
+        ("東京都", 6, "東京都"),
+        ("東京都", 5, "東京…"),
+        ("東京都", 4, "東… "),
+        ("cafe\u0301", 4, "cafe\u0301"),
+    ],
+)
+def test_texts_are_fitted_by_the_cells_that_a_terminal_needs(
+    text: str, size: int, shown: str
+) -> None:
+    assert fitted(text, size) == shown
+    assert measure(fitted(text, size)) == size
+
+
+def test_what_a_row_holds_never_steers_the_terminal() -> None:
+    _, told = lines(("a\x1b[31mb\nc", "\u202edivad\r\x9b2J"))
+    assert told == r"a\x1b[31mb\nc  \u202edivad\r\x9b2J"
+
+
+def test_colours_are_put_around_the_padded_text() -> None:
+    line = [("ok ", Style.GOOD), ("x", Style.PLAIN)]
+    assert text_of(line, colour=True) == "\x1b[32mok \x1b[0m  x"
+    assert text_of(line, colour=False) == "ok   x"

@@ -1,0 +1,229 @@
+"""`blackboard log`: the runs of items, newest first."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.board import Board
+from blackboard.cli.recent import Question, items_with_history, newest_runs
+from blackboard.keys import item_key, run_key
+from blackboard.model import Outcome, Run
+from blackboard.rows import data_of
+from blackboard.table import ANY, Insert, Merge, Op, Replace
+from tests.cli.command_line import CommandLine, Said, blackboard
+
+__all__ = ["blackboard"]
+
+KEYS = (
+    *("id", "type", "due", "start", "stop", "lag", "duration", "outcome", "worker", "fence"),
+    *("attempt", "result", "error"),
+)
+ERROR = "ValueError: no calendar\nTraceback (most recent call last):\n  in aggregate"
+
+
+@pytest.fixture(name="towns")
+def _towns(blackboard: CommandLine) -> CommandLine:
+    """In this order: davis ok, keene failed, davis ok again, dayton timed out, backup ok."""
+    blackboard("init")
+    blackboard("add", "davis", "keene", "dayton", "--type", "calendars", "--every", "8h")
+    blackboard("add", "backup", "--type", "shell", "--every", "1h")
+    run(blackboard, "davis", result={"events": 1}, output="fetching\nparsed\n")
+    run(blackboard, "keene", Outcome.FAILED, error=ERROR, output="half\x1b[2J\tdone")
+    run(blackboard, "davis", result={"events": 2})
+    run(blackboard, "dayton", Outcome.TIMEOUT, error="it ran longer than 10m")
+    run(blackboard, "backup")
+    return blackboard
+
+
+def run(towns: CommandLine, item_id: str, outcome: Outcome = Outcome.OK, **ended: Any) -> None:
+    towns("run", item_id)
+    towns.finish(towns.start(item_id), outcome, **ended)
+
+
+def told(said: Said) -> list[tuple[str, int]]:
+    return [(one["id"], one["fence"]) for one in said.json]
+
+
+ALL = [("backup", 1), ("dayton", 1), ("davis", 2), ("keene", 1), ("davis", 1)]
+
+
+def test_json_has_the_keys(towns: CommandLine) -> None:
+    newest, *_ = towns("log", "keene", "--json").json
+    assert set(KEYS) <= set(newest)
+    assert (newest["outcome"], newest["worker"], newest["attempt"]) == (
+        "failed",
+        "host:1:worker",
+        1,
+    )
+    assert (newest["result"], newest["error"]) == (None, ERROR)
+    assert newest["stop"].endswith("Z")
+    assert newest["duration"] >= 0
+    assert newest["lag"] >= 0
+    assert "output" not in newest
+    assert towns("log", "davis", "--json").json[0]["result"] == {"events": 2}
+
+
+def test_the_newest_run_of_all_items_comes_first(towns: CommandLine) -> None:
+    assert told(towns("log", "--json")) == ALL
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-n", "2"], ALL[:2]),
+        (["-n", "3"], ALL[:3]),
+        (["davis"], [("davis", 2), ("davis", 1)]),
+        (["da*"], [("dayton", 1), ("davis", 2), ("davis", 1)]),
+        (["da*", "keene", "-n", "3"], ALL[1:4]),
+        (["--outcome", "ok", "-n", "2"], [ALL[0], ALL[2]]),
+        (["--outcome", "failed", "--outcome", "timeout"], [ALL[1], ALL[3]]),
+        (["--outcome", "abandoned"], []),
+        (["--type", "shell"], ALL[:1]),
+        (["--since", "1h"], ALL),
+        (["--since", "1ms"], []),
+        (["davis", "--fence", "1"], [("davis", 1)]),
+        (["--fence", "2"], [("davis", 2)]),
+    ],
+)
+def test_runs_are_chosen(
+    towns: CommandLine, arguments: list[str], expected: list[tuple[str, int]]
+) -> None:
+    assert told(towns("log", "--json", *arguments)) == expected
+
+
+def test_people_get_a_line_for_each_run_and_the_error_in_brief(towns: CommandLine) -> None:
+    title, *lines = towns("log").out.splitlines()
+    assert title.split()[:5] == ["stop", "id", "type", "outcome", "took"]
+    assert len(lines) == len(ALL)
+    assert lines[3].split()[-3:] == ["ValueError:", "no", "calendar"]
+    assert "Traceback" not in "".join(lines)
+    assert lines[2].endswith('{"events":2}')
+
+
+def test_what_was_printed_is_shown_below_its_run_and_steers_nothing(towns: CommandLine) -> None:
+    lines = towns("log", "davis", "keene", "--output").out.splitlines()
+    assert lines[3] == r"    half\x1b[2J    done"
+    assert lines[-2:] == ["    fetching", "    parsed"]
+
+
+@pytest.mark.parametrize("option", [["--full"], ["--fence", "1"]])
+def test_one_run_in_full(towns: CommandLine, option: list[str]) -> None:
+    lines = towns("log", "keene", *option).out.splitlines()
+    assert lines[0] == "keene  failed  fence 1, attempt 1"
+    assert lines[6:] == [
+        "  error",
+        *(f"    {line}" for line in ERROR.splitlines()),
+        "  output",
+        r"    half\x1b[2J    done",
+    ]
+    assert towns("log", "keene", *option, "--json").json[0]["output"] == "half\x1b[2J\tdone"
+
+
+def test_a_run_that_somebody_ended_names_them(towns: CommandLine) -> None:
+    towns("run", "davis")
+    towns.start("davis")
+    towns("cancel", "davis", "--reason", "wrong feeds")
+    lines = towns("log", "davis", "--fence", "3").out.splitlines()
+    assert any(line.startswith("  note    ended by ") for line in lines)
+    assert any(line.endswith("Z: wrong feeds") for line in lines)
+    note = towns("log", "davis", "--fence", "3", "--json").json[0]["note"]
+    assert note["reason"] == "wrong feeds"
+    assert re.fullmatch(r"[0-9T:-]{19}\.\d{3}Z", note["at"])
+
+
+def test_history_outlives_its_item(towns: CommandLine) -> None:
+    towns("rm", "keene")
+    assert told(towns("log", "keene", "--json")) == [("keene", 1)]
+    assert sorted(told(towns("log", "--json"))) == sorted(ALL)
+
+
+@pytest.mark.parametrize("runs_again", [False, True])
+def test_history_is_there_when_its_id_is_added_again(
+    towns: CommandLine, *, runs_again: bool
+) -> None:
+    towns("rm", "keene")
+    towns("add", "keene", "--type", "calendars", "--every", "8h")
+    if runs_again:
+        towns.start("keene")
+    assert told(towns("log", "keene", "--json")) == [("keene", 1)]
+    assert told(towns("log", "--json")) == ALL
+    assert told(towns("log", "--json", "-n", "2")) == ALL[:2]
+    assert told(towns("log", "keene", "--since", "1h", "--json")) == [("keene", 1)]
+    assert told(towns("log", "keene", "--since", "1ms", "--json")) == []
+
+
+def test_no_runs_is_no_error(towns: CommandLine) -> None:
+    assert towns("log", "--outcome", "cancelled").out == "no runs\n"
+    assert towns("log", "--outcome", "cancelled", "--full").out == "no runs\n"
+    assert towns("log", "--outcome", "cancelled", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begin"),
+    [(["nobody"], "id: no item 'nobody'"), (["--since", "now"], "since: 'now' is not a duration")],
+)
+def test_bad_input_is_refused(towns: CommandLine, arguments: list[str], begin: str) -> None:
+    assert towns.refused("log", *arguments).startswith(begin)
+
+
+def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
+    """Four items, and the newest run is in the one that was heard of last."""
+    asked: list[str] = []
+
+    async def newest(board: Board) -> list[Run]:
+        items = await items_with_history(board, [])
+        runs = board.runs
+
+        def counted(item_id: str, *, limit: int | None = None) -> Any:
+            asked.append(item_id)
+            return runs(item_id, limit=limit)
+
+        board.runs = counted  # type: ignore[method-assign]
+        return await newest_runs(board, items, Question(limit=1))
+
+    assert [one.id for one in towns.on_board(newest)] == ["backup"]
+    assert asked == ["backup"]
+
+
+def test_a_run_taken_over_is_found_while_the_next_one_runs(towns: CommandLine) -> None:
+    """An override tells the history before the item has a new stop."""
+    towns("run", "davis")
+    held = towns.start("davis")
+
+    async def override(board: Board) -> None:
+        now = await board.table.now() + timedelta(seconds=9)
+        run = await board.run("davis", 2)
+        assert run is not None
+        gone = replace(run, fence=held.fence, outcome=Outcome.ABANDONED, stop=now)
+        ops: list[Op] = [
+            Insert(run_key("davis", held.fence), data_of(gone)),
+            Merge(item_key("davis"), {"start": now, "fence": held.fence + 1}, ANY),
+        ]
+        await board.table.commit(board.partition("davis"), ops)
+
+    towns.on_board(override)
+    assert told(towns("log", "--json", "-n", "1")) == [("davis", 3)]
+
+
+def test_runs_that_stopped_together_come_in_the_order_of_their_ids(towns: CommandLine) -> None:
+    async def together(board: Board) -> None:
+        first = await board.run("backup", 1)
+        assert first is not None
+        for item_id, fence in ALL[1:4]:
+            run = await board.run(item_id, fence)
+            assert run is not None
+            same = replace(run, stop=first.stop)
+            change = Replace(run_key(item_id, fence), data_of(same), run.etag)
+            await board.table.commit(board.partition(item_id), [change])
+
+    towns.on_board(together)
+    assert told(towns("log", "--json")) == [
+        ("backup", 1),
+        ("davis", 2),
+        ("dayton", 1),
+        ("keene", 1),
+        ("davis", 1),
+    ]

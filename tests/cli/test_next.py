@@ -1,0 +1,117 @@
+"""`next`: the times of a schedule, and of items."""
+
+import re
+
+import pytest
+
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+@pytest.mark.parametrize(
+    ("args", "times"),
+    [
+        (
+            ["--cron", "0 9 * * *", "--after", "2026-11-21T09:00:00Z", "-n", "2"],
+            ["2026-11-22T09:00:00Z", "2026-11-23T09:00:00Z"],
+        ),
+        (
+            [
+                "--cron",
+                "30 2 * * *",
+                "--tz",
+                "Europe/Berlin",
+                "--after",
+                "2027-03-27T00:00",
+                "-n",
+                "2",
+            ],
+            ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z"],
+        ),
+        (
+            ["--every", "8h", "--after", "2026-11-21T09:00:00.5Z", "-n", "2"],
+            ["2026-11-21T17:00:00.500Z", "2026-11-22T01:00:00.500Z"],
+        ),
+        (
+            [
+                *("--rrule", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "-n", "1"),
+                *("--timezone", "America/New_York", "--after", "2026-11-21T00:00:00Z"),
+            ],
+            ["2026-11-23T14:00:00Z"],
+        ),
+        (["--at", "2026-11-21T09:00", "--after", "2026-11-01"], ["2026-11-21T09:00:00Z"]),
+        (["--at", "2026-11-21T09:00", "--after", "2026-11-22"], []),
+    ],
+)
+def test_the_times_of_a_schedule(
+    blackboard: CommandLine, args: list[str], times: list[str]
+) -> None:
+    assert blackboard("next", *args, "--json").json == times
+
+
+def test_five_times_from_now_by_default(blackboard: CommandLine) -> None:
+    times = blackboard("next", "--cron", "* * * * *", "--json").json
+    assert len(times) == 5
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:00Z", one) for one in times)
+
+
+def test_people_get_words_wall_time_and_utc(blackboard: CommandLine) -> None:
+    said = blackboard(
+        *("next", "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "-n", "1"),
+        *("--after", "2026-11-21T09:00Z"),
+    )
+    assert said.out.splitlines() == [
+        "at 03:00 every day (Europe/Berlin)",
+        "  Sun 2026-11-22 03:00:00 CET     2026-11-22T02:00:00Z",
+    ]
+    never = blackboard("next", "--at", "2026-11-21T09:00", "--after", "2026-11-22").out
+    assert never.splitlines()[1] == "  never again"
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ([], "next: "),
+        (["a", "--every", "8h"], "next: "),
+        (["--every", "8h", "--cron", "@daily"], "cron: "),
+        (["--cron", "0 0 31 2 *"], "cron: "),
+        (["--every", "8"], "every: "),
+        (["--rrule", "x"], "rrule: "),
+        (["--every", "8h", "--tz", "Mars"], "timezone: "),
+        (["--every", "8h", "--after", "soon"], "after: "),
+        (["--every", "8h", "-n", "0"], "Invalid value for '-n'"),
+    ],
+)
+def test_bad_input_is_refused(blackboard: CommandLine, args: list[str], problem: str) -> None:
+    assert blackboard.refused("next", *args).startswith(problem)
+
+
+def test_an_item_is_told_from_its_ready_time_on(blackboard: CommandLine) -> None:
+    blackboard(
+        *("add", "davis", "--type", "calendars", "--every", "8h"),
+        *("--first", "2035-01-01T00:00:00Z"),
+    )
+    blackboard("add", "other", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    times = ["2035-01-01T00:00:00Z", "2035-01-01T08:00:00Z"]
+    assert blackboard("next", "davis", "-n", "2", "--json").json == times
+    assert blackboard("next", "*", "-n", "2", "--json").json == {
+        "davis": times,
+        "other": ["2035-01-01T00:00:00Z"],
+    }
+    assert blackboard("next", "davis", "other", "-n", "1").out.splitlines() == [
+        "davis: active, every 8 hours",
+        "  Mon 2035-01-01 00:00:00 UTC     2035-01-01T00:00:00Z",
+        "other: active, no schedule: runs when it is asked to",
+        "  Mon 2035-01-01 00:00:00 UTC     2035-01-01T00:00:00Z",
+    ]
+    later = blackboard("next", "davis", "--after", "2035-01-02", "-n", "1", "--json").json
+    assert later == ["2035-01-02T08:00:00Z"]
+
+
+def test_a_schedule_unknown_here_is_told_as_it_was_last_known(blackboard: CommandLine) -> None:
+    blackboard.write('[types.feed]\nevery = "8h"\n')
+    blackboard("add", "a", "--type", "feed", "--first", "2035-01-01T00:00:00Z")
+    (blackboard.folder / "blackboard.toml").unlink()
+    times = blackboard("next", "a", "-n", "2", "--json").json
+    assert times == ["2035-01-01T00:00:00Z", "2035-01-01T08:00:00Z"]

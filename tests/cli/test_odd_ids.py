@@ -1,0 +1,107 @@
+"""Any text works as an id, from `add` to `rm`, and none steers a terminal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HELLO = """
+from blackboard import handler
+
+
+@handler("hello", every="8h")
+def hello(item, ctx):
+    return {"greeted": item.id}
+"""
+
+ODD = {
+    "slash": "a/b",
+    "backslash": "a\\b",
+    "hash": "a#b",
+    "question mark": "a?b",
+    "percent": "a%b",
+    "encoded": "a%2fb",
+    "newline": "two\nlines",
+    "control": "\x1b[31mred",
+    "emoji": "\N{GRINNING FACE} \N{FAMILY}",
+    "right to left": "\u202eabc",
+    "dots": "..",
+    "an option": "--help",
+    "a glob": "[a]*",
+    "blank": " ",
+    "quotes": "'\"`$HOME",
+    "own prefix": "item:=41",
+    "512 characters": "x" * 512,
+    "513 characters": "x" * 513,
+    "512 emoji": "\N{GRINNING FACE}" * 512,
+}
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    """An empty board, and a handler."""
+    (blackboard.folder / "jobs").mkdir()
+    blackboard.write(HELLO, "jobs/hello.py")
+    blackboard("init")
+    return blackboard
+
+
+def processed(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """`blackboard ARGS` as a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "blackboard", *args],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_any_text_is_an_id(town: CommandLine) -> None:
+    """Added, shown, explained, run by a worker, told by the log, changed and removed."""
+    ids = list(ODD.values())
+    town("add", "--type", "hello", "--", *ids)
+    assert town.ids() == sorted(ids)
+    done = processed("worker", "--jobs", "jobs", "--until-idle", folder=town.folder)
+    assert done.returncode == 0, done.stderr
+    shown = {one["id"]: one for one in town("show", "--json").json}
+    runs = {one["id"]: one for one in town("log", "--json", "-n", "100").json}
+    assert sorted(shown) == sorted(runs) == sorted(ids)
+    for one in ids:
+        assert shown[one]["outcome"] == "ok"
+        assert runs[one]["result"] == {"greeted": one}
+    for verb in (["why"], ["log"], ["next"], ["run"], ["edit", "--every", "2h"], ["pause"]):
+        for one in ids:
+            town(verb[0], "--exact", *verb[1:], "--", one)
+    assert {one["state"] for one in town("show", "--json").json} == {"paused"}
+    assert town("doctor").out.startswith("clean: ")
+    for one in ids:
+        town("rm", "--exact", "--", one)
+    assert town.ids() == []
+
+
+def test_odd_ids_survive_a_file(town: CommandLine) -> None:
+    town("add", "--type", "hello", "--", *ODD.values())
+    town.write(town("export").out, "items.toml")
+    assert town("apply", "items.toml").out.startswith("nothing to do: ")
+    town("--board", "copy", "apply", "items.toml")
+    assert town("--board", "copy", "export").out == town("export").out
+
+
+def test_an_odd_id_steers_no_terminal(town: CommandLine) -> None:
+    town("add", "--type", "hello", "--", *ODD.values())
+    for args in (["show"], ["show", "--plain"], ["why", "--exact", "--", ODD["control"]]):
+        said = town(*args)
+        assert "\x1b" not in said.out
+        assert "\u202e" not in said.out

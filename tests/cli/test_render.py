@@ -1,0 +1,80 @@
+"""What a worker tells on a terminal."""
+
+import asyncio
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+
+from blackboard.cli.layout import Line, Style
+from blackboard.cli.render import event_printer, event_text, watch
+from blackboard.events import Event, Kind
+
+AT = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)
+
+
+def test_an_event_is_one_line_that_names_its_run() -> None:
+    event = Event(
+        kind=Kind.ENDED,
+        message="ok",
+        worker="host:1:a",
+        item="davis",
+        type="calendars",
+        fence=3,
+        data={"duration": 3.25, "outcome": "ok", "attempt": 1, "release": "done"},
+    )
+    told = event_text(event, AT).plain
+    assert " ".join(told.split()) == "09:05:07Z ended davis calendars #3 ok duration=3.2s"
+
+
+def test_what_is_uncommon_about_a_run_is_told() -> None:
+    event = Event(
+        kind=Kind.ENDED,
+        message="superseded",
+        item="davis",
+        type="calendars",
+        fence=3,
+        data={"outcome": "superseded", "release": "late", "attempt": 2},
+    )
+    told = event_text(event, AT).plain
+    assert " ".join(told.split()).endswith("#3 superseded release=late attempt=2")
+
+
+def test_an_event_of_the_worker_names_it() -> None:
+    event = Event(kind=Kind.STARTED, message="cycle 60s", worker="host:1:a")
+    told = event_text(event, AT).plain
+    assert " ".join(told.split()) == "09:05:07Z worker started host:1 cycle 60s"
+
+
+def test_foreign_text_is_neither_markup_nor_control() -> None:
+    stream = StringIO()
+    event = Event(kind=Kind.SAID, item="[bold]a\n", type="t", message="[red]x[/red]\x1b[2J\nnext")
+    event_printer(stream)(event, AT)
+    assert stream.getvalue().endswith("\n")
+    assert stream.getvalue().count("\n") == 1
+    assert "[bold]a" in stream.getvalue()
+    assert r"[red]x[/red]\x1b[2J next" in stream.getvalue()
+
+
+def test_a_watched_picture_is_drawn_again_and_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    sizes: list[tuple[int, int]] = []
+
+    async def frame(width: int, height: int) -> list[Line]:
+        sizes.append((width, height))
+        name = f"davis[bold] {len(sizes)}"
+        return [[("id", Style.TITLE), ("next", Style.TITLE)], [], [(name, Style.BUSY)]]
+
+    async def sleep(seconds: float) -> None:
+        assert seconds == 0.5
+        if len(sizes) == 3:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(watch(frame, sleep=sleep, every=0.5))
+    assert len(sizes) == 3
+    assert all(width > 0 and height > 0 for width, height in sizes)
+    assert "davis[bold] 3" in capsys.readouterr().out

@@ -1,0 +1,308 @@
+"""`run`: due now, followed to its outcome, or run in this very process."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from blackboard.board import Board
+from blackboard.model import Mark, Outcome, Run, State
+from blackboard.spec import params_of
+from blackboard.verbs.change import pause, remove, run_now
+from tests.cli.command_line import CommandLine, Said, blackboard
+
+__all__ = ["blackboard"]
+
+HANDLERS = """
+from blackboard import handler
+
+@handler("plain", retries=1)
+def plain(item, ctx):
+    print("printed by", item.id)
+    ctx.log.info("logged")
+    ctx.progress(1, 2)
+    assert not ctx.lost
+    return {"params": dict(item.params), "fence": ctx.fence, "settings": dict(ctx.settings)}
+
+@handler("coroutine")
+async def coroutine(item, ctx):
+    return await ctx.lost.wait(0.01)
+
+@handler("failing")
+def failing(item, ctx):
+    raise ValueError("no such town")
+
+@handler("stopped")
+def stopped(item, ctx):
+    raise KeyboardInterrupt
+
+@handler("given-up")
+async def given_up(item, ctx):
+    import asyncio
+    raise asyncio.CancelledError("given up")
+
+@handler("unfit")
+def unfit(item, ctx):
+    return object()
+
+@handler("robbed")
+def robbed(item, ctx):
+    from blackboard.cli import called
+    assert called(["unlock", item.id]) == 0
+    assert ctx.lost.wait(60)
+    return ctx.lost.reason
+"""
+
+
+@pytest.fixture(name="towns")
+def _towns(blackboard: CommandLine) -> CommandLine:
+    blackboard("init")
+    blackboard(
+        *("add", "davis", "--type", "calendars", "--every", "8h"),
+        *("--first", "2035-01-01T00:00:00Z", "--set", "days=90", "--set", "window.from=today"),
+    )
+    return blackboard
+
+
+def test_run_makes_an_item_due_and_leaves_its_schedule(towns: CommandLine) -> None:
+    before = towns.item("davis")
+    assert towns("run", "davis", "--set", "days=7", "--set", "window.to=5").out == (
+        "davis is due now\n"
+    )
+    after = towns.item("davis")
+    assert after.ready < before.ready
+    assert after.planned == before.planned
+    assert params_of(after.spec, after.once) == {
+        "days": 7,
+        "window": {"from": "today", "to": 5},
+    }
+    assert after.spec == before.spec
+
+
+def test_a_running_item_is_run_once_more(towns: CommandLine) -> None:
+    towns("run", "davis")
+    held = towns.start("davis")
+    assert "once more" in towns("run", "davis").out
+    towns.finish(held)
+    assert towns.item("davis").ready <= towns.item("davis").stop  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["--timeout", "5s"], "timeout: "),
+        (["--wait", "--timeout", "5"], "timeout: "),
+        (["--jobs", "x"], "jobs: "),
+        (["--wait", "--here"], "wait: "),
+        (["--set", "x"], "set: "),
+        (["--set", "days.x=1"], "set: 'days' is not an object"),
+        (["--set", "x=@big.txt"], "params: "),
+        (["--here"], "jobs: no handler for 'calendars'"),
+        (["--here", "--jobs", "absent.module"], "jobs 'absent.module': "),
+    ],
+)
+def test_bad_input_is_refused(towns: CommandLine, args: list[str], problem: str) -> None:
+    towns.write("x" * (1 << 20), "big.txt")
+    assert towns.refused("run", "davis", *args).startswith(problem)
+
+
+def test_a_paused_item_refuses_all(towns: CommandLine) -> None:
+    towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    towns("pause", "dayton")
+    assert towns.refused("run", "da*").startswith("id: 'dayton' is paused")
+
+
+@pytest.fixture(name="meanwhile")
+def _meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What other processes do while a command waits: a step at each of its pauses."""
+
+    def plan(*steps: Callable[[], Any], then: float = 0.0) -> None:
+        left = list(steps)
+        passed = 0.0
+
+        async def sleep(_: Any, __: float) -> None:
+            nonlocal passed
+            passed += then
+            if left:
+                thread = threading.Thread(target=left.pop(0))  # it has a loop of its own
+                thread.start()
+                thread.join()
+            elif not then:
+                raise AssertionError("the command waits for nothing")
+
+        monkeypatch.setattr("blackboard.clock.SystemClock.sleep", sleep)
+        monkeypatch.setattr("blackboard.clock.SystemClock.monotonic", lambda _: passed)
+
+    return plan
+
+
+def served(towns: CommandLine, outcome: Outcome = Outcome.OK, **ended: Any) -> Callable[[], None]:
+    """A worker runs the item."""
+    return lambda: towns.finish(towns.start("davis"), outcome, **ended)
+
+
+def test_wait_follows_a_run_to_its_end(towns: CommandLine, meanwhile: Callable[..., None]) -> None:
+    meanwhile(lambda: None, served(towns, result={"events": 12}))
+    said = towns("run", "davis", "--wait")
+    assert said.out.startswith("davis ok in ")
+    assert said.out.endswith(': {"events":12}\n')
+
+
+def test_wait_ends_with_1_when_the_run_fails(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    meanwhile(served(towns, Outcome.FAILED, error="ValueError: no\nTraceback ..."))
+    said = towns("run", "davis", "--wait", "--json", code=1).json
+    assert (said[0]["end"], said[0]["run"]["outcome"]) == ("ended", "failed")
+    meanwhile(served(towns, Outcome.FAILED, error="ValueError: no\nTraceback ..."))
+    assert towns("run", "davis", "--wait", code=1).out.endswith(": ValueError: no\n")
+
+
+def test_wait_follows_a_run_through_its_retries(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    towns("edit", "davis", "--retries", "1")
+    meanwhile(served(towns, Outcome.FAILED, error="x"), lambda: None, served(towns))
+    assert towns("run", "davis", "--wait").out.startswith("davis ok in ")
+
+
+def test_wait_follows_the_run_behind_the_running_one(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    towns("run", "davis")
+    held = towns.start("davis")
+    meanwhile(lambda: towns.finish(held, Outcome.FAILED, error="x"), served(towns))
+    assert towns("run", "davis", "--wait").out.startswith("davis ok in ")
+
+
+def test_wait_gives_up_when_no_worker_takes_the_type(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    meanwhile(then=10.0)
+    said = towns("run", "davis", "--wait", code=1)
+    assert "davis waits: no worker takes 'calendars'; start one with `blackboard wo" in said.err
+    assert towns.item("davis").state is State.ACTIVE
+
+
+@pytest.mark.parametrize(("running", "words"), [(True, "still runs (host:1"), (False, "not been")])
+def test_wait_has_an_end_of_its_own(
+    towns: CommandLine, meanwhile: Callable[..., None], *, running: bool, words: str
+) -> None:
+    meanwhile(*([lambda: towns.start("davis")] if running else []), then=4.0)
+    said = towns("run", "davis", "--wait", "--timeout", "10s", code=1)
+    assert words in said.err
+    assert "it stays due" in said.err
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"), [("remove", "was removed meanwhile"), ("pause", "was paused meanwhile")]
+)
+def test_wait_ends_when_the_run_will_not_come(
+    towns: CommandLine, meanwhile: Callable[..., None], verb: str, words: str
+) -> None:
+    async def do(board: Board) -> None:
+        mark = Mark(by="ann", at=await board.table.now())
+        await (remove(board, "davis") if verb == "remove" else pause(board, "davis", mark))
+
+    meanwhile(lambda: towns.on_board(do))
+    assert words in towns("run", "davis", "--wait", code=1).err
+
+
+def test_wait_tells_when_another_request_took_the_place(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    meanwhile(lambda: towns.on_board(lambda board: run_now(board, "davis")))
+    assert "asked for once more" in towns("run", "davis", "--wait", code=1).err
+
+
+# ---- in this process
+
+
+@pytest.fixture(name="jobs")
+def _jobs(towns: CommandLine) -> CommandLine:
+    towns.write(HANDLERS, "mine.py")
+    for item_type in ("plain", "coroutine", "failing", "stopped", "unfit", "robbed", "given-up"):
+        towns("add", item_type, "--type", item_type, "--every", "8h", "--set", "days=90")
+    return towns
+
+
+def here(jobs: CommandLine, item_id: str, *args: str, code: int = 0) -> Said:
+    return jobs("run", item_id, "--here", "--jobs", "mine.py", *args, code=code)
+
+
+def history(jobs: CommandLine, item_id: str) -> list[Run]:
+    async def read(board: Board) -> list[Run]:
+        return [run async for run in board.runs(item_id)]
+
+    return jobs.on_board(read)
+
+
+def test_a_plain_handler_runs_here_and_prints_here(jobs: CommandLine) -> None:
+    said = here(jobs, "plain", "--set", "days=7")
+    assert said.out.startswith("printed by plain\nplain ok in ")
+    assert '"params":{"days":7}' in said.out
+    assert "info: logged" in said.err
+    (run,) = history(jobs, "plain")
+    assert (run.outcome, run.fence, run.worker.count(":")) == (Outcome.OK, 1, 2)
+    assert not jobs.item("plain").running
+
+
+def test_a_handler_here_gets_the_settings_of_its_job(jobs: CommandLine) -> None:
+    jobs.write('[board]\njobs = ["mine.py"]\n[jobs.plain]\nallow = true\n')
+    said = jobs("run", "plain", "--here", "--json")
+    assert said.json["result"]["settings"] == {"allow": True}
+
+
+@pytest.mark.parametrize("args", [[], ["--json"]])
+def test_what_a_handler_prints_here_is_its_output_and_never_between_the_json(
+    jobs: CommandLine, args: list[str]
+) -> None:
+    said = here(jobs, "plain", *args)
+    printed, other = (said.err, said.out) if args else (said.out, said.err)
+    assert "printed by plain\n" in printed
+    assert "printed by" not in other
+    assert [run.output for run in history(jobs, "plain")] == ["printed by plain\n"]
+
+
+def test_a_coroutine_runs_here(jobs: CommandLine) -> None:
+    assert "false" in here(jobs, "coroutine").out
+    assert [run.outcome for run in history(jobs, "coroutine")] == [Outcome.OK]
+
+
+@pytest.mark.parametrize(
+    ("item_id", "outcome", "error"),
+    [
+        ("failing", Outcome.FAILED, "ValueError: no such town"),
+        ("stopped", Outcome.CANCELLED, "interrupted by Ctrl-C"),
+        ("given-up", Outcome.FAILED, "CancelledError"),
+        ("unfit", Outcome.FAILED, "the handler returned object"),
+    ],
+)
+def test_a_run_here_that_ends_badly_is_told_and_kept(
+    jobs: CommandLine, item_id: str, outcome: Outcome, error: str
+) -> None:
+    said = here(jobs, item_id, code=1)
+    assert error in said.err
+    (run,) = history(jobs, item_id)
+    assert run.outcome is outcome
+    assert run.error.startswith(error)
+    assert "blackboard/cli" not in run.error
+
+
+def test_a_handler_here_is_told_when_its_lock_is_lost(jobs: CommandLine) -> None:
+    jobs("edit", "robbed", "--stale-after", "3s")
+    said = here(jobs, "robbed", code=1)
+    assert "its lock was overridden, unlocked or removed" in said.err
+    assert [run.outcome for run in history(jobs, "robbed")] == [Outcome.SUPERSEDED]
+
+
+def test_what_a_worker_runs_does_not_run_here(jobs: CommandLine) -> None:
+    jobs.start("plain")
+    assert "plain is being run by host:1:worker" in here(jobs, "plain", code=1).err
+
+
+def test_one_item_at_a_time_runs_here(jobs: CommandLine) -> None:
+    before = jobs.rows()
+    assert "one item at a time" in here(jobs, "*", code=2).err
+    assert jobs.rows() == before

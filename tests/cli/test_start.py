@@ -1,0 +1,183 @@
+"""The command line starts quickly, helps, and fails in one line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+
+import pytest
+
+from blackboard.cli import COMMANDS, group
+from blackboard.errors import BlackboardError
+from blackboard.table import Refused, Unavailable, Unknown, Unusable
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+HEAVY = ("asyncio", "msgspec", "rich", "dateutil", "apscheduler", "azure", "httpx2", "icalendar")
+
+
+def environment() -> dict[str, str]:
+    """For processes that are started somewhere else than in the checkout."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def loaded(*args: str) -> set[str]:
+    """The modules that a command line imports."""
+    code = (
+        "import sys; from blackboard.cli import called; called(sys.argv[1:]);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_help_imports_nothing_that_is_slow() -> None:
+    assert not loaded("--help") & set(HEAVY)
+
+
+@pytest.mark.parametrize("name", ["add", "next"])
+def test_a_command_imports_no_more_than_it_needs(name: str) -> None:
+    assert not loaded(name, "--help") & set(HEAVY[2:])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("init", "add", "apply", "export", "edit", "rm", "next", "run"),
+        *("cancel", "pause", "resume", "unlock"),
+    ],
+)
+def test_each_command_helps_with_an_example(blackboard: CommandLine, name: str) -> None:
+    told = blackboard(name, "--help").out
+    assert f"blackboard {name}" in told.partition("Examples:")[2]
+    assert "--json" in told
+
+
+def test_the_group_lists_every_command(blackboard: CommandLine) -> None:
+    told = blackboard("--help").out
+    assert all(f"  {name} " in told for name in COMMANDS)
+    assert list(group.list_commands(None)) == list(COMMANDS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["ad"], "No such command 'ad'. Did you mean 'add'? See `blackboard --help`."),
+        (["--bogus"], "No such option '--bogus'. See `blackboard --help`."),
+        (["add", "a"], "Missing option '--type'. See `blackboard add --help`."),
+        (["add", "a", "--type", "t", "--evry", "8h"], "No such option '--evry'."),
+        (["rm"], "Missing argument 'ID...'. See `blackboard rm --help`."),
+        (["add", "a", "--type", "t", "--retries", "x"], "Invalid value for '--retries'"),
+        (["--config", "absent.toml", "export"], "config: "),
+        (["--board", "a-b", "init"], "board: 'a-b' is no name for a board"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(
+    blackboard: CommandLine, args: list[str], problem: str
+) -> None:
+    assert blackboard.refused(*args).startswith(problem)
+
+
+def test_the_version_is_told(blackboard: CommandLine) -> None:
+    assert blackboard("--version").out.startswith("blackboard, version ")
+
+
+def test_a_missing_board_is_one_line_with_its_remedy(blackboard: CommandLine) -> None:
+    assert "blackboard init" in blackboard.refused("export")
+    assert blackboard.rows() == []
+
+
+def test_options_count_before_and_behind_the_command(blackboard: CommandLine) -> None:
+    blackboard("--board", "towns", "--store", "a.db", "init")
+    blackboard("--store", "b.db", "init", "--board", "towns")
+    assert blackboard("--json", "init", "--store", "a.db", "--board", "towns").json == {
+        "store": "a.db",
+        "board": "towns",
+        "shards": 1,
+        "made": False,
+    }
+    assert (blackboard.folder / "b.db").exists()
+
+
+def test_the_store_is_told_by_environment_and_settings(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackboard.write('[board]\nstore = "declared.db"\nname = "towns"')
+    inner = blackboard.folder / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    declared = blackboard("--config", "../blackboard.toml", "--json", "init").json
+    assert declared["board"] == "towns"
+    assert (blackboard.folder / "declared.db").exists()
+    monkeypatch.setenv("BLACKBOARD_STORE", "sqlite:environment.db")
+    blackboard("init")
+    assert (inner / "environment.db").exists()
+    blackboard("init", "--store", "option.db")
+    assert (inner / "option.db").exists()
+
+
+def test_a_store_that_is_damaged_is_one_line(blackboard: CommandLine) -> None:
+    (blackboard.folder / "blackboard.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+    said = blackboard("export", code=2)
+    assert said.err.startswith("blackboard: ")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (Unavailable("nobody answers"), 3, "store: nobody answers"),
+        (Unusable("b.db: the disk is full"), 2, "b.db: the disk is full"),
+        (Unknown("no answer"), 3, "store: no answer"),
+        (Refused(0, "a key of 2,000 characters"), 2, "the store will not take this: a key of"),
+        (BlackboardError("two\nlines \x1b[31m"), 1, "two lines \\x1b[31m"),
+    ],
+)
+def test_errors_of_the_store_are_one_line(
+    blackboard: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: int,
+    told: str,
+) -> None:
+    blackboard("init")
+
+    async def items(_: object) -> AsyncIterator[None]:
+        if error:
+            raise error
+        yield
+
+    monkeypatch.setattr("blackboard.board.Board.items", items)
+    assert blackboard("export", code=code).err.startswith(f"blackboard: {told}")
+
+
+def test_an_interrupt_is_one_line(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    blackboard("init")
+    monkeypatch.setattr("blackboard.cli.session.asyncio.run", interrupted)
+    assert blackboard("export", code=130).err.strip() == "blackboard: interrupted"
+
+
+def interrupted(work: Coroutine[None, None, None]) -> None:
+    work.close()
+    raise KeyboardInterrupt
+
+
+def test_a_reader_that_has_enough_is_no_error(blackboard: CommandLine) -> None:
+    blackboard("add", *(f"town-{n}" for n in range(2000)), "--type", "calendars")
+    command = f"{sys.executable} -m blackboard export | head -1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=True, env=environment()
+    )
+    assert (done.stdout, done.stderr) == ("[[items]]\n", "")
+
+
+def test_no_command_is_help_and_exit_code_2(blackboard: CommandLine) -> None:
+    assert "Commands:" in blackboard(code=2).err

@@ -1,0 +1,250 @@
+"""`blackboard why`, `workers`, `check` and `doctor`."""
+
+import pytest
+
+from blackboard import keys
+from blackboard.board import Board
+from blackboard.members import announce
+from blackboard.model import Member, Outcome
+from blackboard.table import ANY, Delete, Merge
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+@pytest.fixture(name="towns")
+def _towns(blackboard: CommandLine) -> CommandLine:
+    blackboard("init")
+    blackboard("add", "davis", "keene", "--type", "calendars", "--every", "8h")
+    return blackboard
+
+
+def send(towns: CommandLine, *ops: Delete | Merge, partition: str = "blackboard") -> None:
+    async def commit(board: Board) -> None:
+        await board.table.commit(partition, ops)
+
+    towns.on_board(commit)
+
+
+def appear(towns: CommandLine, owner: str, types: str = "calendars", running: int = 0) -> None:
+    async def work(board: Board) -> None:
+        now = await board.table.now()
+        member = Member(
+            owner=owner,
+            started=now,
+            seen=now,
+            slots=8,
+            running=running,
+            release="0.1.0",
+            types=types,
+            cycle=30.0,
+        )
+        await announce(board, member)
+
+    towns.on_board(work)
+
+
+def fail(towns: CommandLine, item_id: str) -> None:
+    towns.finish(towns.start(item_id), Outcome.FAILED, error="ValueError: boom\x1b[0m\nTraceback")
+
+
+# ---- why
+
+
+def test_why_tells_each_item_in_a_paragraph(towns: CommandLine) -> None:
+    fail(towns, "keene")
+    davis, keene = towns("why", "davis", "keene").out.split("\n\n")
+    assert davis.startswith("davis (type calendars) is due now. Its schedule is every 8 hours")
+    assert "No worker that takes calendars is there to start it" in davis
+    assert keene.rstrip().endswith(r"ValueError: boom\x1b[0m")
+    assert davis.count("\n") == 0
+
+
+def test_why_knows_the_workers_that_are_there(towns: CommandLine) -> None:
+    appear(towns, "host:1:a")
+    appear(towns, "host:2:b", types="feeds")
+    assert "The one worker that takes calendars starts it" in towns("why", "davis").out
+
+
+def test_why_is_wrapped_where_there_is_a_width(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = towns("why", "davis").out.splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 60
+
+
+def test_why_gives_programs_the_facts(towns: CommandLine) -> None:
+    held = towns.start("davis")
+    davis, keene = towns("why", "davis", "keene", "--json").json
+    assert (davis["decision"], davis["running"], davis["fence"]) == ("leave", True, held.fence)
+    assert davis["stale_after"] == 8 * 3600
+    assert (keene["decision"], keene["id"]) == ("run", "keene")
+    assert "is running" in davis["why"]
+
+
+def test_why_uses_the_defaults_of_the_jobs_it_can_load(towns: CommandLine) -> None:
+    jobs = towns.folder / "work"
+    jobs.mkdir()
+    handler = '@handler("moons", every="3h")\ndef f(item, ctx): ...\n'
+    (jobs / "moons.py").write_text(f"from blackboard import handler\n{handler}")
+    towns.write('[board]\njobs = ["work"]\n')
+    towns("add", "luna", "--type", "moons")
+    assert "Its schedule is every 3 hours" in towns("why", "luna").out
+
+
+def test_why_of_what_is_not_there_is_refused(towns: CommandLine) -> None:
+    assert towns.refused("why", "nobody").startswith("id: no item 'nobody'")
+    assert towns("why", code=2).out == ""
+
+
+# ---- workers
+
+
+def test_workers_lists_who_is_there_and_counts_their_locks(towns: CommandLine) -> None:
+    appear(towns, "rabbit:7:abc", types="calendars,shell", running=5)
+    for one in ("davis", "keene"):
+        towns.start(one, owner="rabbit:7:abc")
+    title, line = towns("workers").out.splitlines()
+    titles = "worker state started seen slots running types version"
+    assert " ".join(title.split()) == titles
+    assert " ".join(line.split()) == "rabbit:7:abc alive now now 8 2 calendars,shell 0.1.0"
+    (view,) = towns("workers", "--json").json
+    assert (view["owner"], view["host"], view["alive"]) == ("rabbit:7:abc", "rabbit", True)
+    assert (view["slots"], view["running"], view["types"]) == (8, 2, ["calendars", "shell"])
+    assert (view["cycle"], view["version"]) == (30.0, "0.1.0")
+    assert view["started"].endswith("Z")
+    assert view["seen"].endswith("Z")
+    assert 0 <= view["age"] < 100
+
+
+def test_no_workers_says_how_to_start_one(towns: CommandLine) -> None:
+    assert towns("workers").out.startswith("no worker has announced itself: `blackboard worker")
+    assert towns("workers", "--json").json == []
+
+
+# ---- check
+
+
+def test_check_of_a_board_in_order(towns: CommandLine) -> None:
+    assert towns("check").out == "all well: 2 items\n"
+    assert towns("check", "--json").json == {"well": True, "items": 2, "problems": []}
+
+
+def test_check_names_what_is_wrong(towns: CommandLine) -> None:
+    towns("add", "toronto", "--type", "feeds", "--every", "1h")
+    fail(towns, "keene")
+    towns.start("toronto", owner="rabbit:7:abc")
+    send(towns, Merge(keys.lock_key("toronto"), {"stale_after": -60.0}, ANY))
+    lines = towns("check", "--overdue", "1ms", code=1).out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["overdue", "davis"],
+        ["failing", "keene"],
+        ["stale", "toronto"],
+    ]
+    assert lines[1].endswith(r"1 failure in a row: ValueError: boom\x1b[0m")
+    assert "rabbit:7:abc has not renewed its lock" in lines[2]
+    problems = towns("check", "--overdue", "1ms", "--json", code=1).json["problems"]
+    assert [(one["id"], one["problem"]) for one in problems] == [
+        ("davis", "overdue"),
+        ("keene", "failing"),
+        ("toronto", "stale"),
+    ]
+    assert set(problems[0]) == {"id", "type", "problem", "since", "message"}
+    assert towns("check", "--type", "feeds", code=1).out.startswith("stale ")
+    assert towns("check", "davis").out == "all well: 1 item\n"
+
+
+@pytest.mark.parametrize("nothing", ["0", "0s", "00 ms"])
+def test_with_no_grace_all_that_is_ready_is_overdue(towns: CommandLine, nothing: str) -> None:
+    towns("add", "later", "--type", "feeds", "--every", "1h", "--first", "2099-01-01")
+    problems = towns("check", "--overdue", nothing, "--json", code=1).json["problems"]
+    assert [(one["id"], one["problem"]) for one in problems] == [
+        ("davis", "overdue"),
+        ("keene", "overdue"),
+    ]
+    assert towns("check", "later", "--overdue", nothing).out == "all well: 1 item\n"
+
+
+@pytest.mark.parametrize("bad", ["", "-0s", "0x", "-1m"])
+def test_a_grace_that_is_no_duration_is_refused(towns: CommandLine, bad: str) -> None:
+    assert towns.refused("check", f"--overdue={bad}").startswith("overdue: ")
+
+
+def test_what_is_paused_is_nobodys_alarm(towns: CommandLine) -> None:
+    fail(towns, "keene")
+    towns("check", code=1)
+    towns("pause", "keene", "--reason", "we know")
+    assert towns("check").code == 0
+
+
+def test_a_probe_can_tell_a_store_that_cannot_be_read_from_an_alarm(
+    blackboard: CommandLine,
+) -> None:
+    (blackboard.folder / "blackboard.db").write_bytes(b"no database" * 1000)
+    for command in ("check", "doctor", "show", "log", "workers"):
+        said = blackboard(command, code=2)
+        assert said.err.startswith("blackboard: ")
+        assert said.out == ""
+
+
+# ---- doctor
+
+
+def break_davis(towns: CommandLine) -> None:
+    item = towns.item("davis")
+    send(towns, Delete(keys.next_key(item.ready, "davis"), ANY))
+
+
+def test_doctor_of_a_healthy_board(towns: CommandLine) -> None:
+    towns.start("keene")
+    assert towns("doctor").out == (
+        "clean: 2 item rows, 1 waiting token, 1 lock, 0 runs in blackboard.db (version 1)\n"
+    )
+    said = towns("doctor", "--json").json
+    assert (said["clean"], said["findings"]) == (True, [])
+    assert (said["items"], said["waiting"], said["locks"], said["runs"]) == (2, 1, 1, 0)
+
+
+def test_doctor_finds_and_repairs(towns: CommandLine) -> None:
+    break_davis(towns)
+    said = towns("doctor", code=1)
+    assert said.out.startswith("D1      davis  waits, but has no token")
+    assert said.out.splitlines()[-1].startswith("1 finding: ")
+    (finding,) = towns("doctor", "--json", code=1).json["findings"]
+    assert (finding["code"], finding["subject"], finding["repaired"]) == ("D1", "davis", False)
+    said = towns("doctor", "--repair")
+    assert said.out.splitlines()[0].endswith("[repaired]")
+    assert said.out.splitlines()[-1].startswith("clean, 1 repaired: ")
+    assert towns("doctor", "--json").json["findings"] == []
+    towns.start("davis")
+
+
+def test_doctor_asks_the_jobs_for_their_handlers(towns: CommandLine) -> None:
+    jobs = towns.folder / "work"
+    jobs.mkdir()
+    handler = '@handler("moons", every="3h")\ndef f(item, ctx): ...\n'
+    (jobs / "moons.py").write_text(f"from blackboard import handler\n{handler}")
+    said = towns("doctor", "--jobs", "work", code=1).out
+    assert said.startswith("types   calendars  no handler here, no worker that takes it")
+    assert towns.refused("doctor", "--jobs", "nothing").startswith("jobs 'nothing'")
+    appear(towns, "rabbit:7:abc")
+    towns("doctor", "--jobs", "work")
+
+
+@pytest.mark.parametrize("spec", ['{"timezone":"Nowhere/Land","every":"1h"}', "oops"])
+def test_settings_that_cannot_be_computed_are_told_and_stop_nobody(
+    towns: CommandLine, spec: str
+) -> None:
+    item = towns.item("davis")
+    send(
+        towns,
+        Merge(keys.item_key("davis"), {"spec": spec}, ANY),
+        Merge(keys.next_key(item.ready, "davis"), {"spec": spec}, ANY),
+    )
+    assert "Its settings cannot be computed here" in towns("why", "davis").out
+    assert towns("why", "davis", "--json").json[0]["decision"] == "leave"
+    assert towns("doctor").out.startswith("clean: ")
+    towns("show")
+    towns("show", "--json")

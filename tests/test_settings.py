@@ -1,0 +1,265 @@
+"""The settings file is read whole and refused whole, with the line of what is wrong."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from blackboard.errors import BadInput
+from blackboard.handlers import Handler, Source
+from blackboard.settings import Settings, find, load, resolver
+from blackboard.spec import Spec, encode_spec
+from blackboard.toml_lines import line_of
+
+WHOLE = """
+[board]
+store = "blackboard.db"
+name = "towns"
+jobs = ["jobs", "calendars"]
+history = 20
+history_age = "30d"
+
+[worker]
+cycle = "30s"
+slots = 4
+grace = "0s"
+types = ["calendars"]
+
+[types.calendars]
+every = "8h"
+stale_after = "2m"
+slots = 3
+fenced = false
+
+[jobs.calendars]
+allow = ["127.0.0.1"]
+
+[[items]]
+id = "westlafcals"
+type = "calendars"
+timezone = "America/Indiana/Indianapolis"
+params = { feeds = ["https://example.org/a.ics"], out = "out" }
+
+[[items]]
+id = "davis"
+type = "calendars"
+cron = "0 3 * * *"
+first = "next"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "blackboard.toml"
+    file.write_text(dedent(text), encoding="utf-8")
+    return file
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        load(write(folder, text))
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, WHOLE))
+    assert settings.board.name == "towns"
+    assert settings.worker.slots == 4
+    assert settings.types["calendars"].slots == 3
+    assert settings.jobs["calendars"] == {"allow": ["127.0.0.1"]}
+    assert [item.id for item in settings.items] == ["westlafcals", "davis"]
+    assert settings.items[1].spec() == Spec(cron="0 3 * * *")
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert find(None, folder=tmp_path) == (Settings(), tmp_path)
+
+
+def test_paths_start_from_the_folder_of_a_named_file(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    write(inner, WHOLE)
+    settings, folder = find("inner/blackboard.toml", folder=tmp_path)
+    assert (settings.board.name, folder) == ("towns", inner.resolve())
+
+
+BAD = [
+    ("a typo names what was meant", '[worker]\ncycel = "1m"', "cycel", 2, "did you mean cycle?"),
+    ("an unknown table", "[wroker]\nslots = 1", "wroker", 1, "did you mean worker?"),
+    ("a typo in a type", '[types.a]\n\nevry = "1h"', "evry", 3, "did you mean every?"),
+    ("a typo in an item", '[[items]]\nid = "a"\ntyp = "t"', "typ", 3, "did you mean type?"),
+    ("no hint for nonsense", "[worker]\nzzzz = 1", "zzzz", 2, "known here: cycle, slots"),
+    ("a missing type", '\n[[items]]\nid = "a"', "type", 2, "it is missing (add"),
+    (
+        "a missing id",
+        '[[items]]\nid="a"\ntype="t"\n[[items]]\ntype = "t"',
+        "id",
+        4,
+        "it is missing",
+    ),
+    ("a number for text", "[worker]\nslots = 2\ncycle = 60", "cycle", 3, "put it in quotes"),
+    ("text for a number", '[worker]\nslots = "8"', "slots", 2, "leave out the quotes"),
+    (
+        "a wrong value in a type",
+        '[types.a]\n[types.b]\nretries = "x"',
+        "retries",
+        3,
+        "whole number",
+    ),
+    ("a type that is no table", "[types]\na = 1", "a", 2, "not a table"),
+    ("a job that is no table", "[jobs]\na = 1", "a", 2, "not a table"),
+    ("text for a list", '[board]\njobs = "jobs"', "jobs", 2, "put it in brackets"),
+    ("a table for a list", '[items]\nid = "a"', "items", 1, "[[...]]"),
+    ("a bad duration", '[worker]\ncycle = "60"', "cycle", 2, "no unit"),
+    ("a bad history age", '[board]\nhistory_age = "x"', "history_age", 2, "not a duration"),
+    ("no history", "[board]\nhistory = 0", "history", 2, "too few"),
+    ("a bad board name", '[board]\nname = "a-b"', "board", 2, "no name for a board"),
+    ("no slots", "[worker]\nslots = 0", "slots", 2, "too few"),
+    ("no slots of a type", "[types.a]\nslots = 0", "slots", 2, "too few"),
+    ("a short lease", '[types.a]\nstale_after = "1s"', "stale_after", 2, "too short"),
+    ("params of a type", "[types.a]\nparams = { x = 1 }", "params", 2, "a type has none"),
+    ("a bad cron", '[[items]]\nid = "a"\ntype = "t"\ncron = "61 * * * *"', "cron", 4, ""),
+    ("a bad zone", '[[items]]\nid = "a"\ntype = "t"\ntimezone = "Mars"', "timezone", 4, "no zone"),
+    ("two schedules", '[[items]]\nid="a"\ntype="t"\nevery="1h"\ncron="@daily"', "cron", 5, "one"),
+    ("nothing said", '[[items]]\nid="a"\ntype="t"\nevery=""', "every", 4, "it is empty"),
+    ("an id twice", '[[items]]\nid="a"\ntype="t"\n[[items]]\nid="a"\ntype="t"', "id", 5, "twice"),
+    ("an empty id", '[[items]]\nid = ""\ntype = "t"', "id", 2, "it is empty"),
+    ("an empty type", '[[items]]\nid = "a"\ntype = ""', "type", 3, "it is empty"),
+    ("no number", '[[items]]\nid="a"\ntype="t"\nparams.x = nan', "params.x", 4, "no number"),
+    (
+        "deep params",
+        f'[[items]]\nid="a"\ntype="t"\nparams.x={"[" * 101}{"]" * 101}',
+        "params.x",
+        4,
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "text", "field", "line", "hint"), BAD)
+def test_what_is_wrong_is_refused_with_its_line(
+    *, tmp_path: Path, case: str, text: str, field: str, line: int, hint: str
+) -> None:
+    told = refusal(tmp_path, text)
+    assert told.startswith(f"{field}: blackboard.toml:{line}: "), told
+    assert hint in told
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        ("2026-11-21T09:00:00+01:00", "2026-11-21T09:00:00+01:00"),
+        ("2026-11-21 09:00:00Z", "2026-11-21T09:00:00+00:00"),
+        ("2026-11-21T09:00:00", "2026-11-21T09:00:00"),
+        ("2026-11-21", "2026-11-21"),
+        ('"2026-11-21T09:00"', "2026-11-21T09:00"),
+    ],
+)
+def test_a_time_needs_no_quotes(tmp_path: Path, at: str, text: str) -> None:
+    file = write(tmp_path, f'[types.t]\nat = {at}\n[[items]]\nid = "a"\ntype = "t"\nat = {at}')
+    settings = load(file)
+    assert (settings.types["t"].at, settings.items[0].at) == (text, text)
+
+
+def test_broken_toml_is_refused_with_its_line(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "[board]\n\nstore store\n")
+    assert told.startswith("config: blackboard.toml:3: Expected '='")
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"a = " + b"[" * 100_000])
+def test_what_is_no_text_or_too_deep_is_refused(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "blackboard.toml"
+    file.write_bytes(data)
+    with pytest.raises(BadInput, match=r"blackboard\.toml"):
+        load(file)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        find("other.toml", folder=tmp_path)
+
+
+LINES = '''
+# [[items]]
+note = """
+[[items]]
+id = "not this"
+"""
+items = [
+  { id = "one" },
+  { id = "two" },
+]
+
+[ types . "a b" ]   # a comment
+every = "1h"
+feeds = [
+  "x = 1",
+
+  "y",
+]
+[[list]]
+a = 1
+[list.inner]
+b = 2
+[[list]]
+[list.inner]
+b = 3
+'''
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 1),
+        (("note",), 3),
+        (("items",), 7),
+        (("items", 1, "id"), 7),
+        (("types", "a b"), 12),
+        (("types", "a b", "every"), 13),
+        (("types", "a b", "feeds"), 14),
+        (("types", "a b", "absent"), 12),
+        (("list", 0, "inner", "b"), 22),
+        (("list", 1), 23),
+        (("list", 1, "inner"), 24),
+        (("list", 1, "inner", "b"), 25),
+        (("list", 2), 19),
+        (("nowhere",), 1),
+    ],
+)
+def test_the_line_of_a_value_is_where_its_statement_begins(
+    path: tuple[str | int, ...], line: int
+) -> None:
+    assert line_of(LINES, path) == line
+
+
+def test_the_line_is_found_in_a_long_file() -> None:
+    text = "".join(f'[[items]]\nid = "{n}"\nfeeds = [\n  "a",\n]\n' for n in range(400))
+    assert line_of(text, ("items", 321, "id")) == 321 * 5 + 2
+
+
+def handler() -> Handler:
+    return Handler(
+        type="t",
+        function=print,
+        is_async=False,
+        spec=Spec(every="1h", timeout="5m", retries=2),
+        slots=5,
+        fenced=True,
+        source=Source("", "builtins"),
+    )
+
+
+def test_an_item_wins_over_its_type_and_that_over_the_handler(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, '[types.t]\ntimeout = "2m"\nretries = 1\nfenced = false'))
+    resolve = resolver(settings, {"t": handler()})
+    known = resolve("t", encode_spec(Spec(retries=0)))
+    assert known.text == "every 1h"
+    assert known.timeout is not None
+    assert known.timeout.total_seconds() == 120
+    assert (known.retries, known.fenced, known.slots) == (0, False, 5)
+    assert resolve("t", encode_spec(Spec(retries=0))) is known
+
+
+def test_a_schedule_of_the_item_replaces_the_handlers_whole(tmp_path: Path) -> None:
+    resolve = resolver(Settings(), {"t": handler()})
+    assert resolve("t", encode_spec(Spec(cron="0 3 * * *"))).text == "cron 0 3 * * *"
+    assert resolve("other", encode_spec(Spec())).schedule is None
