@@ -1,0 +1,1 @@
+"""Measurements, each against something that runs beside it on the same machine."""

@@ -1,0 +1,44 @@
+"""Type `calendars`: one calendar for a city out of all the iCalendar feeds of its groups.
+
+An item is a city. Its params:
+
+    feeds      addresses, or objects with url and name, or the text of a list (see `feedlist.py`)
+    timezone   the city's zone, an IANA name; also that of times that name none
+    days       how many days the calendar covers, 90 by default
+    from       its first day, as 2026-08-21; by default the day the run is due
+    out        the folder for ID.ics, ID.json, ID.report.json and ID.cache.json
+
+Settings, `[jobs.calendars]`: `allow`, a list of what may be fetched besides public addresses: an
+address, a network, a host, host:port, or "file" for files of this machine.
+
+Feeds are read in child processes that can be killed, so no feed can stop a run; a feed that fails
+is told in the report and spoils nothing. Not promised: that a calendar is complete. What a feed
+leaves unclear, such as the zone of a time, is decided in the favour of the city.
+"""
+
+import asyncio
+from typing import Any
+
+from blackboard import BadInput, Context, Item, handler
+
+
+@handler("calendars", every="8h", timeout="10m", retries=2, fenced=True)
+def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
+    """Makes the calendar of the city that the item is; the result is the summary of the run."""
+    try:
+        from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
+        from .city import city_of  # noqa: PLC0415
+        from .run import Run, settings_of  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        problem = f"the type calendars needs the package {missing.name}"
+        raise BadInput("jobs", problem, "pip install 'blackboard-scheduler[calendars]'") from None
+    city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone, log=ctx.log)
+    run = Run(
+        fence=ctx.fence,
+        fenced=ctx.fenced,
+        log=ctx.log,
+        progress=ctx.progress,
+        lost=lambda: bool(ctx.lost),
+    )
+    settings = settings_of(ctx.settings, ctx.log)
+    return asyncio.run(aggregate_city(city, settings=settings, run=run))

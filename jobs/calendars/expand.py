@@ -1,0 +1,191 @@
+"""From the bytes of a feed to what takes place in a window: what runs in the parser's process.
+
+One bad event never spoils a feed: it is left out, counted, and the first reason is told. Events
+that stand alone and are over are passed over before they cost anything.
+"""
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from datetime import timedelta
+
+from .budget import FEED_EVENTS, FEED_TEXT, Budget, TooMuch, processor_time
+from .lines import Block, NotACalendar, Sections, read
+from .moments import Zones
+from .records import Ask, Occurrence, Parsed, Text
+from .series import Happening, Member, happenings, member_of
+
+_ZONE_SECONDS = 2.0
+_SLACK = timedelta(days=2)
+"""By how much the quick look at dates must clear the window, whatever the zone."""
+_LONG, _SHORT = 32_000, 2_000
+_DAY = re.compile(r"[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_COMMA = re.compile(r"(?<!\\),")
+
+
+def parse(body: bytes, ask: Ask) -> Parsed:
+    """Never raises on bad input: what is wrong with a feed is in the answer."""
+    try:
+        sections = read(body, ask.charset)
+    except NotACalendar as problem:
+        return Parsed(error=str(problem))
+    orders = [_canonical(block) for block in sections.events]
+    meaning = _meaning(sections, orders)
+    if meaning == ask.known:
+        return Parsed(meaning=meaning, same=True, seen=len(sections.events))
+    return _Feed(sections, orders, ask).parsed(meaning)
+
+
+def _canonical(block: Block) -> str:
+    """A VEVENT as text that the order of its lines, its stamps and SEQUENCE do not change."""
+    lines = (f"{one.name}{one.params}:{one.value}" for one in block.lines if one.name != "SEQUENCE")
+    return "\n".join([*sorted(lines), block.zone])
+
+
+def _meaning(sections: Sections, orders: list[str]) -> str:
+    """A digest of what matters. SEQUENCE does where it chooses between VEVENTs of one UID."""
+    times = Counter(block.value("UID") for block in sections.events)
+    parts = []
+    for block, order in zip(sections.events, orders, strict=True):
+        chosen = times[block.value("UID")] > 1
+        parts.append(f"{order}\n{block.value('SEQUENCE')}" if chosen else order)
+    digest = hashlib.sha256()
+    for part in (*sorted(parts), *sorted(sections.zones)):
+        raw = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()
+
+
+class _Feed:
+    """One feed on its way through."""
+
+    def __init__(self, sections: Sections, orders: list[str], ask: Ask) -> None:
+        self._events = sections.events
+        self._orders = orders
+        self._window = ask.window
+        self._edges = ask.window.edges()
+        self._zones = Zones(ask.window.zone)
+        self._budget = Budget()
+        self._skipped = 0
+        self._repeated = 0
+        self._problem = ""
+        try:
+            with processor_time(_ZONE_SECONDS, "a time zone of its own"):
+                self._zones.learn(sections.zones)
+        except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
+            self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
+
+    def parsed(self, meaning: str) -> Parsed:
+        texts: list[Text] = []
+        occurrences: list[Occurrence] = []
+        characters = 0
+        for uid, numbers in self._groups().items():
+            numbered: dict[int, int] = {}
+            for one in self._happenings(numbers):
+                if one.member not in numbered:
+                    numbered[one.member] = len(texts)
+                    texts.append(_text(self._events[one.member], uid))
+                text = numbered[one.member]
+                occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
+                characters += len(texts[text].description) + _SHORT // 4
+            if len(occurrences) > FEED_EVENTS or characters > FEED_TEXT:
+                return Parsed(meaning=meaning, error=f"more than {len(occurrences):,} events")
+        seen = len(self._events)
+        error = self._problem if seen and self._skipped == seen else ""
+        return Parsed(
+            meaning=meaning,
+            texts=tuple(texts),
+            occurrences=tuple(occurrences),
+            seen=seen,
+            skipped=self._skipped,
+            repeated=self._repeated,
+            problem=self._problem,
+            error=error,
+        )
+
+    def _groups(self) -> dict[str, list[int]]:
+        """The VEVENTs that may matter, by UID. One without a UID gets one from what it says."""
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        for number, block in enumerate(self._events):
+            groups[block.value("UID") or _made_uid(self._orders[number])].append(number)
+        return {uid: numbers for uid, numbers in groups.items() if not self._over(numbers)}
+
+    def _over(self, numbers: list[int]) -> bool:
+        """Whether all of these stand alone and are well outside the window."""
+        first = (self._window.first - _SLACK).strftime("%Y%m%d")
+        last = (self._window.end + _SLACK).strftime("%Y%m%d")
+        for number in numbers:
+            block = self._events[number]
+            if block.first("RRULE") or block.first("RDATE") or block.first("DURATION"):
+                return False
+            start = _digits(block.value("DTSTART"))
+            end = _digits(block.value("DTEND")) or start
+            if not start or (start <= last and max(start, end) >= first):
+                return False
+        return True
+
+    def _happenings(self, numbers: list[int]) -> list[Happening]:
+        members: list[Member] = []
+        for number in numbers:
+            try:
+                order = self._orders[number]
+                members.append(member_of(self._events[number], number, self._zones, order))
+            except (ValueError, OverflowError) as problem:
+                self._skip(problem, 1)
+        try:
+            found, dropped = happenings(
+                members, self._window, edges=self._edges, budget=self._budget
+            )
+        except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad series
+            self._skip(problem, len(members))
+            return []
+        self._repeated += dropped
+        return found
+
+    def _skip(self, problem: Exception, count: int) -> None:
+        if isinstance(problem, MemoryError):
+            raise problem
+        self._skipped += count
+        self._problem = self._problem or _reason(problem)
+
+
+def _reason(problem: Exception) -> str:
+    told = " ".join(str(problem).split())[:200]
+    if isinstance(problem, TooMuch | ValueError) and told:
+        return told
+    return f"{type(problem).__name__}: {told}"
+
+
+def _digits(moment: str) -> str:
+    """The day of a moment as eight digits, or "" when a closer look is needed."""
+    digits = moment[:10].replace("-", "")[:8]
+    return digits if _DAY.fullmatch(digits) else ""
+
+
+def _made_uid(order: str) -> str:
+    return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"
+
+
+def _text(block: Block, uid: str) -> Text:
+    categories = [
+        _plain(part, 200)
+        for line in block.all("CATEGORIES")
+        for part in _COMMA.split(line.value)[:50]
+    ]
+    url = _plain(block.value("URL"), _SHORT)
+    return Text(
+        uid=_plain(uid, _SHORT),
+        title=" ".join(_plain(block.value("SUMMARY"), _SHORT).split()),
+        description=_plain(block.value("DESCRIPTION"), _LONG),
+        location=_plain(block.value("LOCATION"), _SHORT),
+        url=url if url.lower().startswith(("http://", "https://")) else "",
+        categories=tuple(dict.fromkeys(filter(None, categories))),
+        status=block.value("STATUS").upper()[:20],
+    )
+
+
+def _plain(value: str, longest: int) -> str:
+    """TEXT without its escapes, cut to a length."""
+    text = _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+    return text.strip().encode("utf-8", "replace").decode()[:longest]

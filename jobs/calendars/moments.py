@@ -1,0 +1,148 @@
+"""Reads the dates and times of a feed, well-formed or not, and names their zones.
+
+Understood besides RFC 5545: dashes and colons (2026-08-21 19:00), no seconds, offsets, a date
+marked as a time and a time marked as a date, 24:00. A zone is, in this order, an IANA name in any
+case, a Windows name, the tail of a vendor's path, the feed's own VTIMEZONE; else the feed's
+X-WR-TIMEZONE, unless that is UTC, which is what those write who do not know; else the city's zone,
+which also holds for floating times.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from zoneinfo import available_timezones
+
+from icalendar import Timezone
+from icalendar.timezone import tzp
+from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
+
+from .lines import Line
+
+_MOMENT = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)"
+    r"(?:[T ]\s*(\d\d):?(\d\d)(?::?(\d\d))?(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?)?",
+    re.IGNORECASE,
+)
+_TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;:]*))', re.IGNORECASE)
+_DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
+_TZID_LINE = re.compile(r"^TZID[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+_LOCATION_LINE = re.compile(r"^X-LIC-LOCATION[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A wall time, and the zone it is in: "" for a day, "UTC" for an instant."""
+
+    wall: datetime
+    zone: str
+
+    @property
+    def is_day(self) -> bool:
+        return not self.zone
+
+    def line(self, name: str) -> str:
+        """As a property that every library reads."""
+        digits = self.wall.isoformat().replace("-", "").replace(":", "")
+        if self.is_day:
+            return f"{name};VALUE=DATE:{digits[:8]}"
+        if self.zone == "UTC":
+            return f"{name}:{digits}Z"
+        return f"{name};TZID={self.zone}:{digits}"
+
+
+class Zones:
+    """The zones that one feed speaks of."""
+
+    def __init__(self, city: str) -> None:
+        self._city = city
+        self._own: dict[str, str] = {}
+        tzp.use_default()
+
+    def learn(self, components: Iterable[str]) -> None:
+        """Makes the feed's own VTIMEZONEs known, where no known zone has their name."""
+        for number, component in enumerate(components):
+            named, located = _TZID_LINE.search(component), _LOCATION_LINE.search(component)
+            name = named[1].strip() if named else ""
+            if not name or known_zone(name) or name in self._own:
+                continue
+            alias = known_zone(located[1].strip()) if located else ""
+            if not alias:
+                alias = f"feed-zone-{number}"
+                own = Timezone.from_ical(component)
+                own["TZID"] = alias
+                tzp.cache_timezone_component(own)
+            self._own[name] = alias
+
+    def name(self, tzid: str, calendar: str) -> str:
+        """The zone for this TZID, which may be empty or unheard of."""
+        found = known_zone(tzid) or self._own.get(tzid, "")
+        if found:
+            return found
+        ours = known_zone(calendar)
+        return ours if ours and ours != "UTC" else self._city
+
+    def moment(self, line: Line, calendar: str) -> Moment:
+        """The single date or time of a property; ValueError when it is none."""
+        found = self.moments(line, calendar)
+        if not found:
+            raise ValueError(f"{line.name} is empty")
+        return found[0]
+
+    def moments(self, line: Line, calendar: str) -> list[Moment]:
+        """All dates or times of a property. Of a period, the start."""
+        found = _TZID.search(line.params)
+        tzid = (found[1] or found[2] or "").strip() if found else ""
+        day = _DATE_ONLY.search(line.params) is not None
+        parts = [part.partition("/")[0].strip() for part in line.value.split(",")]
+        return [self._one(part, tzid, calendar, day=day) for part in parts if part]
+
+    def _one(self, text: str, tzid: str, calendar: str, *, day: bool) -> Moment:
+        found = _MOMENT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text[:40]!r} is no date")
+        year, month, date = (int(part) for part in found.groups()[:3])
+        if day or found[4] is None:
+            return Moment(datetime(year, month, date), "")  # noqa: DTZ001 - a day has no zone
+        wall = datetime(year, month, date) + timedelta(  # noqa: DTZ001 - the zone comes beside it
+            hours=_below(found[4], 25), minutes=_below(found[5], 60), seconds=_below(found[6], 61)
+        )
+        offset = found[7]
+        if offset is None:
+            return Moment(wall, self.name(tzid, calendar))
+        if offset.upper() == "Z":
+            return Moment(wall, "UTC")
+        minutes = int(offset[1:3]) * 60 + int(offset[-2:])
+        there = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
+        return Moment(wall.replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+
+
+def _below(digits: str | None, limit: int) -> int:
+    number = int(digits or 0)
+    if number >= limit:
+        raise ValueError(f"{digits} is no part of a time")
+    return number
+
+
+@cache
+def known_zone(name: str) -> str:
+    """The IANA name of a zone, or "" for one that nobody knows."""
+    name = name.strip().strip('"')
+    if name.upper() in {"Z", "UTC", "GMT", "ETC/UTC", "ETC/GMT", "ZULU"}:
+        return "UTC"
+    if name in WINDOWS_TO_OLSON:
+        return WINDOWS_TO_OLSON[name]
+    parts = name.strip("/").split("/")
+    for start in range(len(parts)):
+        found = _spellings().get("/".join(parts[start:]).lower())
+        if found:
+            return found
+        if not name.startswith("/"):
+            break
+    return ""
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}

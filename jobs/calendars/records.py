@@ -1,0 +1,132 @@
+"""What the parser's process, the cache and the merge hand to each other.
+
+Moments are text that sorts as time passes: `2026-08-21` for an all-day event, and
+`2026-08-21T22:00:00Z`, always UTC, for a timed one. Importing this file costs nothing but msgspec,
+so the child process and the aggregation share it.
+"""
+
+import struct
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+PARSER = 1
+"""Raise it when the same bytes would give other events: cached ones are then parsed again."""
+
+HEAD = struct.Struct(">II")
+"""What a request to the parser's process begins with: its length, and that of the feed's bytes."""
+ANSWER = struct.Struct(">I")
+"""What an answer begins with: its length."""
+
+
+class Text(msgspec.Struct, array_like=True, frozen=True):
+    """What one VEVENT says, whatever the number of its occurrences."""
+
+    uid: str
+    title: str = ""
+    description: str = ""
+    location: str = ""
+    url: str = ""
+    categories: tuple[str, ...] = ()
+    status: str = ""
+
+
+class Occurrence(msgspec.Struct, array_like=True, frozen=True):
+    """One time that an event takes place. `recurrence` is the start it has in its series, or ""
+    for an event that stands alone; `text` is the index of what it says.
+    """
+
+    text: int
+    start: str
+    end: str
+    recurrence: str = ""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The days asked for: `days` of them from `first` on, in a zone."""
+
+    first: date
+    days: int
+    zone: str
+
+    @property
+    def end(self) -> date:
+        """The first day that is no longer in the window."""
+        return self.first + timedelta(days=self.days)
+
+    def covers(self, other: "Window") -> bool:
+        """Whether events expanded for this window hold all of the other's."""
+        return self.zone == other.zone and self.first <= other.first and other.end <= self.end
+
+    def wider(self, days: int) -> "Window":
+        """The same window with some more days at its end."""
+        return Window(self.first, self.days + days, self.zone)
+
+    def edges(self) -> "Edges":
+        zone = ZoneInfo(self.zone)
+        return Edges(
+            first=self.first.isoformat(),
+            last=self.end.isoformat(),
+            begin=instant_text(datetime.combine(self.first, time(), zone)),
+            stop=instant_text(datetime.combine(self.end, time(), zone)),
+        )
+
+
+class Edges(msgspec.Struct, frozen=True):
+    """A window's edges as moments: days for all-day events, instants for timed ones."""
+
+    first: str
+    last: str
+    begin: str
+    stop: str
+
+    def meet(self, start: str, end: str) -> bool:
+        """Whether an event from `start` to `end` takes place in the window, if only in part."""
+        if is_day(start):
+            return start < self.last and end > self.first
+        return start < self.stop and (end > self.begin or start >= self.begin)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What the parser's process is asked to do with the bytes that follow."""
+
+    window: Window
+    known: str = ""
+    """The meaning of the feed as last parsed: when it is the same, nothing is expanded."""
+    charset: str = ""
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """A feed as understood, or why it could not be."""
+
+    meaning: str = ""
+    """A digest of all that matters: not of stamps, sequence numbers or the order of events."""
+    same: bool = False
+    texts: tuple[Text, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
+    seen: int = 0
+    """Events in the feed, in the window or not."""
+    skipped: int = 0
+    """Events left out because they cannot be understood or go on beyond every bound."""
+    repeated: int = 0
+    """Events left out because another of the feed has their UID and their place."""
+    problem: str = ""
+    """The first reason for skipping one."""
+    error: str = ""
+    """Why the feed as a whole is refused."""
+
+
+def is_day(moment: str) -> bool:
+    """Whether this is the start of an all-day event."""
+    return len(moment) == len("2026-08-21")
+
+
+def instant_text(moment: datetime) -> str:
+    """An aware time as text in UTC."""
+    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat() + "Z"
+
+
+def instant_of(text: str) -> datetime:
+    """The aware time, UTC, that `instant_text` wrote."""
+    return datetime.fromisoformat(text)

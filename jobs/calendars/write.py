@@ -1,0 +1,136 @@
+"""Puts a run's files in their place: each whole or not at all, and never over a later run's.
+
+Files are written beside their place and renamed. A run with a lower fence than the one that wrote
+last is refused, unless the type is not fenced: then the last writer wins. The comparison and the
+renaming happen under a lock file, which a process that dies lets go. The report goes first: it
+holds the fence, so that a crash half-way leaves nothing that an earlier run could overwrite; the
+cache goes last, so that it never tells of events that are in no calendar.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from blackboard import BadInput
+from blackboard.errors import BlackboardError
+from blackboard.keys import encode_id
+
+REPORT, CALENDAR, EVENTS, CACHE = ".report.json", ".ics", ".json", ".cache.json"
+_ORDER = (REPORT, CALENDAR, EVENTS, CACHE)
+_PATIENCE = 30.0
+_PAUSE = 0.05
+
+
+class Overtaken(BlackboardError):
+    """The files belong to a run with a higher fence."""
+
+
+class _Fenced(msgspec.Struct):
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The files of one city."""
+
+    folder: Path
+    name: str
+
+    def path(self, ending: str) -> Path:
+        return self.folder / f"{self.name}{ending}"
+
+    async def publish(self, files: Mapping[str, bytes], *, fence: int, fenced: bool) -> None:
+        """Replaces the files with these endings. Raises Overtaken when they belong to a later
+        run, OSError when the folder cannot be written; a crash leaves each file old or new.
+        """
+        async with self._locked():
+            theirs = max(self._fence_in(ending) for ending in (REPORT, CACHE))
+            if fenced and fence < theirs:
+                raise Overtaken(
+                    f"{self.path(CALENDAR)}: a later run (fence {theirs}) has written it, and this"
+                    f" one has fence {fence}; if the board was made anew, delete"
+                    f" {self.path(REPORT).name} and {self.path(CACHE).name}"
+                )
+            for ending in _ORDER:
+                if ending in files:
+                    self._replace(ending, files[ending])
+            _flush_folder(self.folder)
+
+    def _fence_in(self, ending: str) -> int:
+        try:
+            return msgspec.json.decode(self.path(ending).read_bytes(), type=_Fenced).fence
+        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            return 0
+
+    def _replace(self, ending: str, content: bytes) -> None:
+        """A link that lies in the file's place is replaced, not followed."""
+        temporary = self.folder / f".{self.name}.{secrets.token_hex(6)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o666), "wb") as sink:
+                sink.write(content)
+                sink.flush()
+                os.fsync(sink.fileno())
+            temporary.replace(self.path(ending))
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.folder / f".{self.name}.lock", flags, 0o666), "r+b") as held:
+            await self._take(held.fileno())
+            for left in self.folder.glob(f".{self.name}.????????????.tmp"):
+                left.unlink(missing_ok=True)
+            yield
+
+    async def _take(self, descriptor: int) -> None:
+        for _attempt in range(int(_PATIENCE / _PAUSE)):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            await asyncio.sleep(_PAUSE)
+        raise BlackboardError(f"{self.path(CALENDAR)}: another run has been writing it for 30 s")
+
+
+def output_of(folder: Path, item_id: str) -> Output:
+    """The files of an item, in a folder that is made if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise BadInput("params.out", f"{folder}: {problem.strerror or problem}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BadInput("params.out", f"{folder} cannot be written", "another folder, or its rights")
+    return Output(folder, file_name(item_id))
+
+
+def file_name(item_id: str) -> str:
+    """An id as the beginning of a file's name: it never leaves the folder, is never hidden, and
+    never meets the files of another id.
+    """
+    name = encode_id(item_id)
+    if name.startswith("."):
+        name = "=2E" + name[1:]
+    for ending in (".report", ".cache"):
+        if name.endswith(ending):
+            name = name[: -len(ending)] + "=2E" + ending[1:]
+    return name
+
+
+def _flush_folder(folder: Path) -> None:
+    """Some file systems cannot: then the renames are as durable as they make them."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

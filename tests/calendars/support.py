@@ -1,0 +1,82 @@
+"""Shorthand for the tests of the calendars job."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import icalendar
+
+from jobs.calendars.addresses import policy
+from jobs.calendars.aggregation import aggregate_city
+from jobs.calendars.city import city_of
+from jobs.calendars.expand import parse
+from jobs.calendars.records import Ask, Parsed, Window
+from jobs.calendars.run import Run, Settings
+
+FEEDS = Path(__file__).parent / "feeds"
+DUE = datetime(2026, 8, 21, 12, tzinfo=UTC)
+LOCAL = Settings(policy=policy(["127.0.0.1", "file"]))
+
+
+def calendar(*events: str, head: str = "") -> bytes:
+    """A feed of these events, each given as its lines."""
+    blocks = "".join(f"BEGIN:VEVENT\n{event.strip()}\nEND:VEVENT\n" for event in events)
+    text = f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:test\n{head}{blocks}END:VCALENDAR\n"
+    return text.replace("\n", "\r\n").encode()
+
+
+def event(uid: str, title: str, start: str = "20260901T180000Z", *more: str) -> str:
+    return "\n".join([f"UID:{uid}", f"SUMMARY:{title}", f"DTSTART:{start}", *more])
+
+
+def window(first: str = "2026-08-21", days: int = 90, zone: str = "America/New_York") -> Window:
+    return Window(date.fromisoformat(first), days, zone)
+
+
+def read(body: bytes, **more: Any) -> Parsed:
+    """A feed as the parser's process would read it, in this process."""
+    return parse(body, Ask(more.pop("window", window()), **more))
+
+
+def times(parsed: Parsed) -> list[tuple[str, str, str]]:
+    """Title, start and end of what takes place."""
+    return sorted((parsed.texts[one.text].title, one.start, one.end) for one in parsed.occurrences)
+
+
+def aggregate(
+    out: Path,
+    feeds: Sequence[Any] | str,
+    *,
+    name: str = "town",
+    settings: Settings = LOCAL,
+    run: Run | None = None,
+    first: str = "2026-08-21",
+    **params: Any,
+) -> dict[str, Any]:
+    """A whole run for a town; the answer is its summary."""
+    said = {"timezone": "America/New_York", "from": first, **params}
+    city = city_of(name, {"feeds": feeds, "out": str(out), **said}, due=DUE)
+    quiet = logging.Logger("quiet")  # noqa: LOG001 - below no other, so it prints nothing
+    quiet.addHandler(logging.NullHandler())
+    return asyncio.run(aggregate_city(city, settings=settings, run=run or Run(log=quiet)))
+
+
+def report(out: Path, name: str = "town") -> dict[str, Any]:
+    """The report of the last run, feeds by name."""
+    told: dict[str, Any] = json.loads((out / f"{name}.report.json").read_bytes())
+    return {one["name"]: one for one in told["feeds"]}
+
+
+def events(out: Path, name: str = "town") -> list[dict[str, Any]]:
+    told: dict[str, Any] = json.loads((out / f"{name}.json").read_bytes())
+    found: list[dict[str, Any]] = told["events"]
+    return found
+
+
+def vevents(written: bytes) -> list[Any]:
+    """The events of a calendar, as the icalendar package reads it."""
+    return list(icalendar.Calendar.from_ical(written).walk("VEVENT"))

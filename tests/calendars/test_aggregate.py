@@ -1,0 +1,273 @@
+"""A whole run for a town: what is fetched, parsed, kept and told."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard import BadInput
+from jobs.calendars.run import Run, settings_of
+from jobs.calendars.write import Overtaken
+from tests.calendars.serving import Answer, Site, serving
+from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report, vevents
+
+ONE = calendar(event("1@a", "Art Walk"), event("2@a", "Concert", "20260905T000000Z"))
+TWO = calendar(event("1@b", "ART WALK!"), event("2@b", "Market", "20260906"))
+PAGE = b"<!doctype html><html>Not today</html>"
+
+
+def town(site: Site) -> list[dict[str, str]]:
+    return [{"url": site.url(path), "name": path[1:]} for path in ("/one", "/two")]
+
+
+def counts(summary: dict[str, Any]) -> tuple[int, int, int]:
+    return summary["ok"], summary["unchanged"], summary["failed"]
+
+
+def test_a_run_merges_its_feeds_and_tells_of_each(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        summary = aggregate(tmp_path, town(site))
+    assert summary == {
+        "feeds": 2,
+        "ok": 2,
+        "unchanged": 0,
+        "failed": 0,
+        "events": 3,
+        "duplicates": 1,
+        "from": "2026-08-21",
+        "days": 90,
+        "timezone": "America/New_York",
+    }
+    assert [(one["title"], one["sources"]) for one in events(tmp_path)] == [
+        ("Art Walk", ["one", "two"]),
+        ("Concert", ["one"]),
+        ("Market", ["two"]),
+    ]
+    written = vevents((tmp_path / "town.ics").read_bytes())
+    assert [str(one["UID"]) for one in written] == ["1@a", "2@a", "2@b"]
+    told = report(tmp_path)
+    assert set(told["one"]) == {
+        *("name", "url", "status", "bytes", "events", "seen"),
+        *("skipped", "stale", "error", "duration"),
+    }
+    assert (told["two"]["bytes"], told["two"]["events"]) == (len(TWO), 2)
+
+
+def test_one_bad_feed_never_spoils_the_town(tmp_path: Path) -> None:
+    bad = {"/page": PAGE, "/empty": b"", "/broken": b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n"}
+    with serving({path: Answer(body) for path, body in bad.items()}) as site:
+        site.answers["/error"] = Answer(status=500, etag=False)
+        site.answers["/one"] = Answer(ONE)
+        feeds = [site.url(path) for path in ("/one", *bad, "/error", "/missing")]
+        summary = aggregate(tmp_path, [*feeds, "http://169.254.169.254/", "nonsense", "x://y"])
+    assert counts(summary) == (1, 0, 8)
+    assert summary["events"] == 2
+    errors = {name: one["error"] for name, one in report(tmp_path).items() if one["error"]}
+    assert errors == {
+        "page": "an HTML page, not a calendar",
+        "empty": "the answer is empty",
+        "broken": "an event without DTSTART",
+        "error": "HTTP 500",
+        "missing": "HTTP 404",
+        "169.254.169.254": "refused: 169.254.169.254 is a link-local address",
+        "nonsense": "no such file",
+        "y": "x: is not fetched, only http and https",
+    }
+
+
+def test_an_entry_that_cannot_be_used_is_one_failed_feed(tmp_path: Path) -> None:
+    bad = ["", {"name": "Nowhere"}, None, 7, "http://[broken]", "file://[broken]", "x://y"]
+    with serving({"/one": Answer(ONE)}) as site:
+        address = site.url("/one")
+        secret = address.replace("://", "://user:swordfish@").replace("/one", "/secret")
+        summary = aggregate(tmp_path, [*bad, secret, address])
+    assert counts(summary) == (1, 0, 8)
+    assert summary["events"] == 2
+    missing = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
+    told = report(tmp_path)
+    assert {name: one["error"] for name, one in told.items() if one["status"] == "failed"} == {
+        "feed 1": missing,
+        "Nowhere": missing,
+        "feed 3": missing,
+        "feed 4": missing,
+        "feed 5": "not a well-formed address",
+        "feed 6": "not a well-formed address",
+        "y": "x: is not fetched, only http and https",
+        "secret": "an address with a user or password is refused",
+    }
+    assert "swordfish" not in json.dumps(told)
+
+
+def test_an_unchanged_feed_is_neither_sent_nor_parsed_again(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO, etag=False)}) as site:
+        first = aggregate(tmp_path, town(site))
+        made = (tmp_path / "town.ics").read_bytes()
+        second = aggregate(tmp_path, town(site), run=Run(fence=1))
+        assert sum("if-none-match" in headers for _path, headers in site.asked) == 1
+    assert counts(second) == (0, 2, 0)
+    assert (second["events"], second["duplicates"]) == (first["events"], first["duplicates"])
+    assert (tmp_path / "town.ics").read_bytes() == made
+
+
+def test_a_change_of_nothing_but_stamps_is_no_change(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        site.answers["/one"].body = ONE.replace(b"SUMMARY", b"DTSTAMP:20260821T000000Z\r\nSUMMARY")
+        assert counts(aggregate(tmp_path, town(site))) == (0, 2, 0)
+        site.answers["/one"].body = ONE.replace(b"Concert", b"Opera")
+        assert counts(aggregate(tmp_path, town(site))) == (1, 1, 0)
+    assert "Opera" in {one["title"] for one in events(tmp_path)}
+
+
+def test_the_next_days_need_no_parsing_until_the_window_moves_on(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        assert counts(aggregate(tmp_path, town(site), first="2026-09-02")) == (0, 2, 0)
+        assert [one["title"] for one in events(tmp_path)] == ["Concert", "Market"]
+        assert counts(aggregate(tmp_path, town(site), first="2026-10-02")) == (2, 0, 0)
+        assert counts(aggregate(tmp_path, town(site), first="2026-08-01")) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("params", [{"days": 200}, {"timezone": "Asia/Tokyo"}])
+def test_another_zone_or_a_wider_window_needs_parsing(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        assert counts(aggregate(tmp_path, town(site), **params)) == (2, 0, 0)
+
+
+def test_a_calendar_from_the_cache_is_the_one_made_without(tmp_path: Path) -> None:
+    weekly = calendar(
+        event("w", "W", "20260822T180000Z", "RRULE:FREQ=WEEKLY"), event("l", "L", "20261119")
+    )
+    with serving({"/one": Answer(ONE), "/two": Answer(weekly)}) as site:
+        for first in ("2026-08-21", "2026-08-22", "2026-09-10"):
+            aggregate(tmp_path / "again", town(site), first=first)
+        aggregate(tmp_path / "alone", town(site), first="2026-09-10")
+    for name in ("town.ics", "town.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("answer", "stale"),
+    [
+        (Answer(status=503, etag=False), True),
+        (Answer(PAGE, etag=False), True),
+        (Answer(status=404, etag=False), False),
+        (Answer(status=410, etag=False), False),
+    ],
+)
+def test_a_feed_that_fails_keeps_its_events_unless_it_is_gone(
+    tmp_path: Path, answer: Answer, *, stale: bool
+) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        site.answers["/two"] = answer
+        for _again in range(2):
+            summary = aggregate(tmp_path, town(site))
+            assert counts(summary) == (0, 1, 1)
+            assert report(tmp_path)["two"]["stale"] is stale
+            assert ("Market" in {one["title"] for one in events(tmp_path)}) is stale
+        site.answers["/two"] = Answer(TWO)
+        assert summary["failed"] == 1
+        assert counts(aggregate(tmp_path, town(site)))[2] == 0
+
+
+def test_a_feed_that_is_no_longer_listed_leaves_nothing(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        aggregate(tmp_path, town(site)[:1])
+    assert "Market" not in {one["title"] for one in events(tmp_path)}
+    assert "Market" not in (tmp_path / "town.cache.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"\xff\xfe", b"[]", b'{"entries": 3}', b'{"format": 99}']
+)
+def test_a_damaged_cache_is_not_used_and_told(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        (tmp_path / "town.cache.json").write_bytes(damage)
+        with caplog.at_level(logging.INFO, "calendars"):
+            summary = aggregate(tmp_path, town(site), run=Run())
+        assert not any("if-none-match" in headers for _path, headers in site.asked)
+    assert counts(summary) == (2, 0, 0)
+    assert "town.cache.json" in caplog.text
+
+
+def test_the_cache_holds_no_address(tmp_path: Path) -> None:
+    with serving({"/one?token=swordfish": Answer(ONE)}) as site:
+        aggregate(tmp_path, [site.url("/one?token=swordfish")])
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"swordfish" not in written
+
+
+def test_a_run_that_was_overtaken_writes_nothing(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site), run=Run(fence=5))
+        made = (tmp_path / "town.ics").read_bytes()
+        with pytest.raises(Overtaken):
+            aggregate(tmp_path, town(site)[:1], run=Run(fence=4))
+        assert (tmp_path / "town.ics").read_bytes() == made
+        aggregate(tmp_path, town(site)[:1], run=Run(fence=4, fenced=False))
+        assert (tmp_path / "town.ics").read_bytes() != made
+    assert json.loads((tmp_path / "town.report.json").read_bytes())["fence"] == 4
+
+
+def test_a_run_that_has_lost_its_lock_writes_nothing(tmp_path: Path) -> None:
+    with (
+        serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site,
+        pytest.raises(Overtaken, match="lost"),
+    ):
+        aggregate(tmp_path, town(site), run=Run(lost=lambda: True))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_counts_feeds(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(
+            tmp_path, town(site), run=Run(progress=lambda done, total: told.append((done, total)))
+        )
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_a_feed_listed_twice_is_two_sources_of_the_same_events(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE)}) as site:
+        feeds = [{"url": site.url("/one"), "name": name} for name in ("A", "B")]
+        summary = aggregate(tmp_path, feeds)
+    assert (summary["events"], summary["duplicates"]) == (2, 2)
+    assert events(tmp_path)[0]["sources"] == ["A", "B"]
+
+
+def test_files_are_feeds_where_they_are_allowed(tmp_path: Path) -> None:
+    file = tmp_path / "one.ics"
+    file.write_bytes(ONE)
+    assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (1, 0, 0)
+    assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (0, 1, 0)
+    file.unlink()
+    assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (0, 0, 1)
+    assert events(tmp_path / "out") == []
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input_and_nothing_is_fetched(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    with serving({"/one": Answer(ONE)}) as site:
+        with pytest.raises(BadInput, match=r"params\.out"):
+            aggregate(tmp_path / "file", [site.url("/one")])
+        assert not site.asked
+
+
+def test_settings_without_a_meaning_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    settings = settings_of(
+        {"allow": ["127.0.0.1", "file"], "alow": []}, logging.getLogger("calendars")
+    )
+    assert settings.policy == LOCAL.policy
+    assert "jobs.calendars.alow" in caplog.text

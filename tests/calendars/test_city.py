@@ -1,0 +1,143 @@
+"""What an item of type `calendars` may say."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard import BadInput
+from jobs.calendars.city import Feed, city_of
+from jobs.calendars.feedlist import Listed, read_feeds
+
+DUE = datetime(2026, 8, 21, 2, tzinfo=UTC)
+FEEDS = ["https://a.org/one.ics"]
+
+
+def city(**params: Any) -> Any:
+    return city_of("town", {"feeds": FEEDS, **params}, due=DUE)
+
+
+def test_everything_but_the_feeds_has_a_default() -> None:
+    made = city()
+    assert made.feeds == (Feed("https://a.org/one.ics", "one"),)
+    assert (made.window.first, made.window.days, made.window.zone) == (date(2026, 8, 21), 90, "UTC")
+    assert made.out == Path("out")
+
+
+def test_the_first_day_is_that_of_the_due_time_in_the_citys_zone() -> None:
+    assert city(timezone="America/Los_Angeles").window.first == date(2026, 8, 20)
+    assert city(timezone="America/Los_Angeles", **{"from": "today"}).window.first == date(
+        2026, 8, 20
+    )
+
+
+def test_the_zone_is_that_of_the_item_unless_the_params_name_one() -> None:
+    params = {"feeds": FEEDS}
+    assert city_of("t", params, due=DUE, zone="Asia/Tokyo").window.zone == "Asia/Tokyo"
+    both = {**params, "timezone": "Europe/Paris"}
+    assert city_of("t", both, due=DUE, zone="Asia/Tokyo").window.zone == "Europe/Paris"
+
+
+def test_days_may_come_as_text_from_a_command_line() -> None:
+    assert city(days="30").window.days == 30
+
+
+def test_feeds_are_addresses_objects_or_the_text_of_a_list() -> None:
+    expected = (Feed("https://a.org/one.ics", "One"), Feed("https://a.org/two.ics", "two"))
+    objects = [{"url": "https://a.org/one.ics", "name": "One"}, "https://a.org/two.ics"]
+    assert city(feeds=objects).feeds == expected
+    assert city(feeds="# One\nhttps://a.org/one.ics\n\nhttps://a.org/two.ics\n").feeds == expected
+
+
+@pytest.mark.parametrize("entry", ["", " ", None, 7, True, [], {}, {"url": None}, {"url": 7}])
+def test_an_entry_without_an_address_is_a_feed_that_is_named_by_its_place(entry: Any) -> None:
+    first, second = city(feeds=["https://a.org/one.ics", entry]).feeds
+    assert (first.name, first.unusable) == ("one", "")
+    assert (second.url, second.name) == ("", "feed 2")
+    assert second.unusable.startswith("not a feed")
+
+
+def test_a_feed_keeps_the_name_it_has_and_needs_no_good_one() -> None:
+    nameless = {"url": "https://a.org/one.ics", "name": 3}
+    feeds = city(feeds=[{"name": "No url"}, nameless, "http://[broken"]).feeds
+    assert [one.name for one in feeds] == ["No url", "one", "feed 3"]
+
+
+@pytest.mark.parametrize(
+    ("field", "params"),
+    [
+        ("params.feeds", {"feeds": None}),
+        ("params.feeds", {"feeds": []}),
+        ("params.feeds", {"feeds": ""}),
+        ("params.feeds", {"feeds": "# only a comment\n"}),
+        ("params.feeds", {"feeds": 7}),
+        ("params.feeds", {"feeds": {"url": "https://a.org/"}}),
+        ("params.timezone", {"timezone": "Mars/Olympus"}),
+        ("params.timezone", {"timezone": "../../etc/passwd"}),
+        ("params.timezone", {"timezone": ""}),
+        ("params.timezone", {"timezone": 3}),
+        ("params.days", {"days": 0}),
+        ("params.days", {"days": -1}),
+        ("params.days", {"days": 100_000}),
+        ("params.days", {"days": "many"}),
+        ("params.days", {"days": True}),
+        ("params.days", {"days": 1.5}),
+        ("params.from", {"from": "yesterday"}),
+        ("params.from", {"from": "2026-02-30"}),
+        ("params.from", {"from": 20260821}),
+        ("params.from", {"from": "0001-01-01"}),
+        ("params.from", {"from": "9999-12-31"}),
+        ("params.out", {"out": ""}),
+        ("params.out", {"out": "a\0b"}),
+        ("params.out", {"out": 3}),
+    ],
+)
+def test_a_bad_parameter_is_refused_by_name(field: str, params: dict[str, Any]) -> None:
+    with pytest.raises(BadInput) as caught:
+        city(**params)
+    assert caught.value.field == field
+
+
+LISTS = {
+    "an address": ("https://a.org/x", [("https://a.org/x", "")]),
+    "a comment is the name": ("# One\nhttps://a.org/x", [("https://a.org/x", "One")]),
+    "the name has reached its feed": (
+        "# One\nhttps://a.org/x\nhttps://b.org/y",
+        [("https://a.org/x", "One"), ("https://b.org/y", "")],
+    ),
+    "a heading is no name": ("# --- Live feeds ---\nhttps://a.org/x", [("https://a.org/x", "")]),
+    "a note is no name": (
+        "# One\n# cmd: python x.py --url https://b.org\nhttps://a.org/x",
+        [("https://a.org/x", "One")],
+    ),
+    "a name with a colon": (
+        "# Meetup: Mosaics\nhttps://a.org/x",
+        [("https://a.org/x", "Meetup: Mosaics")],
+    ),
+    "the last comment is the name": (
+        "# About this list\n# One\nhttps://a.org/x",
+        [("https://a.org/x", "One")],
+    ),
+    "a blank line ends a name": ("# About this list\n\nhttps://a.org/x", [("https://a.org/x", "")]),
+    "a feed switched off": (
+        "# One\n# https://a.org/x\n\nhttps://b.org/y",
+        [("https://b.org/y", "")],
+    ),
+    "name before": ("One Two  https://a.org/x", [("https://a.org/x", "One Two")]),
+    "name after a tab": ("https://a.org/x\tOne Two", [("https://a.org/x", "One Two")]),
+    "name and equals sign": ("one = https://a.org/x?a=b", [("https://a.org/x?a=b", "one")]),
+    "quoted": ('"https://a.org/x",', [("https://a.org/x", "")]),
+    "a byte order mark and CRLF": (
+        "\ufeff# One\r\nhttps://a.org/x\r\n",
+        [("https://a.org/x", "One")],
+    ),
+    "webcal": ("webcal://a.org/x", [("webcal://a.org/x", "")]),
+    "a path": ("# One\ncities/davis/one two.ics", [("cities/davis/one two.ics", "One")]),
+    "nothing": ("\n \n# comment\n", []),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LISTS.values(), ids=LISTS)
+def test_lists_are_read_as_people_write_them(text: str, expected: list[tuple[str, str]]) -> None:
+    assert read_feeds(text) == [Listed(url, name) for url, name in expected]

@@ -1,0 +1,297 @@
+"""What takes place in a window, by what a feed says of it."""
+
+import pytest
+
+from jobs.calendars import budget, series
+from tests.calendars.support import FEEDS, calendar, event, read, times, window
+
+WEEKLY = event(
+    "w", "Weekly", "20260902T180000Z", "DTEND:20260902T190000Z", "RRULE:FREQ=WEEKLY;COUNT=4"
+)
+
+
+def starts(body: bytes, **more: object) -> list[str]:
+    return [start for _title, start, _end in times(read(body, **more))]
+
+
+def days(*numbers: int, at: str = "T18:00:00Z") -> list[str]:
+    return [f"2026-09-{number:02d}{at}" for number in numbers]
+
+
+RECURRENCES = {
+    "a rule": ([WEEKLY], days(2, 9, 16, 23)),
+    "an exclusion": ([f"{WEEKLY}\nEXDATE:20260909T180000Z"], days(2, 16, 23)),
+    "exclusions in a list": ([f"{WEEKLY}\nEXDATE:20260909T180000Z,20260916T180000Z"], days(2, 23)),
+    "an unreadable exclusion": ([f"{WEEKLY}\nEXDATE:never"], days(2, 9, 16, 23)),
+    "an addition": ([f"{WEEKLY}\nRDATE:20260904T180000Z"], days(2, 4, 9, 16, 23)),
+    "additions alone": (
+        [event("r", "R", "20260902T180000Z", "RDATE:20260905T180000Z")],
+        days(2, 5),
+    ),
+    "an override": (
+        [WEEKLY, event("w", "Moved", "20260910T180000Z", "RECURRENCE-ID:20260909T180000Z")],
+        days(2, 10, 16, 23),
+    ),
+    "an override before its series": (
+        [event("w", "Moved", "20260910T180000Z", "RECURRENCE-ID:20260909T180000Z"), WEEKLY],
+        days(2, 10, 16, 23),
+    ),
+    "this and all that follow": (
+        [
+            WEEKLY,
+            event(
+                "w",
+                "Later",
+                "20260909T200000Z",
+                "RECURRENCE-ID;RANGE=THISANDFUTURE:20260909T180000Z",
+            ),
+        ],
+        [*days(2), *days(9, 16, 23, at="T20:00:00Z")],
+    ),
+    "an override whose series is elsewhere": (
+        [event("w", "Alone", "20260910T180000Z", "RECURRENCE-ID:20260909T180000Z")],
+        days(10),
+    ),
+    "the higher sequence": (
+        [
+            event("s", "New", "20260903T180000Z", "SEQUENCE:2"),
+            event("s", "Old", "20260903T180000Z", "SEQUENCE:1"),
+        ],
+        days(3),
+    ),
+    "one UID for what is no series": (
+        [event("s", "One", "20260903T180000Z"), event("s", "Two", "20260904T180000Z")],
+        days(3, 4),
+    ),
+    "a rule with stray characters": (
+        [WEEKLY.replace("FREQ=WEEKLY;COUNT=4", " freq=weekly; count=2; ")],
+        days(2, 9),
+    ),
+    "an end of the rule as a date": (
+        [WEEKLY.replace("COUNT=4", "UNTIL=20260916")],
+        days(2, 9),
+    ),
+}
+
+
+@pytest.mark.parametrize(("blocks", "expected"), RECURRENCES.values(), ids=RECURRENCES)
+def test_recurrences(blocks: list[str], expected: list[str]) -> None:
+    parsed = read(calendar(*blocks))
+    assert sorted(one.start for one in parsed.occurrences) == expected
+    assert parsed.skipped == 0
+
+
+def test_the_highest_sequence_is_kept_whatever_the_order() -> None:
+    blocks = RECURRENCES["the higher sequence"][0]
+    for order in (blocks, blocks[::-1]):
+        assert [title for title, _start, _end in times(read(calendar(*order)))] == ["New"]
+
+
+def test_an_override_says_what_it_says_and_knows_its_place() -> None:
+    parsed = read(calendar(*RECURRENCES["an override"][0]))
+    told = {one.recurrence: parsed.texts[one.text].title for one in parsed.occurrences}
+    assert told["2026-09-09T18:00:00Z"] == "Moved"
+    assert told["2026-09-16T18:00:00Z"] == "Weekly"
+
+
+def test_a_series_keeps_its_local_hour_when_the_clocks_change() -> None:
+    body = calendar(
+        "UID:1\nSUMMARY:S\nDTSTART;TZID=America/New_York:20261029T180000\nRRULE:FREQ=WEEKLY;COUNT=2"
+    )
+    assert starts(body) == ["2026-10-29T22:00:00Z", "2026-11-05T23:00:00Z"]
+
+
+LENGTHS = {
+    "an end": ("20260901T180000Z", ["DTEND:20260901T193000Z"], "2026-09-01T19:30:00Z"),
+    "a duration": ("20260901T180000Z", ["DURATION:PT1H30M"], "2026-09-01T19:30:00Z"),
+    "a duration in days": ("20260901T180000Z", ["DURATION:P1W1D"], "2026-09-09T18:00:00Z"),
+    "nothing": ("20260901T180000Z", [], "2026-09-01T18:00:00Z"),
+    "an end before its start": (
+        "20260901T180000Z",
+        ["DTEND:20260901T170000Z"],
+        "2026-09-01T18:00:00Z",
+    ),
+    "an unreadable end": ("20260901T180000Z", ["DTEND:late"], "2026-09-01T18:00:00Z"),
+    "an end of another kind": (
+        "20260901T180000Z",
+        ["DTEND;VALUE=DATE:20260902"],
+        "2026-09-01T18:00:00Z",
+    ),
+    "a negative duration": ("20260901T180000Z", ["DURATION:-PT1H"], "2026-09-01T18:00:00Z"),
+    "days": ("20260901", ["DTEND;VALUE=DATE:20260904"], "2026-09-04"),
+    "a day": ("20260901", [], "2026-09-02"),
+    "a day that ends where it begins": ("20260901", ["DTEND:20260901"], "2026-09-02"),
+    "days by duration": ("20260901", ["DURATION:P3D"], "2026-09-04"),
+}
+
+
+@pytest.mark.parametrize(("start", "lines", "end"), LENGTHS.values(), ids=LENGTHS)
+def test_how_long_an_event_is(start: str, lines: list[str], end: str) -> None:
+    assert [one.end for one in read(calendar(event("1", "E", start, *lines))).occurrences] == [end]
+
+
+EDGES = {
+    "begins with the window": ("20260821T040000Z", "20260821T050000Z", True),
+    "ends as the window begins": ("20260821T030000Z", "20260821T040000Z", False),
+    "runs into the window": ("20260820T230000Z", "20260821T050000Z", True),
+    "begins as the window ends": ("20260824T040000Z", "20260824T050000Z", False),
+    "begins just before the end": ("20260824T035900Z", "20260824T050000Z", True),
+    "surrounds the window": ("20260101T000000Z", "20270101T000000Z", True),
+    "the day before": ("20260820", "20260821", False),
+    "the first day": ("20260821", "20260822", True),
+    "the last day": ("20260823", "20260824", True),
+    "the day after": ("20260824", "20260825", False),
+}
+
+
+@pytest.mark.parametrize(("start", "end", "inside"), EDGES.values(), ids=EDGES)
+def test_the_edges_of_a_window_are_those_of_days_in_the_citys_zone(
+    start: str, end: str, *, inside: bool
+) -> None:
+    body = calendar(event("1", "E", start, f"DTEND:{end}"))
+    assert bool(read(body, window=window(days=3)).occurrences) is inside
+
+
+SIXTY = ",".join(map(str, range(60)))
+BOMBS = {
+    "by the second since 1970": ("19700101T000000Z", "FREQ=SECONDLY"),
+    "by the minute since 1970": ("19700101T000000Z", "FREQ=MINUTELY"),
+    "by the minute in the window": ("20260901T000000Z", "FREQ=MINUTELY"),
+    "by the second, never": ("20260901T000000Z", "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30"),
+    "every second of a day": (
+        "20260901T000000Z",
+        f"FREQ=DAILY;BYSECOND={SIXTY};BYMINUTE={SIXTY}",
+    ),
+    "standing still": ("20260901T000000Z", "FREQ=DAILY;INTERVAL=0"),
+    "no frequency": ("20260901T000000Z", "FREQ=SOMETIMES"),
+}
+
+
+@pytest.mark.parametrize(("start", "rule"), BOMBS.values(), ids=BOMBS)
+def test_a_bomb_is_left_out_with_the_reason_and_the_rest_stays(
+    start: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SERIES_SECONDS", 0.3)
+    parsed = read(calendar(event("b", "Bomb", start, f"RRULE:{rule}"), event("g", "Good")))
+    assert [title for title, _start, _end in times(parsed)] == ["Good"]
+    assert parsed.skipped == 1
+    assert parsed.problem
+    assert not parsed.error
+
+
+def test_a_feed_of_nothing_but_bombs_is_refused() -> None:
+    parsed = read(calendar(event("b", "Bomb", "19700101T000000Z", "RRULE:FREQ=SECONDLY")))
+    assert parsed.error == "FREQ=SECONDLY makes more than 5,000 events"
+
+
+def test_a_short_rule_by_the_second_is_no_bomb() -> None:
+    body = calendar(event("s", "S", "20260901T180000Z", "RRULE:FREQ=SECONDLY;COUNT=3"))
+    assert starts(body) == [f"2026-09-01T18:00:0{second}Z" for second in range(3)]
+
+
+def test_a_series_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "SERIES_EVENTS", 3)
+    assert read(calendar(WEEKLY, event("g", "Good"))).skipped == 1
+
+
+@pytest.mark.parametrize("start", ["", "tomorrow", "20260931T180000Z", "99999999"])
+def test_an_event_with_a_broken_start_is_left_out_and_counted(start: str) -> None:
+    parsed = read(calendar(event("b", "Broken", start), event("g", "Good")))
+    assert [title for title, _start, _end in times(parsed)] == ["Good"]
+    assert (parsed.seen, parsed.skipped) == (2, 1)
+
+
+def test_an_event_without_a_uid_gets_one_that_stays() -> None:
+    body = calendar(
+        "SUMMARY:One\nDTSTART:20260901T180000Z", "SUMMARY:Two\nDTSTART:20260901T180000Z"
+    )
+    uids = sorted(text.uid for text in read(body).texts)
+    assert len(set(uids)) == 2
+    assert uids == sorted(text.uid for text in read(body).texts)
+
+
+def test_texts_lose_their_escapes_and_addresses_that_run_code() -> None:
+    body = calendar(
+        event(
+            "1",
+            r"Rock\, Paper\; Scissors",
+            "20260901T180000Z",
+            r"DESCRIPTION:One\nTwo \\ three",
+            "URL:javascript:alert(1)",
+            r"CATEGORIES:Music,Food\, Drink",
+        )
+    )
+    (text,) = read(body).texts
+    assert text.title == "Rock, Paper; Scissors"
+    assert text.description == "One\nTwo \\ three"
+    assert text.url == ""
+    assert text.categories == ("Music", "Food, Drink")
+
+
+SAME = {
+    "stamps": (b"DTSTAMP:20260101T000000Z", b"DTSTAMP:20260102T000000Z"),
+    "a sequence": (b"SEQUENCE:1", b"SEQUENCE:2"),
+    "when it was modified": (b"LAST-MODIFIED:20260101T000000Z", b"LAST-MODIFIED:20260102T000000Z"),
+    "the calendar's name": (b"PRODID:test", b"PRODID:test 2"),
+}
+STAMPED = calendar(
+    event(
+        "1",
+        "One",
+        "20260901",
+        "DTSTAMP:20260101T000000Z",
+        "SEQUENCE:1",
+        "LAST-MODIFIED:20260101T000000Z",
+    ),
+    event("2", "Two", "20260902"),
+)
+
+
+@pytest.mark.parametrize(("before", "after"), SAME.values(), ids=SAME)
+def test_a_change_that_does_not_matter_expands_nothing(before: bytes, after: bytes) -> None:
+    known = read(STAMPED).meaning
+    changed = STAMPED.replace(before, after)
+    assert changed != STAMPED
+    assert read(changed, known=known).same
+
+
+def test_another_order_of_events_and_lines_does_not_matter() -> None:
+    turned = calendar(event("2", "Two", "20260902"), "DTSTART:20260901\nUID:1\nSUMMARY:One")
+    assert read(turned, known=read(STAMPED).meaning).same
+
+
+MATTERS = {
+    "a title": (b"SUMMARY:One", b"SUMMARY:Won"),
+    "a start": (b"DTSTART:20260901", b"DTSTART:20260911"),
+    "a zone of the calendar": (b"PRODID:test", b"X-WR-TIMEZONE:Asia/Tokyo"),
+    "a removed event": (b"UID:2", b"UID:3"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), MATTERS.values(), ids=MATTERS)
+def test_a_change_that_matters_is_seen(before: bytes, after: bytes) -> None:
+    assert not read(STAMPED.replace(before, after), known=read(STAMPED).meaning).same
+
+
+def test_a_sequence_matters_where_it_chooses_between_two() -> None:
+    body = calendar(*RECURRENCES["the higher sequence"][0])
+    turned = body.replace(b"SEQUENCE:1", b"SEQUENCE:3")
+    assert not read(turned, known=read(body).meaning).same
+
+
+def test_the_zones_that_feeds_bring_are_used() -> None:
+    parsed = read((FEEDS / "own_zones.ics").read_bytes(), window=window(zone="Europe/Berlin"))
+    assert times(parsed) == [
+        ("Windows name", "2026-09-01T23:00:00Z", "2026-09-02T00:00:00Z"),
+        ("Zone of the feed", "2026-09-01T16:00:00Z", "2026-09-01T17:00:00Z"),
+        ("Zone that nobody knows", "2026-09-01T17:00:00Z", "2026-09-01T18:00:00Z"),
+    ]
+
+
+def test_a_zone_that_is_a_bomb_costs_its_events_no_more_than_their_zone() -> None:
+    body = calendar(
+        "UID:1\nSUMMARY:E\nDTSTART;TZID=Mine:20260901T180000",
+        head="BEGIN:VTIMEZONE\nTZID:Mine\nBEGIN:STANDARD\nDTSTART:nonsense\nRRULE:FREQ=SECONDLY\n"
+        "TZOFFSETFROM:+0000\nTZOFFSETTO:+0000\nEND:STANDARD\nEND:VTIMEZONE\n",
+    )
+    assert starts(body) == ["2026-09-01T22:00:00Z"]

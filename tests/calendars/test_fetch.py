@@ -1,0 +1,255 @@
+"""How feeds are fetched: conditionally, and within limits."""
+
+import asyncio
+import gzip
+import os
+import threading
+import zlib
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from jobs.calendars.addresses import Address, policy
+from jobs.calendars.bodies import BadEncoding, TooLarge, read_body
+from jobs.calendars.fetch import Fetched, Fetcher, FetchFailed, Limits
+from tests.calendars.serving import Answer, serving
+from tests.calendars.support import calendar, event
+
+ONE = calendar(event("1", "One"))
+LOCAL = policy(["127.0.0.1", "file"])
+
+
+def fetch(address: str, *, limits: Limits | None = None, **conditions: str) -> Fetched:
+    async def go() -> Fetched:
+        return await Fetcher(LOCAL, limits or Limits()).fetch(address, **conditions)
+
+    return asyncio.run(go())
+
+
+def test_a_feed_comes_with_its_validators() -> None:
+    headers = {
+        "Last-Modified": "Fri, 21 Aug 2026 10:00:00 GMT",
+        "Content-Type": "text/calendar; charset=latin-1",
+    }
+    with serving({"/": Answer(ONE, headers=headers)}) as site:
+        got = fetch(site.url("/"))
+    assert got.body == ONE
+    assert got.etag.startswith('"')
+    assert got.modified == headers["Last-Modified"]
+    assert got.charset == "latin-1"
+
+
+def test_an_unchanged_feed_is_not_sent_again() -> None:
+    with serving({"/": Answer(ONE)}) as site:
+        first = fetch(site.url("/"))
+        second = fetch(site.url("/"), etag=first.etag, modified="Fri, 21 Aug 2026 10:00:00 GMT")
+        asked = site.asked[1][1]
+    assert second.body is None
+    assert asked["if-none-match"] == first.etag
+    assert asked["if-modified-since"] == "Fri, 21 Aug 2026 10:00:00 GMT"
+
+
+def test_no_condition_is_sent_without_validators() -> None:
+    with serving({"/": Answer(ONE)}) as site:
+        fetch(site.url("/"))
+        assert not {"if-none-match", "if-modified-since"} & set(site.asked[0][1])
+
+
+def test_an_unasked_for_304_is_a_failure() -> None:
+    with (
+        serving({"/": Answer(status=304, etag=False)}) as site,
+        pytest.raises(FetchFailed, match="HTTP 304"),
+    ):
+        fetch(site.url("/"))
+
+
+def test_redirects_are_followed_relative_ones_too() -> None:
+    answers = {
+        "/a": Answer(status=301, headers={"Location": "/b"}, etag=False),
+        "/b": Answer(status=307, headers={"Location": "c/d?e"}, etag=False),
+        "/c/d?e": Answer(ONE),
+    }
+    with serving(answers) as site:
+        assert fetch(site.url("/a")).body == ONE
+
+
+def test_redirects_end() -> None:
+    with serving({"/": Answer(status=302, headers={"Location": "/"}, etag=False)}) as site:
+        with pytest.raises(FetchFailed, match="more than 5 redirects"):
+            fetch(site.url("/"))
+        assert len(site.asked) == 6
+
+
+@pytest.mark.parametrize(
+    ("status", "gone"),
+    [(404, True), (410, True), (403, False), (500, False), (503, False), (204, False)],
+)
+def test_any_other_status_is_a_failure_and_some_are_final(status: int, *, gone: bool) -> None:
+    with (
+        serving({"/": Answer(status=status, etag=False)}) as site,
+        pytest.raises(FetchFailed, match=f"HTTP {status}") as caught,
+    ):
+        fetch(site.url("/"))
+    assert caught.value.gone is gone
+
+
+def test_a_refused_connection_is_a_failure_that_may_pass() -> None:
+    with serving() as site:
+        address = site.url("/")
+    with pytest.raises(FetchFailed, match="no connection") as caught:
+        fetch(address)
+    assert not caught.value.gone
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        (Limits(read=0.05), "silent for 0.05 s"),
+        (Limits(total=0.05), "no feed within 0.05 s"),
+    ],
+)
+def test_a_server_that_falls_silent_is_left(limits: Limits, problem: str) -> None:
+    hold = threading.Event()
+    with serving({"/": Answer(ONE, hold=hold)}) as site:
+        try:
+            with pytest.raises(FetchFailed, match=problem):
+                fetch(site.url("/"), limits=limits)
+        finally:
+            hold.set()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(ONE)),
+        ("gzip", gzip.compress(ONE[:30]) + gzip.compress(ONE[30:])),
+        ("deflate", zlib.compress(ONE)),
+        ("deflate", zlib.compress(ONE)[2:-4]),
+        ("identity", ONE),
+    ],
+)
+def test_compressed_feeds_are_read(encoding: str, body: bytes) -> None:
+    with serving({"/": Answer(body, headers={"Content-Encoding": encoding})}) as site:
+        assert fetch(site.url("/")).body == ONE
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_feed_larger_than_the_limit_is_refused(encoding: str) -> None:
+    body = b"x" * 2048
+    answer = Answer(
+        gzip.compress(body) if encoding else body, headers={"Content-Encoding": encoding}
+    )
+    with serving({"/": answer}) as site:
+        assert fetch(site.url("/"), limits=Limits(size=2048)).body == body
+        with pytest.raises(FetchFailed, match="larger than"):
+            fetch(site.url("/"), limits=Limits(size=2047))
+
+
+def read(pieces: list[bytes], encoding: str, limit: int) -> bytes:
+    async def come() -> object:
+        for piece in pieces:
+            yield piece
+
+    return asyncio.run(read_body(come(), encoding, limit))  # type: ignore[arg-type]
+
+
+def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    assert len(bomb) < 60_000
+    with pytest.raises(TooLarge):
+        read([bomb], "gzip", 100_000)
+
+
+def test_bombs_within_bombs_are_counted_together() -> None:
+    with pytest.raises(TooLarge):
+        read([gzip.compress(bytes(1000)) * 200], "gzip", 100_000)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "encoding"),
+    [
+        ([gzip.compress(ONE)[:-20]], "gzip"),
+        ([b"not compressed at all"], "gzip"),
+        ([ONE], "br"),
+        ([gzip.compress(ONE)[:40], b"\xff" * 40], "gzip"),
+    ],
+)
+def test_damaged_or_unknown_compression_is_refused(pieces: list[bytes], encoding: str) -> None:
+    with pytest.raises(BadEncoding):
+        read(pieces, encoding, 100_000)
+
+
+def test_a_body_in_many_pieces_is_put_together() -> None:
+    packed = gzip.compress(ONE)
+    assert read([packed[at : at + 1] for at in range(len(packed))], "gzip", 100_000) == ONE
+
+
+def test_files_are_read_by_address_and_by_path(tmp_path: Path) -> None:
+    file = tmp_path / "town hall.ics"
+    file.write_bytes(ONE)
+    for address in (
+        file.as_uri(),
+        f"file:{file.as_uri()[7:]}",
+        f"file://localhost{file.as_uri()[7:]}",
+        str(file),
+    ):
+        assert fetch(address).body == ONE
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    limits = Limits(size=10)
+    for address, problem in (
+        (str(tmp_path), "not a file|cannot be read"),
+        (str(tmp_path / "pipe"), "not a file"),
+        (str(tmp_path / "missing"), "no such file"),
+        (str(tmp_path / "large" / "within"), "no such file"),
+        (str(tmp_path / "large"), "larger than"),
+        ("/dev/zero", "not a file"),
+        (f"file://elsewhere{tmp_path}/large", "another host"),
+        ("bad\0path", "cannot be read"),
+    ):
+        with pytest.raises(FetchFailed, match=problem):
+            fetch(address, limits=limits)
+
+
+def test_a_host_is_asked_a_few_times_at_once_and_no_more() -> None:
+    """Each answer waits for the test, so those under way can be counted."""
+    under_way = most = 0
+
+    async def counting(_host: str, _port: int) -> list[Address]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _turn in range(20):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return [ip_address("127.0.0.1")]
+
+    with serving({"/": Answer(ONE)}) as site:
+
+        async def go() -> None:
+            fetcher = Fetcher(LOCAL, Limits(per_host=2), counting)
+            await asyncio.gather(*(fetcher.fetch(site.url("/")) for _ in range(6)))
+
+        asyncio.run(go())
+        assert len(site.asked) == 6
+    assert most == 2
+
+
+def test_the_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with serving({"/": Answer(ONE)}) as site:
+        assert fetch(site.url("/")).body == ONE
+
+
+def test_cookies_are_not_carried_from_one_hop_to_the_next() -> None:
+    headers = {"Set-Cookie": "who=me; Path=/", "Location": "/b"}
+    with serving(
+        {"/a": Answer(status=302, headers=headers, etag=False), "/b": Answer(ONE)}
+    ) as site:
+        fetch(site.url("/a"))
+        assert "cookie" not in site.asked[1][1]

@@ -1,0 +1,112 @@
+"""What is repaired in a feed's bytes before a library sees them."""
+
+import pytest
+
+from jobs.calendars.lines import NotACalendar, read, refusal
+from tests.calendars.support import calendar, event
+
+ONE = calendar(event("1", "One"))
+
+
+def titles(body: bytes, charset: str = "") -> list[str]:
+    return [block.value("SUMMARY") for block in read(body, charset).events]
+
+
+DAMAGE = {
+    "well-formed": ONE,
+    "bare line feeds": ONE.replace(b"\r\n", b"\n"),
+    "bare carriage returns": ONE.replace(b"\r\n", b"\r"),
+    "doubled carriage returns": ONE.replace(b"\r\n", b"\r\r\n"),
+    "a byte order mark": b"\xef\xbb\xbf" + ONE,
+    "UTF-16": ONE.decode().encode("utf-16"),
+    "UTF-16 without a mark": ONE.decode().encode("utf-16-le"),
+    "NULs": ONE.replace(b"SUMMARY", b"SUM\0MARY"),
+    "blank lines before BEGIN": b"\r\n \t\r\n\r\n" + ONE,
+    "an indented BEGIN": b"\n\t\t\n\t\t" + ONE,
+    "blank lines everywhere": ONE.replace(b"\r\n", b"\r\n\r\n"),
+    "a warning before the calendar": b"Warning: strtotime() in /x.php\n" + ONE,
+    "no END:VCALENDAR": ONE.replace(b"END:VCALENDAR\r\n", b""),
+    "no END at all": ONE.partition(b"END:VEVENT")[0],
+    "no last line break": ONE.rstrip(),
+    "lower case": ONE.replace(b"BEGIN:VEVENT", b"begin:vevent").replace(b"SUMMARY", b"summary"),
+    "an alarm inside": ONE.replace(
+        b"END:VEVENT", b"BEGIN:VALARM\r\nSUMMARY:No\r\nEND:VALARM\r\nEND:VEVENT"
+    ),
+    "calendar properties that libraries refuse": ONE.replace(
+        b"VERSION:2.0", b"REFRESH-INTERVAL:P15M\r\nX-PUBLISHED-TTL:P15M\r\nCALSCALE:JULIAN"
+    ),
+    "an invisible second title": ONE.replace(b"SUMMARY:One", b"SUMMARY:One\r\nSUMMARY:Two"),
+}
+
+
+@pytest.mark.parametrize("body", DAMAGE.values(), ids=DAMAGE)
+def test_damage_that_real_feeds_have_is_repaired(body: bytes) -> None:
+    assert titles(body) == ["One"]
+    assert refusal(body) == ""
+
+
+def test_a_missing_end_of_an_event_ends_it_at_the_next() -> None:
+    body = calendar(event("1", "One"), event("2", "Two")).replace(b"END:VEVENT\r\n", b"", 1)
+    assert titles(body) == ["One", "Two"]
+
+
+def test_several_calendars_in_one_file_are_all_read_each_with_its_zone() -> None:
+    body = calendar(event("1", "One"), head="X-WR-TIMEZONE:Europe/Paris\n") + calendar(
+        event("2", "Two")
+    )
+    assert [(one.value("UID"), one.zone) for one in read(body).events] == [
+        ("1", "Europe/Paris"),
+        ("2", ""),
+    ]
+
+
+def test_a_fold_within_a_character_is_undone_before_decoding() -> None:
+    raw = "SUMMARY:Café".encode()
+    assert titles(calendar("UID:1").replace(b"UID:1", raw[:-1] + b"\r\n " + raw[-1:])) == ["Café"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "charset", "expected"),
+    [
+        (b"Caf\xc3\xa9", "", "Café"),
+        (b"Caf\xe9", "", "Café"),
+        (b"\x93Quoted\x94", "", "\u201cQuoted\u201d"),
+        (b"\xcf\xf0\xe8\xe2\xe5\xf2", "windows-1251", "Привет"),
+        (b"Caf\xe9", "no-such-charset", "Café"),
+    ],
+)
+def test_what_is_not_utf_8_is_read_as_declared_or_as_windows_writes(
+    raw: bytes, charset: str, expected: str
+) -> None:
+    assert titles(ONE.replace(b"One", raw), charset) == [expected]
+
+
+def test_lines_of_different_encodings_are_each_read_in_theirs() -> None:
+    body = calendar(event("1", "One"), event("2", "Two"))
+    mixed = body.replace(b"One", b"Caf\xc3\xa9").replace(b"Two", b"Caf\xe9")
+    assert titles(mixed) == ["Café", "Café"]
+
+
+def test_text_that_ran_over_its_line_stays_with_its_property() -> None:
+    body = calendar(event("1", "One", "20260901", "DESCRIPTION:First line\nand the second"))
+    assert read(body).events[0].value("DESCRIPTION") == "First line\\nand the second"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"", "empty"),
+        (b" \r\n\t", "empty"),
+        (b"<!DOCTYPE html><html><body>Not found</body></html>", "HTML page"),
+        (b'{"error": "gone"}', "no BEGIN:VCALENDAR"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "no BEGIN:VCALENDAR"),
+    ],
+)
+def test_what_is_no_calendar_is_refused_with_the_reason(body: bytes, problem: str) -> None:
+    with pytest.raises(NotACalendar, match=problem):
+        read(body)
+    assert problem in refusal(body)
+
+
+def test_a_page_that_shows_a_calendar_is_read_as_one() -> None:
+    assert titles(b"<html><pre>\n" + ONE + b"</pre></html>") == ["One"]

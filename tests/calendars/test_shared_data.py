@@ -1,0 +1,171 @@
+"""The real feeds of cities, and feeds on which libraries fail, where that data is at hand."""
+
+import json
+import re
+import shutil
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import icalendar
+import pytest
+import recurring_ical_events
+import vobject
+
+from jobs.calendars.feedlist import read_feeds
+from jobs.calendars.records import Window
+from tests.calendars.serving import Site, serving
+from tests.calendars.support import aggregate, events, read, report, times, vevents, window
+
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real feeds in {DATA}")
+
+ZONES: dict[str, str] = {
+    "davis": "America/Los_Angeles",
+    "montclair": "America/New_York",
+}
+HOSTILE = sorted(DATA.glob("hostile/*.ics")) + sorted(DATA.glob("large/*.ics"))
+
+
+def feeds(site: Site, folder: Path) -> list[str]:
+    return site.folder(folder, f"/{folder.name}/")
+
+
+@pytest.mark.parametrize("city", ZONES)
+def test_a_city_has_all_the_events_that_another_aggregator_found(city: str, tmp_path: Path) -> None:
+    zone = ZONES[city]
+    folder = DATA / "cities" / city
+    with serving() as site:
+        addresses = feeds(site, folder)
+        first = aggregate(tmp_path, addresses, name=city, timezone=zone)
+        made = {name: (tmp_path / f"{city}{name}").read_bytes() for name in (".ics", ".json")}
+        second = aggregate(tmp_path, addresses, name=city, timezone=zone)
+
+    assert first["feeds"] == len(addresses) == len(report(tmp_path, city))
+    assert first["ok"] + first["failed"] == first["feeds"]
+    assert second["ok"] == 0
+    assert second["unchanged"] == first["ok"]
+    assert all((tmp_path / f"{city}{name}").read_bytes() == was for name, was in made.items())
+
+    mine = vevents(made[".ics"])
+    found = {str(one["UID"]) for one in mine}
+    expected = _uids(DATA / "expected" / city / "combined.ics")
+    assert len(mine) == first["events"]
+    assert (expected & _in_window(folder, window(zone=zone))) <= found | _merged(tmp_path, city)
+    assert len({(str(one["UID"]), str(one.get("RECURRENCE-ID"))) for one in mine}) == len(mine)
+    by_another = vobject.readOne(made[".ics"].decode()).vevent_list
+    assert sorted((str(one["UID"]), _instant(one["DTSTART"].dt)) for one in mine) == sorted(
+        (one.uid.value, _instant(one.dtstart.value)) for one in by_another
+    )
+
+
+@pytest.mark.parametrize("file", HOSTILE, ids=lambda file: file.stem[:40])
+def test_hostile_feeds_survive(file: Path) -> None:
+    """Those on which a library fails altogether have events all the same."""
+    body = file.read_bytes()
+    blocks = len(re.findall(rb"^[ \t]*BEGIN:VEVENT", body, re.MULTILINE))
+    parsed = read(body)
+    assert parsed.error == ""
+    assert parsed.seen == blocks
+    assert parsed.skipped <= 1
+    start = re.search(rb"^DTSTART[^:]*:(\d{8})", body[body.index(b"BEGIN:VEVENT") :], re.MULTILINE)
+    assert start is not None
+    day = datetime.strptime(start[1].decode(), "%Y%m%d").replace(tzinfo=UTC).date()
+    around = Window(day - timedelta(days=2), 5, "America/New_York")
+    assert read(body, window=around).occurrences
+
+
+def test_a_city_of_hostile_feeds_is_a_city(tmp_path: Path) -> None:
+    with serving() as site:
+        summary = aggregate(tmp_path, feeds(site, DATA / "hostile"))
+    assert (summary["ok"], summary["failed"]) == (summary["feeds"], 0)
+    assert vevents((tmp_path / "town.ics").read_bytes())
+
+
+def test_fourteen_days_in_a_row_end_as_the_last_day_alone(tmp_path: Path) -> None:
+    zone = ZONES["davis"]
+    days = sorted((DATA / "timeseries-davis").iterdir())
+    state = tmp_path / "state"
+    state.mkdir()
+    parsed = []
+    with serving() as site:
+        for day in days:
+            for file in day.glob("*.ics"):
+                shutil.copy(file, state)
+            addresses = feeds(site, state)
+            summary = aggregate(tmp_path / "row", addresses, timezone=zone, first=day.name)
+            parsed.append(summary["ok"])
+        aggregate(tmp_path / "alone", addresses, timezone=zone, first=days[-1].name)
+    assert len(days) == 14
+    for name in ("town.ics", "town.json"):
+        assert (tmp_path / "row" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+    changed = [len(list(day.glob("*.ics"))) for day in days]
+    assert sum(parsed[1:]) < sum(changed[1:]), "changes that do not matter are not parsed"
+
+
+@pytest.mark.parametrize("city", ZONES)
+def test_events_are_those_that_the_library_finds_in_whole_feeds(city: str) -> None:
+    """Passing over what is past, and reading VEVENTs one by one, loses and invents nothing."""
+    asked = window(days=120, zone=ZONES[city])
+    compared = 0
+    for file in sorted((DATA / "cities" / city).glob("*.ics")):
+        body = file.read_bytes()
+        if len(body) > 300_000 or b"BEGIN:VCALENDAR" not in body:
+            continue
+        expected = _by_the_library(body, asked)
+        assert {(start, end) for _title, start, end in times(read(body, window=asked))} == expected
+        compared += len(expected)
+    assert compared > 100
+
+
+def test_the_lists_of_cities_name_all_their_feeds() -> None:
+    for city in ZONES:
+        text = (DATA / "cities" / city / "feeds.txt").read_text()
+        listed = read_feeds(text)
+        assert len(listed) == len(re.findall(r"^(?!#)\S", text, re.MULTILINE))
+        assert all(one.name and "cmd:" not in one.name for one in listed)
+
+
+def _uids(file: Path) -> set[str]:
+    return {str(one["UID"]) for one in vevents(file.read_bytes())}
+
+
+def _in_window(folder: Path, asked: Window) -> set[str]:
+    found = set()
+    for file in folder.glob("*.ics"):
+        parsed = read(file.read_bytes(), window=asked)
+        found |= {parsed.texts[one.text].uid for one in parsed.occurrences}
+    return found
+
+
+def _merged(folder: Path, name: str) -> set[str]:
+    return {uid for one in events(folder, name) for uid in one.get("merged", ())}
+
+
+def _by_the_library(body: bytes, asked: Window) -> set[tuple[str, str]]:
+    zone, edges = ZoneInfo(asked.zone), asked.edges()
+    calendar = icalendar.Calendar.from_ical(body[body.index(b"BEGIN:VCALENDAR") :])
+    query: Any = recurring_ical_events.of(calendar)
+    found = set()
+    for event in query.between(asked.first - timedelta(days=2), asked.end + timedelta(days=2)):
+        start = event["DTSTART"].dt
+        end = event["DTEND"].dt if "DTEND" in event else start
+        if type(start) is date and end <= start:
+            end = start + timedelta(days=1)
+        span = _instant(start, zone), _instant(max(start, end), zone)
+        if edges.meet(*span):
+            found.add(span)
+    return found
+
+
+def _instant(moment: date, zone: tzinfo = UTC) -> str:
+    if not isinstance(moment, datetime):
+        return moment.isoformat()
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return f"{aware.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_the_zones_of_the_cities_are_those_of_the_data() -> None:
+    told = json.loads((DATA / "cities" / "cities.json").read_text())
+    assert {city: told[city]["timezone"] for city in ZONES} == ZONES

@@ -1,0 +1,224 @@
+"""`init` and `add`: what they make, what they say, and what they refuse without a trace."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from blackboard.model import State
+from blackboard.spec import Spec, decode_spec
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+def test_init_makes_a_board_that_only_its_owner_can_read(blackboard: CommandLine) -> None:
+    said = blackboard("init", "--shards", "4")
+    assert said.out == "made the board 'blackboard' in blackboard.db, shards: 4\n"
+    mode = stat.S_IMODE((blackboard.folder / "blackboard.db").stat().st_mode)
+    assert mode == 0o600
+
+
+def test_init_again_is_fine_but_not_with_other_shards(blackboard: CommandLine) -> None:
+    blackboard("init", "--shards", "4")
+    again = blackboard("init").out
+    assert again == "there is the board 'blackboard' in blackboard.db, shards: 4\n"
+    blackboard("init", "--shards", "4")
+    assert blackboard.refused("init", "--shards", "2").startswith("shards: ")
+    assert blackboard.refused("init", "--shards", "0").startswith("shards: ")
+
+
+def test_the_first_add_makes_the_board_and_says_so(blackboard: CommandLine) -> None:
+    said = blackboard("add", "davis", "--type", "calendars")
+    assert said.err == "blackboard: made the board 'blackboard' in blackboard.db, with 1 shard\n"
+    assert said.out == "davis is added (calendars) and is due now\n"
+    assert blackboard("add", "other", "--type", "calendars").err == ""
+
+
+def test_add_finds_a_board_of_many_shards(blackboard: CommandLine) -> None:
+    blackboard("init", "--shards", "16")
+    blackboard("add", "a", "b", "c", "--type", "calendars")
+    assert blackboard.ids() == ["a", "b", "c"]
+
+
+def test_add_keeps_what_the_options_said(blackboard: CommandLine) -> None:
+    blackboard.write("https://example.org/a.ics\n", "feeds.txt")
+    blackboard(
+        *("add", "davis", "--type", "calendars", "--cron", "0 3 * * *", "--tz", "Europe/Berlin"),
+        *("--timeout", "5m", "--stale-after", "1m", "--retries", "2", "--backoff", "1s"),
+        *("--jitter", "3m", "--missed", "all", "--missed-limit", "7", "--missed-after", "1h"),
+        *("--set", "feeds=@feeds.txt", "--set", "window.days=90"),
+    )
+    item = blackboard.item("davis")
+    assert decode_spec(item.spec) == Spec(
+        cron="0 3 * * *",
+        timezone="Europe/Berlin",
+        timeout="5m",
+        stale_after="1m",
+        retries=2,
+        backoff="1s",
+        jitter="3m",
+        missed="all",
+        missed_limit=7,
+        missed_after="1h",
+        params={"feeds": "https://example.org/a.ics\n", "window": {"days": 90}},
+    )
+    assert (item.type, item.state, item.schedule) == ("calendars", State.ACTIVE, "cron 0 3 * * *")
+
+
+@pytest.mark.parametrize(
+    ("first", "slot"),
+    [
+        ("2030-06-01T12:00:00Z", "2030-06-01T12:00:00.000Z"),
+        ("2030-06-01T12:00:00", "2030-06-01T10:00:00.000Z"),
+        ("2030-06-01T12:00:00.123456+01:00", "2030-06-01T11:00:00.123Z"),
+    ],
+)
+def test_first_is_a_time_in_the_items_zone(blackboard: CommandLine, first: str, slot: str) -> None:
+    said = blackboard(
+        *("add", "a", "--type", "calendars", "--every", "8h", "--first", first),
+        *("--tz", "Europe/Berlin", "--json"),
+    )
+    assert said.json[0]["due"] == slot
+
+
+def test_first_now_is_now_whatever_the_schedule(blackboard: CommandLine) -> None:
+    said = blackboard("add", "a", "--type", "calendars", "--at", "2035-01-01", "--first", "now")
+    assert said.out == "a is added (calendars) and is due now\n"
+
+
+def test_first_next_waits_for_the_schedule(blackboard: CommandLine) -> None:
+    said = blackboard(
+        *("add", "a", "--type", "calendars", "--cron", "7 3 29 2 *", "--first", "next", "--json")
+    )
+    assert said.json[0]["due"].endswith("-02-29T03:07:00.000Z")
+    assert said.json[0]["changed"] is True
+
+
+def test_a_type_of_the_settings_gives_the_schedule(blackboard: CommandLine) -> None:
+    blackboard.write('[types.feed]\nevery = "8h"\n')
+    said = blackboard("add", "a", "--type", "feed", "--first", "next", "--json")
+    assert said.json[0]["schedule"] == "every 8h"
+    assert "warning" not in said.err
+
+
+def test_handlers_of_the_settings_are_known_types(blackboard: CommandLine) -> None:
+    blackboard.write('[board]\njobs = ["mine.py"]\n')
+    blackboard.write(
+        "from blackboard import handler\n\n"
+        '@handler("feed", every="3h")\ndef feed(item, ctx):\n    pass\n',
+        "mine.py",
+    )
+    said = blackboard("add", "a", "--type", "feed", "--json")
+    assert said.json[0]["schedule"] == "every 3h"
+    assert "warning" not in said.err
+
+
+def test_what_is_not_added_is_not_warned_about(blackboard: CommandLine) -> None:
+    blackboard("add", "a", "--type", "calendar")
+    assert blackboard.refused("add", "a", "--type", "calendar").startswith("id: 'a' is on this")
+
+
+def test_jobs_that_cannot_be_loaded_are_a_warning(blackboard: CommandLine) -> None:
+    blackboard.write('[board]\njobs = ["absent.module"]\n')
+    said = blackboard("add", "a", "--type", "calendars")
+    assert "warning: jobs 'absent.module': " in said.err
+    assert blackboard.ids() == ["a"]
+
+
+def test_an_unknown_type_is_a_warning_and_allowed(blackboard: CommandLine) -> None:
+    said = blackboard("add", "a", "--type", "calendar")
+    assert "warning: nothing here knows the type 'calendar'" in said.err
+    assert "did you mean 'calendars'?" in said.err
+    assert blackboard.item("a").type == "calendar"
+
+
+@pytest.mark.parametrize(
+    "item_id",
+    [
+        *("a/b", "a\\b", "a#b", "a?b", "100%", "a b", "two\nlines", "\x1b[31mred", "'", '"', "*"),
+        *("\N{GRINNING FACE}", "x" * 512, "\N{SNOWMAN}" * 512, "..", "[x]", "naïve", "a:b", "=41"),
+    ],
+)
+def test_any_text_is_an_id(blackboard: CommandLine, item_id: str) -> None:
+    said = blackboard("add", item_id, "--type", "calendars", "--json")
+    assert said.json[0]["id"] == item_id
+    assert blackboard.ids() == [item_id]
+    told = blackboard("pause", item_id).out
+    assert told.count("\n") == 1
+    assert "\x1b" not in told
+    blackboard("rm", item_id)
+    assert blackboard.ids() == []
+
+
+def test_an_id_may_begin_with_a_dash_behind_two(blackboard: CommandLine) -> None:
+    blackboard("add", "--type", "calendars", "--", "-x")
+    assert blackboard.ids() == ["-x"]
+
+
+BAD = [
+    (["--cron", "61 * * * *"], "cron: "),
+    (["--cron", "0 0 31 2 *"], "cron: "),
+    (["--cron", "@never"], "cron: "),
+    (["--every", "8"], "every: "),
+    (["--every", "0s"], "every: "),
+    (["--every", ""], "every: it is empty"),
+    (["--rrule", "FREQ=SOMETIMES"], "rrule: "),
+    (["--at", "tomorrow"], "at: "),
+    (["--every", "8h", "--cron", "@daily"], "cron: "),
+    (["--timezone", "Mars/Olympus"], "timezone: "),
+    (["--timeout", "soon"], "timeout: "),
+    (["--stale-after", "1s"], "stale_after: "),
+    (["--retries", "-1"], "retries: "),
+    (["--missed", "some"], "missed: "),
+    (["--missed-limit", "0"], "missed_limit: "),
+    (["--first", "sometime"], "first: "),
+    (["--first", "next"], "first: there is no schedule"),
+    (["--first", ""], "first: "),
+    (["--at", "2020-01-01T00:00", "--first", "next"], "first: the schedule has no next time"),
+    (["--set", "days"], "set: "),
+    (["--set", "a=null"], "params.a: "),
+    (["--set", "a=@absent.txt"], "a: "),
+    (["--set", "a=@big.txt"], "params: they are 1,048,584 bytes of JSON"),
+    (["--set", "a=\udcff"], "params.a: "),
+    (["--type", ""], "type: "),
+    (["--type", "a,b"], "type: "),
+]
+
+
+@pytest.mark.parametrize(("args", "problem"), BAD)
+def test_bad_input_is_refused_by_name_and_changes_nothing(
+    blackboard: CommandLine, args: list[str], problem: str
+) -> None:
+    blackboard.write("x" * (1 << 20), "big.txt")
+    base = ["add", "new", "--type", "calendars"]
+    assert blackboard.refused(*base, *args).startswith(problem)
+    assert not (blackboard.folder / "blackboard.db").exists()
+    blackboard("add", "old", "--type", "calendars")
+    assert blackboard.refused(*base, *args).startswith(problem)
+    assert blackboard.ids() == ["old"]
+
+
+@pytest.mark.parametrize("item_id", ["", "\udcff"])
+def test_what_is_no_text_is_no_id(blackboard: CommandLine, item_id: str) -> None:
+    assert blackboard.refused("add", item_id, "--type", "calendars").startswith("id: ")
+
+
+def test_one_id_that_is_taken_refuses_them_all(blackboard: CommandLine) -> None:
+    blackboard("add", "b", "--type", "calendars")
+    told = blackboard.refused("add", "a", "b", "c", "--type", "calendars")
+    assert told.startswith("id: 'b' is on this board already")
+
+
+def test_an_id_can_be_added_again_after_its_removal(blackboard: CommandLine) -> None:
+    blackboard("add", "a", "--type", "calendars")
+    blackboard("rm", "a")
+    blackboard("add", "a", "--type", "shell", "--every", "1h")
+    assert blackboard.item("a").type == "shell"
+
+
+def test_a_typo_in_the_settings_refuses_every_command(blackboard: CommandLine) -> None:
+    blackboard.write("[wroker]\n")
+    told = blackboard.refused("add", "a", "--type", "calendars")
+    assert told.endswith("blackboard.toml:1: there is no such setting (did you mean worker?)")
+    assert not Path("blackboard.db").exists()

@@ -1,0 +1,279 @@
+"""`./bb` and `.ci/run` on machines that have, or lack, this and that; and what no file may hold.
+
+The scripts run in copies, in a PATH of their own that holds stand-ins and the few tools they need.
+"""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = ("cat", "cmp", "dirname", "env", "grep", "id", "mv", "rm", "sh", "tail")
+"""All that the scripts ask of a machine besides Python."""
+
+# Written with brackets, so that this file does not find itself.
+REGISTRIES = r"(py[p]i|python[h]osted|npm[j]s)\.(org|com)|(deb|security)\.[d]ebian\.org"
+THIS_MACHINE = r"(?<![\w.-])/([w]ork|[r]oot|[f]arm|tmp/[p]robe)/"
+
+STAND_IN_UV = """
+import os, pathlib, sys
+print("uv", *sys.argv[1:])
+if sys.argv[1] == "venv":
+    programs = pathlib.Path(sys.argv[-1], "bin")
+    programs.mkdir(parents=True)
+    for name in ("blackboard", "mypy", "python", "ruff"):
+        told = f'echo {name} "$@"; test "$FAILING" != "{name}"'
+        (programs / name).write_text(f"#!/bin/sh\\n{told}\\n")
+        (programs / name).chmod(0o755)
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A checkout of the two scripts, and a PATH."""
+
+    checkout: Path
+    programs: Path
+
+    def has(self, name: str, script: str) -> None:
+        program = self.programs / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def has_python(self, *special: str) -> None:
+        """Python as it is, but for `special`: cases of sh on its arguments."""
+        cases = "\n".join(special)
+        exec_real = f'exec {shlex.quote(sys.executable)} "$@"'
+        self.has("python3", f'case "$*" in\n{cases}\nesac\n{exec_real}')
+
+    def has_uv(self) -> None:
+        script = self.programs.parent / "uv.py"
+        script.write_text(STAND_IN_UV)
+        self.has("uv", shlex.join([sys.executable, str(script)]) + ' "$@"')
+
+    def call(self, *command: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+        path = {"PATH": str(self.programs), "HOME": str(self.checkout)}
+        return subprocess.run(
+            command, cwd=cwd, env={**path, **environ}, capture_output=True, text=True, check=False
+        )
+
+    def bb(self, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return self.call(str(self.checkout / "bb"), *args, cwd=self.checkout, **environ)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """One that has Python and no uv."""
+    made = Machine(tmp_path / "check out", tmp_path / "bin")
+    (made.checkout / ".ci").mkdir(parents=True)
+    made.programs.mkdir()
+    for name in ("bb", ".ci/run", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, made.checkout / name)
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None
+        (made.programs / tool).symlink_to(found)
+    made.has_python()
+    return made
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line that tells what is wrong."""
+    assert done.returncode == 1
+    assert done.stdout == ""
+    *before, line = done.stderr.splitlines()
+    assert before in ([], ["bb: setting up .venv, once"])
+    return line
+
+
+def test_without_the_venv_module_one_line_says_what_to_install(machine: Machine) -> None:
+    machine.has_python("*ensurepip*) exit 1 ;;")
+    assert refusal(machine.bb("demo")) == (
+        "bb: 'python3' has no venv module; on Debian or Ubuntu: apt-get install python3-venv"
+    )
+
+
+def test_an_older_python_is_refused_in_one_line_that_names_its_version(machine: Machine) -> None:
+    machine.has_python("*python_version*) echo 3.9.2; exit ;;", "*version_info*) exit 1 ;;")
+    assert refusal(machine.bb("demo")) == (
+        "bb: 'python3' is Python 3.9.2, and 3.11 or newer is needed; "
+        "name another: PYTHON=/path/to/python3 ./bb"
+    )
+
+
+def test_a_missing_python_is_told_in_one_line(machine: Machine) -> None:
+    line = refusal(machine.bb("demo", PYTHON="python3.99"))
+    assert line.startswith("bb: no Python found as 'python3.99'; install Python 3.11 or newer")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ensurepip") is None, reason="this Python cannot make environments"
+)
+def test_without_a_network_one_line_says_so(machine: Machine) -> None:
+    unreachable = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "http://127.0.0.1:9/",
+        "PIP_RETRIES": "0",
+    }
+    assert refusal(machine.bb("demo", **unreachable)) == (
+        "bb: cannot fetch the packages; check the network or proxy and run it again "
+        "(details: .venv.log)"
+    )
+    assert "127.0.0.1" in (machine.checkout / ".venv.log").read_text()
+
+
+def test_uv_that_fails_leaves_the_work_and_the_last_word_to_pip(machine: Machine) -> None:
+    machine.has("uv", "echo no certificate; exit 2")
+    machine.has_python("'-m venv '*) echo Error: the disk is full; exit 1 ;;")
+    assert "Error: the disk is full" in refusal(machine.bb("demo"))
+
+
+def test_another_failure_is_told_in_the_installers_own_words(machine: Machine) -> None:
+    machine.has_python("'-m venv '*) echo Error: the disk is full; exit 1 ;;")
+    assert refusal(machine.bb("demo")) == (
+        "bb: cannot install the packages: Error: the disk is full (details: .venv.log)"
+    )
+
+
+def test_the_environment_is_made_once(machine: Machine) -> None:
+    machine.has_uv()
+    first = machine.bb("show", "a b", "--json")
+    assert (first.stdout, first.stderr) == (
+        "blackboard show a b --json\n",
+        "bb: setting up .venv, once\n",
+    )
+    again = machine.bb("show")
+    assert (again.stdout, again.stderr) == ("blackboard show\n", "")
+    log = (machine.checkout / ".venv" / "setup.log").read_text()
+    assert "--require-hashes" in log
+    assert "--no-deps --no-build-isolation -e" in log
+
+
+def test_the_environment_is_made_anew_when_what_it_is_made_of_changes(machine: Machine) -> None:
+    machine.has_uv()
+    machine.bb("show")
+    with (machine.checkout / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert "setting up" in machine.bb("show").stderr
+    assert machine.bb("show").stderr == ""
+
+
+def test_an_environment_that_was_moved_is_made_anew(machine: Machine) -> None:
+    machine.has_uv()
+    machine.bb("show")
+    moved = Machine(machine.checkout.rename(machine.checkout.parent / "moved"), machine.programs)
+    assert "setting up" in moved.bb("show").stderr
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> None:
+    machine.has_uv()
+    machine.bb("show")
+    (machine.checkout / ".venv" / "bin" / "python").unlink()
+    assert "setting up" in machine.bb("show").stderr
+
+
+def test_a_set_up_that_was_cut_off_is_begun_again(machine: Machine) -> None:
+    machine.has("uv", "exit 1")
+    machine.has_python("'-m venv '*) exit 1 ;;")
+    assert machine.bb("show").returncode == 1
+    machine.has_uv()
+    machine.has_python()
+    assert machine.bb("show").stdout == "blackboard show\n"
+
+
+def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) -> None:
+    machine.has_uv()
+    machine.bb("show")
+    program = machine.checkout / ".venv" / "bin" / "blackboard"
+    program.write_text("#!/bin/sh\npwd\n")
+    done = machine.call(str(machine.checkout / "bb"), "init", cwd=tmp_path)
+    assert done.stdout == f"{tmp_path}\n"
+
+
+LINT = ["ruff format --check .", "ruff check .", "mypy"]
+
+
+@pytest.mark.parametrize(
+    ("args", "failing", "called"),
+    [
+        (["lint"], "", LINT),
+        (["lint"], "ruff", LINT[:1]),
+        (["lint"], "mypy", LINT),
+        (["test"], "", [*LINT, "python -m pytest -n 2 --cov --cov-report="]),
+        (["test"], "mypy", LINT),
+        (["test"], "python", [*LINT, "python -m pytest -n 2 --cov --cov-report="]),
+        (["test", "-k", "a or b"], "", ["python -m pytest -k a or b"]),
+        (["show"], "blackboard", ["blackboard show"]),
+    ],
+)
+def test_the_first_failure_ends_the_command_and_is_its_exit_code(
+    machine: Machine, args: list[str], failing: str, called: list[str]
+) -> None:
+    machine.has_uv()
+    done = machine.bb(*args, FAILING=failing)
+    assert done.stdout.splitlines() == called
+    assert done.returncode == (1 if failing else 0)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_ci_is_bb_test(machine: Machine, code: int) -> None:
+    (machine.checkout / "bb").write_text(f'#!/bin/sh\necho bb "$@"; exit {code}\n')
+    machine.has("git", "")
+    done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
+    assert (done.stdout, done.stderr, done.returncode) == ("bb test\n", "", code)
+
+
+@pytest.mark.parametrize("missing", ["venv", "git"])
+def test_ci_installs_what_a_bare_debian_lacks(machine: Machine, missing: str) -> None:
+    (machine.checkout / "bb").write_text("#!/bin/sh\necho bb\n")
+    machine.has("apt-get", 'echo apt-get "$1"')
+    machine.has("sudo", '"$@"')
+    if missing == "venv":
+        machine.has("git", "")
+        machine.has_python("*ensurepip*) exit 1 ;;")
+    done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
+    assert done.stdout.splitlines() == ["apt-get update", "apt-get install", "bb"]
+
+
+@pytest.mark.parametrize("script", ["bb", ".ci/run"])
+def test_the_scripts_are_executable_and_plain_sh(script: str) -> None:
+    assert os.access(ROOT / script, os.X_OK)
+    assert (ROOT / script).read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", ROOT / script], check=True)
+
+
+def files() -> list[Path]:
+    """All files of the project, those not yet committed too."""
+    listed = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    return [path for name in listed.stdout.split("\0") if (path := ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("pattern", [REGISTRIES, THIS_MACHINE])
+def test_no_file_names_a_registry_or_a_path_of_a_machine(pattern: str) -> None:
+    found = files()
+    assert ROOT / "bb" in found
+    assert [path for path in found if re.search(pattern, path.read_text(errors="replace"))] == []
+
+
+def test_every_rule_of_the_linter_that_is_ignored_says_why() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    section = text[text.index("[tool.ruff.lint]") : text.index("[tool.ruff.lint.pydocstyle]")]
+    ignored = re.findall(r'^ {4}"[A-Z]+[0-9]*",.*$', section, re.MULTILINE)
+    assert len(ignored) > 20
+    assert [line for line in ignored if not re.search(r",\s+# \w", line)] == []
