@@ -9,32 +9,16 @@ from blackboard import keys
 from blackboard.model import Outcome, State
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Merge
-from blackboard.verbs.change import edit, pause, remove, resume, run_now
-from blackboard.verbs.free import cancel, unlock
+from blackboard.verbs.change import edit, pause, resume, run_now
 from blackboard.verbs.release import (
     LONGEST_WAIT,
     Release,
     release,
 )
-from blackboard.verbs.take import override
 from tests.boards import Scene, finished, make_board, story
 from tests.faults import RETRY_AFTER, Fault
 
 HOUR = timedelta(hours=1)
-
-
-async def taken_away(scene: Scene, how: str) -> None:
-    """The lock of davis goes to another, or away."""
-    lock = await scene.lock()
-    if how == "unlock":
-        await unlock(scene.other, "davis", scene.mark("stuck"), fence=lock.fence)
-    elif how == "cancel":
-        await cancel(scene.other, "davis", scene.mark("wrong"), fence=lock.fence)
-    elif how == "remove":
-        await remove(scene.other, "davis")
-    else:
-        scene.later(seconds=lock.stale_after + 1)
-        assert await override(scene.other, await scene.lock(), owner="you") is not None
 
 
 # ---- the ordinary end

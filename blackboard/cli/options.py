@@ -37,7 +37,7 @@ _OPTIONS = (
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
-def common(*, json: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options of every command, handed to it as one argument `chosen`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +53,7 @@ def common(*, json: bool = True) -> Callable[[Callable[..., Any]], Callable[...,
             return function(*args, chosen=own.under(parent.obj if parent else None), **kwargs)
 
         wrapped: Callable[..., Any] = gathered
-        for option in (_JSON, *_OPTIONS) if json else _OPTIONS:
+        for option in (_JSON, *_OPTIONS):
             wrapped = option(wrapped)
         return wrapped
 

@@ -231,24 +231,32 @@ def tombstone_of(item: Item, *, now: datetime) -> Item:
     )
 
 
-def run_cut_short(
-    item: Item, outcome: Outcome, *, error: str, now: datetime, note: str = ""
+def run_of(
+    claim: Claim,
+    outcome: Outcome,
+    *,
+    now: datetime,
+    result: str = "",
+    error: str = "",
+    output: str = "",
+    note: str = "",
 ) -> Run:
-    """What the history says of a run that a person ended."""
-    start = item.start or now
+    """What the history says of a run that ended at `now`, in whatever way."""
     return Run(
-        id=item.id,
-        type=item.type,
-        fence=item.fence,
-        attempt=item.attempt,
-        slot=item.slot,
-        start=start,
+        id=claim.id,
+        type=claim.type,
+        fence=claim.fence,
+        attempt=claim.attempt,
+        slot=claim.slot,
+        start=claim.start,
         stop=now,
-        lag=max((start - item.ready).total_seconds(), 0.0),
+        lag=max((claim.start - claim.ready).total_seconds(), 0.0),
         outcome=outcome,
-        worker=item.owner,
-        nonce="",
+        worker=claim.owner,
+        nonce=claim.nonce,
+        result=result,
         error=error,
+        output=output,
         note=note,
     )
 
@@ -257,9 +265,8 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
     ops: list[Op] = [Replace(item_key(item.id), data_of(tombstone), item.etag)]
     if item.running:
         assert tombstone.stop is not None
-        run = run_cut_short(
-            item, Outcome.CANCELLED, error="its item was removed", now=tombstone.stop
-        )
+        removed = "its item was removed"
+        run = run_of(held(item), Outcome.CANCELLED, now=tombstone.stop, error=removed)
         ops.append(Delete(lock_key(item.id), ANY))
         ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     elif item.state is State.ACTIVE:

@@ -11,7 +11,7 @@ from blackboard.model import Item, Mark, Outcome
 from blackboard.rows import text_of
 from blackboard.rules.outcomes import Plan, after_run, again_of
 from blackboard.table import ANY, Op
-from blackboard.verbs.batches import free_ops, freed, held, run_cut_short
+from blackboard.verbs.batches import free_ops, freed, held, run_of
 from blackboard.verbs.change import Changed, change_item, settings_of
 
 
@@ -71,6 +71,6 @@ def _freed(
     """The item without its lock, and what the history says of the run that had it."""
     verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
     error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
-    run = run_cut_short(item, outcome, error=error, now=now, note=text_of(mark))
+    run = run_of(held(item), outcome, now=now, error=error, note=text_of(mark))
     after = freed(item, plan, run)
     return free_ops(item, ANY, after, run), after

@@ -31,7 +31,7 @@ from blackboard.table import (
     Unknown,
     units,
 )
-from blackboard.verbs.batches import late_ops, planned, release_ops
+from blackboard.verbs.batches import late_ops, planned, release_ops, run_of
 from blackboard.verbs.take import claim_from, holds
 
 Answer = TypeVar("Answer")
@@ -188,21 +188,9 @@ def _item_of(claim: Claim) -> Item:
 
 
 def _run_of(claim: Claim, ended: Ended, *, now: datetime) -> Run:
-    return Run(
-        id=claim.id,
-        type=claim.type,
-        fence=claim.fence,
-        attempt=claim.attempt,
-        slot=claim.slot,
-        start=claim.start,
-        stop=now,
-        lag=max((claim.start - claim.ready).total_seconds(), 0.0),
-        outcome=ended.outcome,
-        worker=claim.owner,
-        nonce=claim.nonce,
-        result="" if ended.result is None else text_of(ended.result),
-        error=ended.error,
-        output=ended.output,
+    result = "" if ended.result is None else text_of(ended.result)
+    return run_of(
+        claim, ended.outcome, now=now, result=result, error=ended.error, output=ended.output
     )
 
 

@@ -24,6 +24,7 @@ from blackboard.verbs.batches import (
     held,
     override_ops,
     planned,
+    run_of,
 )
 
 RENEWALS = 3
@@ -237,20 +238,9 @@ async def override(board: Board, lock: Lock, *, owner: str) -> Claim | None:
 
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
     """What the history says of a holder that was not heard of any more."""
-    return Run(
-        id=item.id,
-        type=item.type,
-        fence=lock.fence,
-        attempt=lock.attempt,
-        slot=lock.slot,
-        start=lock.since,
-        stop=now,
-        lag=max((lock.since - item.ready).total_seconds(), 0.0),
-        outcome=Outcome.ABANDONED,
-        worker=lock.owner,
-        nonce=lock.nonce,
-        error=f"its lock was not renewed for {lock.stale_after:g} s",
-    )
+    error = f"its lock was not renewed for {lock.stale_after:g} s"
+    claim = claim_from(item, lock=lock, sent=0.0)
+    return run_of(claim, Outcome.ABANDONED, now=now, error=error)
 
 
 async def _free(
