@@ -9,6 +9,7 @@ import asyncio
 from datetime import UTC
 from typing import Protocol
 
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -45,6 +46,7 @@ class CycleWake:
         self._early: asyncio.TimerHandle | None = None
         self._scheduler = AsyncIOScheduler(
             timezone=UTC,
+            executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._scheduler.add_job(

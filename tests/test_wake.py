@@ -1,6 +1,7 @@
 """When a worker wakes: by the beat, by a wish, or at once."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 from blackboard.wake import CycleWake
@@ -75,3 +76,20 @@ def test_who_is_woken_while_awake_does_not_fall_asleep() -> None:
         waiting.cancel()
 
     waking(story)
+
+
+def test_a_beat_is_given_in_the_loop_itself() -> None:
+    """Another thread may not set an event, and could be kept waiting until the worker stops."""
+
+    async def story() -> None:
+        wake = CycleWake(0.05)
+        threads: list[int] = []
+        wake._event.set = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
+        wake.start()
+        async with asyncio.timeout(30):
+            while not threads:  # noqa: ASYNC110 - nothing else says so
+                await asyncio.sleep(0.01)
+        wake.stop()
+        assert set(threads) == {threading.get_ident()}
+
+    asyncio.run(story())
