@@ -127,6 +127,32 @@ class Refused(TableError):
         self.reason = reason
 
 
+@dataclass(slots=True)
+class Requests:
+    """What a store was asked for, by kind, whatever it answered. Each is one round trip, and on
+    Azure one transaction on the bill.
+    """
+
+    commits: int = 0
+    """Batches."""
+    pages: int = 0
+    """Pages of scans, empty ones included."""
+    others: int = 0
+    """What else it took: making a table, asking for the time."""
+
+    @property
+    def total(self) -> int:
+        return self.commits + self.pages + self.others
+
+    def since(self, earlier: "Requests") -> "Requests":
+        """How many more these are."""
+        return Requests(
+            self.commits - earlier.commits,
+            self.pages - earlier.pages,
+            self.others - earlier.others,
+        )
+
+
 class Table(Protocol):
     """A store. One object serves one event loop; several processes may open the same table."""
 
@@ -139,6 +165,8 @@ class Table(Protocol):
     resolution: float
     """Seconds by which `age` may be off: a lock is stale only when its age exceeds its lease by
     more than this."""
+    requests: Requests
+    """Asked for through this object so far."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         """Apply `ops` to one partition, all or nothing; the new etags in the same order, "" for a

@@ -51,6 +51,7 @@ class FaultyTable:
         self.max_bytes = table.max_bytes
         self.max_value = table.max_value
         self.resolution = table.resolution
+        self.requests = table.requests
         self.batches: list[tuple[Op, ...]] = []
         """Everything that was sent, in order."""
         self.in_flight: list[tuple[str, tuple[Op, ...]]] = []

@@ -79,6 +79,7 @@ class StepTable:
         self.max_bytes = store.max_bytes
         self.max_value = store.max_value
         self.resolution = store.resolution
+        self.requests = store.requests
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await step()

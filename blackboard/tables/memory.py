@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from blackboard.clock import Clock
-from blackboard.table import Delete, Etag, Merge, Op, Row, Unavailable, Value
+from blackboard.table import Delete, Etag, Merge, Op, Requests, Row, Unavailable, Value
 from blackboard.tables import checks
 from blackboard.tables.pages import AFTER_ALL, Pages
 
@@ -62,6 +62,7 @@ class MemoryTable:
         self._clock = clock
         self._shelf = shelf or Shelf()
         self._closed = False
+        self.requests = Requests()
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
@@ -69,6 +70,7 @@ class MemoryTable:
         await self._request()
         if not ops:
             return []
+        self.requests.commits += 1
         part = self._shelf.parts.setdefault(partition, _Part())
         there = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
         if conflict := checks.first_conflict(ops, there):
@@ -86,6 +88,7 @@ class MemoryTable:
 
         async def fetch(start: str, count: int) -> list[Row]:
             await self._request()
+            self.requests.pages += 1
             part = self._shelf.parts.get(partition, _Part())
             low, high = bisect_left(part.keys, start), bisect_left(part.keys, end)
             return [_row(key, part.rows[key]) for key in part.keys[low : min(high, low + count)]]

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from blackboard.clock import Clock
-from blackboard.table import Etag, Op, Row, Unavailable
+from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables import checks
 from blackboard.tables.boot import boot_id
 from blackboard.tables.mounts import Mount, mount_table
@@ -63,6 +63,7 @@ class SqliteTable:
         self._clock = clock
         self._boot = boot
         self._closed = False
+        self.requests = Requests()
 
     @classmethod
     async def open(
@@ -98,6 +99,7 @@ class SqliteTable:
         self._check_open()
         if not ops:
             return []
+        self.requests.commits += 1
         return await self._thread.call(partial(self._file.apply, partition, ops, datas))
 
     def scan(
@@ -107,6 +109,7 @@ class SqliteTable:
 
         async def fetch(start: str, count: int) -> list[Row]:
             self._check_open()
+            self.requests.pages += 1
             return await self._thread.call(partial(self._file.page, partition, start, end, count))
 
         return Pages(fetch, first=first, limit=limit)
