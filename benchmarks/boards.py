@@ -3,11 +3,12 @@
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from blackboard import azurite
 from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.board import Board
 from blackboard.cli.logs import subscriber
@@ -23,7 +24,7 @@ from blackboard.stores import open_table
 from blackboard.table import Op, Table
 from blackboard.verbs.batches import add_ops
 from blackboard.wake import CycleWake
-from blackboard.worker import Mode
+from blackboard.worker import Mode, Worker
 
 HANDLERS = load(["jobs.py"], Path(__file__).parent)
 FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
@@ -32,9 +33,14 @@ SPEC = encode_spec(Spec(every="8h", params={"feeds": FEEDS, "out": "out"}))
 
 @asynccontextmanager
 async def new_table(store: str) -> AsyncIterator[Table]:
-    """An empty table of a kind: "memory" or "sqlite"."""
-    with TemporaryDirectory() as folder:
-        url = "memory:" if store == "memory" else f"sqlite:{folder}/blackboard.db"
+    """An empty table of a kind: "memory", "sqlite" or "azurite"."""
+    with ExitStack() as stack:
+        if store == "azurite":
+            url = stack.enter_context(azurite.start()).url
+        elif store == "sqlite":
+            url = f"sqlite:{stack.enter_context(TemporaryDirectory())}/blackboard.db"
+        else:
+            url = "memory:"
         table = await open_table(url, SystemClock(), create=True)
         try:
             yield table
@@ -74,21 +80,25 @@ async def new_board(table: Table, items: int, *, item_type: str) -> Board:
 
 async def work_off(board: Board, *, slots: int) -> None:
     """All that is due, by one worker, with its log written as any worker's is."""
-    process = ProcessRunner(idle=slots)
-    settings = WorkerSettings(slots=slots)
-    events = Events("benchmark")
+    worker = worker_on(board, slots=slots)
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time
-        events.subscribe(subscriber(board.clock, level=logging.INFO, stream=log))
-        worker = assemble(
-            board,
-            owner=identity(board.chance),
-            settings=settings,
-            handlers=HANDLERS,
-            job_settings={},
-            events=events,
-            wake=CycleWake(settings.cycle.total_seconds()),
-            inline=InlineRunner(),
-            process=process,
-            turning=process.turning,
-        )
+        worker.events.subscribe(subscriber(board.clock, level=logging.INFO, stream=log))
         await worker.work(Mode.UNTIL_IDLE)
+
+
+def worker_on(board: Board, *, slots: int, cycle: timedelta = timedelta(seconds=60)) -> Worker:
+    """A worker as the command line makes one."""
+    process = ProcessRunner(idle=slots)
+    settings = WorkerSettings(slots=slots, cycle=cycle)
+    return assemble(
+        board,
+        owner=identity(board.chance),
+        settings=settings,
+        handlers=HANDLERS,
+        job_settings={},
+        events=Events("benchmark"),
+        wake=CycleWake(settings.cycle.total_seconds()),
+        inline=InlineRunner(),
+        process=process,
+        turning=process.turning,
+    )

@@ -24,12 +24,10 @@ from blackboard.verbs.batches import claim_ops, held, release_ops
 
 SLOTS = (8, 100, 300)
 ITEMS = 3_000
-BATCH = 250
-"""Releases, of four rows each, in a batch of a thousand rows."""
 
 
 def measured() -> Iterator[Measured]:
-    for store in ("memory", "sqlite"):
+    for store in ("memory", "sqlite", "azurite"):
         floor = asyncio.run(_store_alone(store))
         for slots in SLOTS:
             yield Measured(
@@ -83,10 +81,11 @@ async def _batches(board: Board) -> list[_Batch]:
     tokens = [one async for one in board.walk(0, until=now) if isinstance(one, Token)]
     items = {item.id: item async for item in board.items()}
     batches = []
-    for start in range(0, ITEMS, BATCH):
+    size = board.table.max_rows // 4  # a release has four rows
+    for start in range(0, ITEMS, size):
         claims: list[Op] = []
         releases: list[Op] = []
-        for token in tokens[start : start + BATCH]:
+        for token in tokens[start : start + size]:
             written, let_go = _run_of(token, items[token.id], now)
             claims += written
             releases += let_go

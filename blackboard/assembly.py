@@ -18,8 +18,13 @@ from blackboard.events import Events
 from blackboard.handlers import Handler
 from blackboard.heartbeat import Heartbeat, Turning, nobody
 from blackboard.holdings import Holdings
-from blackboard.members import announce, announce_every, forget
+from blackboard.members import ANNOUNCE_EVERY, TRY_AGAIN, announce, forget
 from blackboard.model import Claim, Member
+from blackboard.notify.notifier import notifier_of
+from blackboard.notify.table import NotifyTable
+from blackboard.patient import Asking
+from blackboard.releases import Releases
+from blackboard.rules.patience import Need
 from blackboard.runner import Runner
 from blackboard.table import TableError
 from blackboard.verbs.history import Retention
@@ -69,9 +74,16 @@ def assemble(
     inline: Runner,
     process: Runner,
     turning: Turning = nobody,
+    notify: NotifyTable | None = None,
 ) -> Worker:
     """A worker on `board`. `handlers` are those of the types it takes."""
+    asking = Asking(board.clock, board.chance, events)
+    renewing = asking.board(board, Need.RENEWAL)
+    board = asking.board(board, Need.OTHER)
     holdings = Holdings(settings.slots)
+    notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
+    if notifier is not None:
+        events.subscribe(notifier.heard)
 
     def start(claims: Sequence[Claim]) -> None:
         worker.start(claims)
@@ -89,8 +101,9 @@ def assemble(
             events=events,
             horizon=settings.cycle,
             start=start,
+            overdue_after=notifier.overdue_after if notifier else None,
         ),
-        heartbeat=Heartbeat(board=board, holdings=holdings, events=events, turning=turning),
+        heartbeat=Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning),
         calls=Calls(
             handlers=handlers,
             settings=job_settings,
@@ -99,9 +112,12 @@ def assemble(
             events=events,
             clock=board.clock,
         ),
+        releases=Releases(
+            board=board, events=events, holdings=holdings, retention=settings.retention
+        ),
         announce=_announcer(board, holdings, owner=owner, settings=settings, handlers=handlers),
+        notify=notifier.run if notifier else None,
         grace=settings.grace.total_seconds(),
-        retention=settings.retention,
     )
     return worker
 
@@ -130,9 +146,12 @@ def _announcer(
         )
         try:
             while True:
-                with suppress(TableError):  # the walk tells of a store that is away
+                pause = ANNOUNCE_EVERY
+                try:
                     member = await announce(board, replace(member, running=len(holdings)))
-                await board.clock.sleep(announce_every(cycle))
+                except TableError:
+                    pause = TRY_AGAIN  # it has to be seen again before it counts as lost
+                await board.clock.sleep(pause)
         finally:
             with suppress(TableError, TimeoutError):
                 async with asyncio.timeout(LAST_WORD):

@@ -5,6 +5,7 @@ belongs to it, in the shard that its id hashes to. What can be done to a board i
 """
 
 from collections.abc import AsyncIterator, Callable
+from copy import copy
 from datetime import datetime
 
 from blackboard import keys
@@ -40,6 +41,17 @@ class Board:
         self.resolve = resolve
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
+
+    def seen_through(
+        self, table: Table | None = None, *, resolve: Resolve | None = None
+    ) -> "Board":
+        """This board, asked through another table or with other settings. Claims under way are
+        known to both, so that neither takes a lock of the other's for one that nobody holds.
+        """
+        seen = copy(self)
+        seen.table = table or self.table
+        seen.resolve = resolve or self.resolve
+        return seen
 
     # ---- the board's own row
 

@@ -13,6 +13,7 @@ from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.holdings import Holding
+from blackboard.mask import NOTHING, Mask, mask_of
 from blackboard.model import Ended, Outcome
 from blackboard.rules.claims import time_limit
 from blackboard.runner import Call, Runner
@@ -38,7 +39,7 @@ class Calls:
         claim = held.claim
         handler = self.handlers[claim.type]
         try:
-            params = expand(params_of(claim.spec, claim.once), self.environ)
+            item, mask = given(held, self.environ)
             allowed = time_limit(held.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
@@ -46,7 +47,7 @@ class Calls:
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
         call = Call(
             handler=handler,
-            item=HandlerItem(claim.id, claim.type, params, held.settings.timezone),
+            item=item,
             due=claim.slot,
             fence=claim.fence,
             attempt=claim.attempt,
@@ -55,11 +56,11 @@ class Calls:
             fenced=held.settings.fenced,
         )
         runner = self.inline if handler.is_async else self.process
-        held.execution = runner.start(call, _Report(held, self.events), held.deadline)
+        held.execution = runner.start(call, _Report(held, self.events, mask), held.deadline)
         held.pass_on()
         limit = asyncio.get_running_loop().create_task(self._limit(held, allowed))
         try:
-            return await held.execution.wait()
+            return mask.ended(await held.execution.wait())
         finally:
             limit.cancel()
 
@@ -74,18 +75,38 @@ class Calls:
         await self.process.close()
 
 
+def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]:
+    """What a handler is told of its item, and the mask for all that it says in turn.
+
+    Raises BadInput naming a variable that `environ` lacks.
+    """
+    claim = held.claim
+    written = params_of(claim.spec, claim.once)
+    params = expand(written, environ)
+    replaced = params != written
+    item = HandlerItem(
+        id=claim.id,
+        type=claim.type,
+        params=params,
+        timezone=held.settings.timezone,
+        written=written if replaced else None,
+    )
+    return item, mask_of(written, environ) if replaced else NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class _Report:
     """What a handler says while it runs."""
 
     held: Holding
     events: Events
+    mask: Mask
 
     def progress(self, done: int, total: int) -> None:
         self.held.report_progress(done, total)
 
     def log(self, level: int, message: str) -> None:
-        claim = self.held.claim
+        claim, said = self.held.claim, self.mask.text(message)
         self.events.emit(
-            Kind.SAID, message, level=level, item=claim.id, type=claim.type, fence=claim.fence
+            Kind.SAID, said, level=level, item=claim.id, type=claim.type, fence=claim.fence
         )

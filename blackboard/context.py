@@ -25,6 +25,8 @@ class HandlerItem:
     params: Mapping[str, Any]
     timezone: str = "UTC"
     """The item's zone, an IANA name."""
+    written: Mapping[str, Any] | None = None
+    """The params with `${NAME}` as it was written, if there was any."""
 
 
 class Lost(Protocol):
@@ -91,6 +93,24 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     Raises BadInput naming the variable that is missing, and where it was asked for.
     """
     return {key: _expanded(value, environ, f"params.{key}") for key, value in params.items()}
+
+
+def variables(value: Any) -> set[str]:
+    """The names that `expand` would look for: every NAME of a `${NAME}` in `value`."""
+    match value:
+        case str():
+            return {name for name in _VARIABLE.findall(value) if name}
+        case dict():
+            return set().union(*map(variables, value.values()))
+        case list():
+            return set().union(*map(variables, value))
+        case _:
+            return set()
+
+
+def unescaped(text: str) -> str:
+    """`text` as `expand` would have it if no variable were replaced: `$${` stands for `${`."""
+    return text.replace("$${", "${")
 
 
 def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:

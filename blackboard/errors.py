@@ -41,3 +41,7 @@ class StoreProblem(BlackboardError):
     """
 
     exit_code = 2
+
+
+class MissingStore(StoreProblem):
+    """There is nothing yet where the store was named, and `blackboard init` could make it."""

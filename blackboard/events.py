@@ -24,6 +24,9 @@ class Kind(StrEnum):
     LOST = "lost"
     ENDED = "ended"
     STORE = "store trouble"
+    NOTIFIED = "notified"
+    """Somebody was told of something: a webhook, a command."""
+    NOTIFY = "notify trouble"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Event:
     type: str = ""
     fence: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
+    record: Any = None
+    """What it is about, for a subscriber that looks closer. It is not logged."""
 
 
 Subscriber = Callable[[Event], None]

@@ -52,8 +52,6 @@ class Heartbeat:
     events: Events
     turning: Turning = nobody
     _beaten: float = -math.inf
-    _away: bool = False
-    """Whether the store did not answer the last renewal: told once."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -104,13 +102,11 @@ class Heartbeat:
         progress = held.progress
         try:
             renewed = await renew(self.board, held.claim, progress=progress)
-        except TableError as trouble:
-            self._tell(trouble)
+        except TableError:  # of a store that is away, who asks patiently tells
             await self.board.clock.sleep(renew_every(held.claim.stale_after) / 4)
             return
         finally:
             held.asking = False
-        self._away = False
         if held.releasing:
             return
         if renewed is None:
@@ -122,11 +118,6 @@ class Heartbeat:
         held.told = progress
         if held.execution is not None:
             held.execution.extend(held.deadline)
-
-    def _tell(self, trouble: TableError) -> None:
-        if not self._away:
-            self._away = True
-            self.events.emit(Kind.STORE, f"renewals: {trouble}", level=logging.WARNING)
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Tell a handler that its lock is lost, and stop it if it does not end by itself."""

@@ -1,5 +1,6 @@
 """What a worker holds: the runs it has started and not yet let go."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -74,6 +75,8 @@ class Holdings:
 
     slots: int
     """As many at a time; none once the worker is to stop."""
+    given_up: set[str] = field(default_factory=set)
+    """Nonces of runs that ended and could not be let go: their locks are left to go stale."""
     _held: dict[str, Holding] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Holding]:
@@ -96,3 +99,23 @@ class Holdings:
     def free(self) -> int:
         """Slots that nothing runs in."""
         return max(self.slots - len(self._held), 0)
+
+
+class Room:
+    """The free slots of a worker, counted down as tokens are chosen."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._free = holdings.free
+        self._running = Counter(held.claim.type for held in holdings)
+
+    def __bool__(self) -> bool:
+        return self._free > 0
+
+    def take(self, item_type: str, settings: RunSettings) -> bool:
+        """Take a slot, if the worker and the type have one."""
+        full = settings.slots is not None and self._running[item_type] >= settings.slots
+        if full or self._free <= 0:
+            return False
+        self._free -= 1
+        self._running[item_type] += 1
+        return True

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from blackboard.errors import BadInput
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
+NOTICE = "notice:"
 BOARD_KEY = "board"
 _FENCES = 10**12
 _LONGEST = 160
@@ -77,6 +78,10 @@ def worker_key(owner: str) -> str:
     return WORKER + encode_id(owner)
 
 
+def notice_key(item_id: str) -> str:
+    return NOTICE + encode_id(item_id)
+
+
 def shard_of(item_id: str, shards: int) -> int:
     """The shard an id hashes to, for ever."""
     digest = hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).digest()
@@ -101,6 +106,10 @@ def meta_partition(board: str) -> str:
 
 def workers_partition(board: str) -> str:
     return f"{board}-workers"
+
+
+def notices_partition(board: str) -> str:
+    return f"{board}-notices"
 
 
 def check_board_name(name: str) -> str:

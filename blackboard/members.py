@@ -2,9 +2,8 @@
 
 A membership row is for people and their commands. No decision about a lock or a token looks at
 it: a worker that is not listed may run items, and one that is may be dead. A worker announces
-itself every cycle, but not oftener than every five seconds and every minute at least. Who missed
-three of these and ten seconds is called lost; after a day its row is deleted by whoever announces
-itself first.
+itself once a minute, whatever its cycle: that is all it costs. Who was not seen for two minutes and
+ten seconds is called lost; after a day its row is deleted by whoever announces itself first.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,12 @@ from blackboard.model import VERSION, Member
 from blackboard.rows import data_of, record_of, version_of
 from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
-OFTENEST, SELDOMEST = 5.0, 60.0
-MISSED = 3
-GRACE = 10.0
-"""Seconds beyond what was missed: a slow store takes time."""
+ANNOUNCE_EVERY = 60.0
+"""Seconds."""
+TRY_AGAIN = 5.0
+"""Seconds, after an announcement that the store did not answer."""
+LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
+"""Seconds: two announcements are missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
 TRIES = 5
 
@@ -36,15 +37,10 @@ class Sighting:
     @property
     def lost(self) -> bool:
         """Whether it should have been seen again by now."""
-        return self.age > MISSED * announce_every(self.member.cycle) + GRACE
+        return self.age > LOST_AFTER
 
     def takes(self, item_type: str) -> bool:
         return item_type in self.member.types.split(",")
-
-
-def announce_every(cycle: float) -> float:
-    """Seconds between two announcements of a worker that walks every `cycle` seconds."""
-    return min(max(cycle, OFTENEST), SELDOMEST)
 
 
 async def announce(board: Board, member: Member) -> Member:

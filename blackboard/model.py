@@ -181,7 +181,7 @@ class Member:
     types: str = ""
     """The types it takes, comma-separated."""
     cycle: float = 60.0
-    """Seconds between its walks: how often it is expected to be seen."""
+    """Seconds between its walks."""
     etag: str = ""
 
 
@@ -242,6 +242,8 @@ class Claim:
     lock_etag: str
     item_etag: str
     """"" when the item has to be read before the release."""
+    version: int = VERSION
+    """Of its item: a token keeps it, so that who does not know it leaves the token alone."""
 
 
 def whole_milliseconds(moment: datetime) -> datetime:

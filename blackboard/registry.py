@@ -101,7 +101,10 @@ def _sources(entry: str, base: Path) -> list[Source]:
     shipped_folder = _shipped_folder()
     if shipped_folder and entry in shipped():
         return [Source(str(shipped_folder), entry)]
-    path = base / Path(entry).expanduser()
+    try:
+        path = base / Path(entry).expanduser()
+    except RuntimeError as problem:
+        raise BadInput(f"jobs {entry!r}", str(problem), "write the whole path") from None
     if path.is_dir():
         return _sources_in(path.resolve())
     if path.is_file():

@@ -18,6 +18,7 @@ from blackboard.board import Resolve
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
 from blackboard.keys import check_board_name
+from blackboard.notify.table import NotifyTable, check_notify
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
 from blackboard.spec_checks import check_spec
 from blackboard.times.durations import parse_duration
@@ -76,6 +77,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
 
     board: BoardTable = BoardTable()
     worker: WorkerTable = WorkerTable()
+    notify: NotifyTable | None = None
     types: dict[str, TypeTable] = {}
     jobs: dict[str, dict[str, Any]] = {}
     """`[jobs.NAME]`: settings of a job, handed to its handlers as `ctx.settings`."""
@@ -98,6 +100,7 @@ _KINDS = {
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "board": BoardTable,
     "worker": WorkerTable,
+    "notify": NotifyTable,
     "types": TypeTable,
     "items": ItemTable,
 }
@@ -170,6 +173,9 @@ def _check(file: Path, text: str, settings: Settings) -> None:
         if settings.worker.grace not in NO_GRACE:
             parse_duration(settings.worker.grace, "grace")
         _check_count("slots", settings.worker.slots)
+        if settings.notify is not None:
+            path = ("notify",)
+            check_notify(settings.notify)
         for name, table in settings.types.items():
             path = ("types", name)
             _check_type(table)

@@ -77,6 +77,15 @@ def encode_spec(spec: Spec) -> str:
     return msgspec.json.encode(spec).decode()
 
 
+def rewrite_spec(text: str, spec: Spec) -> str:
+    """`spec` as it stands in a row that said `text`: what only a newer version knows is kept."""
+    said: dict[str, Any] = msgspec.json.decode(text)
+    unknown = {name: said[name] for name in said if name not in Spec.__struct_fields__}
+    if not unknown:
+        return encode_spec(spec)
+    return msgspec.json.encode(msgspec.to_builtins(spec) | unknown).decode()
+
+
 def decode_spec(text: str) -> Spec:
     """A spec from a row; fields of a newer version are passed over. ValueError when it is none."""
     return msgspec.json.decode(text, type=Spec)

@@ -1,46 +1,78 @@
 """From what a person writes after `--store` to a table.
 
 A path, or `sqlite:PATH`, is a file; `sqlite:PATH?synchronous=full` flushes it at every batch.
-`memory:` is a table that ends with the process. Azure tables are named here and not yet opened.
+`azurite:` and `https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), and what opens
+them is imported only for them. `memory:` is a table that ends with the process.
 """
 
+import os
 import re
+import sys
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput, StoreProblem
+from blackboard.errors import BadInput
 from blackboard.table import Table
+from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import Opening, SqliteTable
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL | re.IGNORECASE)
 _SYNCHRONOUS = {"full": True, "normal": False}
+_FILES = {"path", "sqlite"}
 
 
 async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
-    """The table that `url` names; with `create` a missing file is made.
+    """The table that `url` names; with `create` a missing one is made.
 
-    Raises BadInput for an address that is none, StoreProblem for a store that cannot be opened,
-    Busy for one that another program holds.
+    Raises BadInput for an address that is none, or holds a secret, which it does not repeat;
+    MissingStore for a store that is not there yet, another StoreProblem for one that cannot be
+    opened, Busy for one that another program holds; Unavailable or Unusable for one on another
+    host that does not answer, or refuses.
     """
-    scheme = _SCHEME.fullmatch(url)
-    if scheme is None:
-        return await _sqlite(url, clock, create=create, full=False)
-    match scheme[1].lower():
+    refuse_secrets(url)
+    kind, rest = _parts(url)
+    match kind:
+        case "path":
+            return await _sqlite(rest, clock, create=create, full=False)
         case "sqlite":
-            path, _, options = scheme[2].partition("?")
+            path, _, options = rest.partition("?")
             return await _sqlite(path, clock, create=create, full=_full(options))
         case "memory":
             return MemoryTable(clock)
         case "azurite" | "http" | "https":
-            raise StoreProblem(
-                f"{url} is an Azure table, and this version opens SQLite files only "
-                "(give --store the path of a file)"
-            )
+            return await _azure(url, clock, create=create)
         case other:
-            raise BadInput(
-                "store", f"no store is named {other!r}", f"a path is written sqlite:{url}"
-            )
+            raise BadInput("store", f"no store is named {other!r}", "a path is written sqlite:PATH")
+
+
+def resolve_path(url: str, folder: Path) -> str:
+    """`url`, where a relative path of a file starts from `folder`; no other is changed."""
+    kind, rest = _parts(url)
+    if kind not in _FILES or rest.startswith(("~", "?")) or not rest:
+        return url
+    return url.removesuffix(rest) + str(folder / rest)
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """What kind of store it is, in lower case, and what is said of it. A path is of kind `path`."""
+    scheme = _SCHEME.fullmatch(url)
+    return (scheme[1].lower(), scheme[2]) if scheme else ("path", url)
+
+
+async def _azure(url: str, clock: Clock, *, create: bool) -> Table:
+    from blackboard.tables.azure_identity import credential_for  # noqa: PLC0415 - for Azure alone
+
+    address = azure_address(url)
+    credential = credential_for(address, os.getenv, interactive=_at_a_terminal())
+    from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs what is now known
+
+    return await AzureTable.open(address, clock, credential=credential, create=create)
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
 async def _sqlite(path: str, clock: Clock, *, create: bool, full: bool) -> Table:

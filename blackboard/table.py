@@ -17,7 +17,7 @@ Whoever writes another store passes `tests/contract/`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -115,7 +115,9 @@ class Unavailable(TableError):
 
 
 class Unusable(Unavailable):
-    """The store is there and cannot work: its disk is full, its file damaged or not writable."""
+    """The store will not work until somebody mends it: its disk is full, its file damaged or not
+    writable, its table missing, or whoever asks is refused.
+    """
 
 
 class Refused(TableError):
@@ -138,11 +140,16 @@ class Requests:
     pages: int = 0
     """Pages of scans, empty ones included."""
     others: int = 0
-    """What else it took: making a table, asking for the time."""
+    """What else it took: making a table."""
 
     @property
     def total(self) -> int:
         return self.commits + self.pages + self.others
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """As an event tells them: by kind, and all together."""
+        return asdict(self) | {"total": self.total}
 
     def since(self, earlier: "Requests") -> "Requests":
         """How many more these are."""
@@ -202,10 +209,17 @@ class Table(Protocol):
 
 
 async def read(table: Table, partition: str, key: str) -> Row | None:
-    """One row, or None: nothing else lies between `key` and `key` with a space behind it."""
-    async for row in table.scan(partition, key, key + " ", 1):
+    """One row, or None."""
+    async for row in table.scan(partition, key, just_after(key), 1):
         return row
     return None
+
+
+def just_after(key: str) -> str:
+    """The end of a range that ends with this key, or the start of one that goes on behind it. All
+    of a key can be printed, so none lies between it and itself with a space behind.
+    """
+    return key + " "
 
 
 def units(text: str) -> int:

@@ -4,6 +4,9 @@ A walk reads each shard's locks and ready tokens in one range, decides row by ro
 (`rules/claims.py`), takes over what is stale, and claims the most overdue tokens that its free
 slots can take. Types it does not know, and types whose slots are full, are passed over: so one
 slow or poison item never blocks the others.
+
+What it reads and does not take is remembered (`known.py`): slots that become free, and tokens that
+become ready, need no other look until the next beat (`go_on`).
 """
 
 import logging
@@ -16,16 +19,23 @@ from blackboard.board import Board
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
-from blackboard.holdings import Holdings
+from blackboard.holdings import Holdings, Room
 from blackboard.keys import shard_of
+from blackboard.known import Known
 from blackboard.model import Claim, Lock, Token
 from blackboard.phrases import since
 from blackboard.rules.claims import Move, decide_lock, decide_token
 from blackboard.spec import RunSettings
+from blackboard.table import TableError
 from blackboard.verbs.take import adopt, claim, claims_at_once, override, pass_over
 
+MOST_OVERDUE = 1_000
+"""Overdue tokens that a walk speaks of."""
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
+AHEAD = 48
+"""Tokens read beyond those that the free slots take, or twice the slots if that is more. With the
+locks of a few slots that is still one page of any store."""
 
 
 Start = Callable[[Sequence[Claim]], None]
@@ -36,6 +46,8 @@ Start = Callable[[Sequence[Claim]], None]
 class Seen:
     """What a walk saw and did."""
 
+    now: datetime
+    """By the store's clock."""
     claims: int = 0
     """Taken in this walk."""
     locks: int = 0
@@ -49,6 +61,12 @@ class Seen:
     mine: set[str] = field(default_factory=set)
     """Nonces of this worker's locks that are on the board."""
     skipped: int = 0
+    looked: bool = False
+    """Whether all shards were read, and not only what was known claimed."""
+    overdue: dict[str, Token] = field(default_factory=dict)
+    """By id: ready for longer than is usual, of whatever type, and not taken."""
+    freed: list[Lock] = field(default_factory=list)
+    """Stale locks that were taken away, and nothing is run; or others were faster."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,56 +82,129 @@ class Walker:
     horizon: timedelta
     """How far ahead a walk looks for the next token: one cycle."""
     start: Start
+    overdue_after: timedelta | None = None
+    """For how long a token is ready until it is overdue; None: nobody asks."""
     _left: set[str] = field(default_factory=set)
     """Items left alone for their settings; each is told once."""
+    _broken: set[str] = field(default_factory=set)
+    """Etags of tokens that do not fit their items: not to be tried again before the next look."""
+    known: Known = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known = Known(cycle=self.horizon.total_seconds())
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody has been faster for a cycle."""
+        return self.known.alone(self.board.clock.monotonic())
+
+    def expect(self, ready: datetime) -> None:
+        """There is a token that no walk has read, ready then."""
+        self.known.expect(ready)
 
     async def walk(self) -> Seen:
         """Look at every shard, take over what is stale, claim what the free slots allow. What is
         taken is started at once: should the store fail half-way, nothing waits for the rest.
         """
-        seen = Seen()
-        now = await self.board.table.now()
-        tokens: dict[int, list[Token]] = {}
-        for number in range(self.board.shards):
-            locks, tokens[number] = await self._read(number, seen, now=now)
-            for lock in locks:
-                await self._take_over(lock, seen)
-        overdue = sorted((one for some in tokens.values() for one in some), key=_ready)
-        chosen = Counter(shard_of(one.id, self.board.shards) for one in self._choose(overdue))
-        for number, count in chosen.items():
-            await self._claim(number, tokens[number], seen, wanted=count, now=now)
+        self.known.look(self.board.clock.monotonic())
+        self._broken.clear()
+        begun = await self.board.table.now()
+        seen = Seen(now=begun)
+        try:
+            for number in range(self.board.shards):
+                before = self._nonces()
+                for lock in await self._read(number, seen):
+                    await self._take_over(lock, seen, ours=before | self._nonces())
+        except TableError:
+            self.known.forget()
+            raise
+        await self._claim_all(seen)
+        # What became ready while other shards were read was counted by nobody.
+        seen.soonest = self._until_next(begun)
+        seen.looked = True
         return seen
 
-    async def _read(
-        self, number: int, seen: Seen, *, now: datetime
-    ) -> tuple[list[Lock], list[Token]]:
-        """A shard's locks that this worker has to do with, and its tokens worth choosing from."""
+    async def go_on(self) -> Seen | None:
+        """Claim what is known to be ready. None: it is time to look, or no slot is free, or more
+        may be ready than is known.
+        """
+        clock = self.board.clock.monotonic()
+        if not self.holdings.free or not self.known.until(clock):
+            return None
+        now = await self.board.table.now()
+        ready, all_read = self.known.ready(now), self.known.all_read(now)
+        chosen = self._choose(ready)
+        if not chosen or not (all_read or len(chosen) == self.holdings.free):
+            return None
+        seen = Seen(now=now, due=len(ready) + (not all_read), mine=self._nonces())
+        if not all(self._runs(one, seen) for one in chosen):
+            return None
+        await self._claim_all(seen)
+        look = timedelta(seconds=self.known.until(clock))
+        seen.soonest = min(self._until_next(now) or look, look)
+        return seen
+
+    def _until_next(self, now: datetime) -> timedelta | None:
+        following = self.known.next(now)
+        return None if following is None else following - now
+
+    def _nonces(self) -> set[str]:
+        """Of every task and batch of this worker."""
+        return self.board.in_flight | self.holdings.nonces
+
+    async def _read(self, number: int, seen: Seen) -> list[Lock]:
+        """A shard's locks. Its tokens are known from now on: those that the free slots take, and
+        some more.
+        """
         locks: list[Lock] = []
         tokens: list[Token] = []
-        room = _Room(self.holdings)
-        async for found in self.board.walk(number, until=now + self.horizon):
+        room = Room(self.holdings)
+        ahead = max(AHEAD, 2 * self.holdings.slots) if self.alone else 0
+        enough = self.holdings.free + ahead if room else 0
+        is_first = True
+        async for found in self.board.walk(number, until=seen.now + self.horizon):
+            if is_first:  # its page may have told more of the time than was known before
+                is_first, seen.now = False, await self.board.table.now()
             if isinstance(found, Lock):
                 seen.locks += found.type in self.handlers
                 seen.mine |= {found.nonce} if found.owner == self.owner else set()
                 locks.append(found)
-            elif found.ready > now:
-                seen.soonest = min(found.ready - now, seen.soonest or self.horizon)
-                break
-            elif (settings := await self._wanted(found, seen, now=now)) is not None:
-                seen.due += 1
-                if room.take(found.type, settings):
-                    tokens.append(found)
-                elif not room:
+            elif found.ready > seen.now:
+                if ahead <= 0:
+                    self.known.expect(found.ready)
                     break
-        return locks, tokens
+                ahead -= 1
+                if self._is_for_us(found):
+                    tokens.append(found)
+            elif (settings := await self._wanted(found, seen)) is not None:
+                seen.due += 1
+                if room.take(found.type, settings) or len(tokens) < enough:
+                    tokens.append(found)
+                else:
+                    self.known.more = True
+                    if not room:
+                        break
+        self.known.put(number, tokens)
+        return locks
 
-    async def _wanted(self, token: Token, seen: Seen, *, now: datetime) -> RunSettings | None:
-        """The settings of a token to be run. None: it is left alone, or was moved on."""
+    def _is_for_us(self, token: Token) -> bool:
+        """Whether a token that is not ready yet will be one to take."""
         if token.type not in self.handlers:
+            return False
+        try:
+            self.board.resolve(token.type, token.spec)
+        except (BadInput, ValueError):
+            return False
+        return True
+
+    async def _wanted(self, token: Token, seen: Seen) -> RunSettings | None:
+        """The settings of a token to be run. None: it is left alone, or was moved on."""
+        self._look_at_the_time(token, seen)
+        if token.type not in self.handlers or token.etag in self._broken:
             return None
         try:
             settings = self.board.resolve(token.type, token.spec)
-            move = decide_token(token, now=now, types=self.handlers, settings=settings)
+            move = self._decide(token, settings, seen)
             if move is Move.SKIP:
                 seen.skipped += 1
                 if await pass_over(self.board, token, settings=settings):
@@ -123,51 +214,85 @@ class Walker:
             return None
         return settings if move is Move.RUN else None
 
+    def _look_at_the_time(self, token: Token, seen: Seen) -> None:
+        if self.overdue_after is None or seen.now - token.ready < self.overdue_after:
+            return
+        if len(seen.overdue) < MOST_OVERDUE:
+            seen.overdue[token.id] = token
+
+    def _runs(self, token: Token, seen: Seen) -> bool:
+        """Whether a token that was wanted is so still."""
+        settings = self.board.resolve(token.type, token.spec)
+        return self._decide(token, settings, seen) is Move.RUN
+
+    def _decide(self, token: Token, settings: RunSettings, seen: Seen) -> Move:
+        return decide_token(token, now=seen.now, types=self.handlers, settings=settings)
+
     def _choose(self, tokens: Iterable[Token]) -> list[Token]:
         """As many of the tokens, in their order, as the free slots take."""
-        room = _Room(self.holdings)
-        return [
-            one for one in tokens if room.take(one.type, self.board.resolve(one.type, one.spec))
-        ]
+        room = Room(self.holdings)
+        chosen: list[Token] = []
+        for one in tokens:
+            if not room:
+                break
+            if room.take(one.type, self.board.resolve(one.type, one.spec)):
+                chosen.append(one)
+        return chosen
 
-    async def _claim(
-        self, number: int, tokens: list[Token], seen: Seen, *, wanted: int, now: datetime
-    ) -> None:
+    async def _claim_all(self, seen: Seen) -> None:
+        """Claim the most overdue tokens that are known, as many as the free slots take."""
+        chosen = self._choose(self.known.ready(seen.now))
+        wanted = Counter(shard_of(one.id, self.board.shards) for one in chosen)
+        for number, count in wanted.items():
+            await self._claim(number, seen, wanted=count)
+
+    async def _claim(self, number: int, seen: Seen, *, wanted: int) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then."""
-        broken: set[str] = set()
-        for _ in range(REREADINGS):
-            batch = self._choose(tokens)[: min(wanted, claims_at_once(self.board))]
+        raced, rereadings = False, 0
+        while wanted > 0 and rereadings < REREADINGS:
+            batch = self._choose(self.known.of_shard(number, seen.now))
+            batch = batch[: min(wanted, claims_at_once(self.board))]
             if not batch:
                 break
             settings = [self.board.resolve(one.type, one.spec) for one in batch]
             answer = await claim(self.board, batch, owner=self.owner, settings=settings)
+            self.known.drop(number, {one.id for one in batch})
+            if len(answer.claims) < len(batch):
+                self.known.forget()  # what was not taken may still be there
             self.start(answer.claims)
+            for taken in answer.claims:
+                seen.overdue.pop(taken.id, None)
             seen.claims += len(answer.claims)
             seen.due -= len(answer.claims)
             wanted -= len(answer.claims)
-            tokens = tokens[len(batch) :]
             if answer.broken is not None:
-                broken.add(answer.broken.id)
+                self._broken.add(answer.broken.etag)
                 seen.due -= 1
-                wanted -= 1
+            elif answer.reread:
+                raced = True
+                self.known.race(self.board.clock.monotonic())
             if answer.reread:
-                _, tokens = await self._read(number, Seen(), now=now)
-                tokens = [one for one in tokens if one.id not in broken]
-        seen.crowded |= wanted > 0
+                rereadings += 1
+                await self._read(number, Seen(now=seen.now))
+        seen.crowded |= raced and wanted > 0
 
-    async def _take_over(self, lock: Lock, seen: Seen) -> None:
-        """Override a stale lock while there is a free slot; adopt one of ours."""
+    async def _take_over(self, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
+        """Override a stale lock while there is a free slot; adopt one of ours that is in no task's
+        hands, nor was when it was read.
+        """
         move = decide_lock(
             lock,
             owner=self.owner,
             types=self.handlers,
-            in_flight=self.board.in_flight | self.holdings.nonces,
+            in_flight=ours,
+            given_up=self.holdings.given_up,
             resolution=self.board.table.resolution,
         )
         if move is Move.LEAVE:
             return
         if move is Move.OVERRIDE and not self.holdings.free:
             seen.due += 1
+            self.known.forget()
             return
         try:
             taken = await self._taken(move, lock)
@@ -177,6 +302,8 @@ class Walker:
         if taken is not None:
             self.start([taken])
             seen.claims += 1
+        elif move is Move.OVERRIDE:
+            seen.freed.append(lock)
 
     async def _taken(self, move: Move, lock: Lock) -> Claim | None:
         if move is Move.ADOPT:
@@ -201,27 +328,3 @@ class Walker:
         self, kind: Kind, row: Token | Lock, message: str, *, level: int = logging.INFO
     ) -> None:
         self.events.emit(kind, message, level=level, item=row.id, type=row.type, fence=row.fence)
-
-
-class _Room:
-    """The free slots of a worker, counted down as tokens are chosen."""
-
-    def __init__(self, holdings: Holdings) -> None:
-        self._free = holdings.free
-        self._running = Counter(held.claim.type for held in holdings)
-
-    def __bool__(self) -> bool:
-        return self._free > 0
-
-    def take(self, item_type: str, settings: RunSettings) -> bool:
-        """Take a slot, if the worker and the type have one."""
-        full = settings.slots is not None and self._running[item_type] >= settings.slots
-        if full or self._free <= 0:
-            return False
-        self._free -= 1
-        self._running[item_type] += 1
-        return True
-
-
-def _ready(token: Token) -> datetime:
-    return token.ready

@@ -10,8 +10,9 @@ puts it back: due again at once. Asked twice, it gives no grace.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -20,18 +21,19 @@ from blackboard.calls import Calls
 from blackboard.events import Events, Kind
 from blackboard.heartbeat import Heartbeat
 from blackboard.holdings import Holding, Holdings
-from blackboard.model import Claim, Outcome
-from blackboard.phrases import first_line, plural, stamp
-from blackboard.table import Busy, TableError, Unusable
-from blackboard.verbs.history import Retention, is_time, prune
-from blackboard.verbs.release import Finished, Released, release
+from blackboard.model import Claim
+from blackboard.phrases import plural, stamp
+from blackboard.releases import Releases
+from blackboard.rules.patience import LONGEST, SPACING
+from blackboard.table import Busy, Requests, TableError, Unavailable, Unusable
+from blackboard.verbs.take import claims_at_once
 from blackboard.wake import Wake
 from blackboard.walk import Seen, Walker
 
 LAST_RELEASES = 10.0
 """Seconds for writing back what was cut short, before the process ends all the same."""
-STORE_PAUSE = 5.0
-"""Seconds until the next walk after one that the store did not answer."""
+REFUSED_PAUSE = 5.0
+"""Seconds until the next walk after one that the store would not have."""
 IDLE_LOOK = 1.0
 """Seconds until a worker that waits for the board to be idle looks again."""
 CROWDED_PAUSE = 0.2
@@ -59,17 +61,19 @@ class Worker:
     walker: Walker
     heartbeat: Heartbeat
     calls: Calls
+    releases: Releases
     announce: Callable[[], Any]
     """Coroutine function that keeps the membership row, until it is cancelled."""
+    notify: Callable[[], Any] | None = None
+    """Coroutine function that tells people what there is to tell, until it is cancelled."""
     grace: float
-    retention: Retention
     _group: asyncio.TaskGroup = field(init=False)
-    _ended: asyncio.Queue[Finished] = field(default_factory=asyncio.Queue)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _asked_to_stop: int = 0
     _more: bool = False
     """Whether the last walk left something that is due."""
-
+    _told: Requests = field(default_factory=Requests)
+    """What the store had been asked for when that was last told."""
     _broken: Unusable | None = None
     """Why the last walk found that the store cannot work."""
 
@@ -85,6 +89,8 @@ class Worker:
                     group.create_task(one)
                     for one in (self.heartbeat.run(), self._let_go(mode), self.announce())
                 ]
+                if self.notify is not None:
+                    beside.append(group.create_task(self.notify()))
                 await self._cycle(mode)
                 await self._drain()
                 for task in beside:
@@ -123,7 +129,7 @@ class Worker:
             if mode is Mode.ONCE and seen is not None:
                 return
             if mode is Mode.UNTIL_IDLE and seen is not None:
-                if self._idle(seen):
+                if seen.looked and self._idle(seen):
                     return
                 self.wake.within(IDLE_LOOK)
             await self.wake.wait()
@@ -139,27 +145,53 @@ class Worker:
         before = list(self.holdings)
         self._broken = None
         try:
-            seen = await self.walker.walk()
+            seen = await self.walker.go_on() or await self.walker.walk()
         except TableError as trouble:
-            self.events.emit(Kind.STORE, f"walk: {trouble}", level=logging.WARNING)
             self._broken = trouble if isinstance(trouble, Unusable) else None
-            pause = trouble.retry_after if isinstance(trouble, Busy) else STORE_PAUSE
-            self.wake.within(min(pause, STORE_PAUSE))
+            self.wake.within(self._pause_after(trouble))
             return None
         for held in before:
             if held.claim.nonce not in seen.mine:
                 self.heartbeat.ask(held)  # unlocked, cancelled, removed or overridden: find out
         self._more = seen.due > 0
         if seen.soonest is not None:
-            self.wake.within(seen.soonest.total_seconds())
+            self.wake.within(seen.soonest.total_seconds() + self._spread())
         if seen.crowded or seen.skipped:
             self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
         self.events.emit(
             Kind.WALKED,
             level=logging.DEBUG,
-            data={"claims": seen.claims, "due": seen.due, "locks": seen.locks},
+            data={
+                "claims": seen.claims,
+                "due": seen.due,
+                "locks": seen.locks,
+                "requests": self._asked_for(),
+            },
+            record=seen,
         )
         return seen
+
+    def _spread(self) -> float:
+        """Seconds that a worker leaves others room: all of them know when the next token is ready,
+        and only one can have it.
+        """
+        return 0.0 if self.walker.alone else CROWDED_PAUSE * self.board.chance.fraction()
+
+    def _asked_for(self) -> dict[str, int]:
+        """What the store was asked for since this was last told."""
+        now = replace(self.board.table.requests)
+        spent, self._told = now.since(self._told), now
+        return spent.by_kind
+
+    def _pause_after(self, trouble: TableError) -> float:
+        """Seconds until the next walk. Who asks patiently has told of a store that is away."""
+        match trouble:
+            case Busy():
+                return min(trouble.retry_after, LONGEST)
+            case Unavailable():
+                return SPACING
+        self.events.emit(Kind.STORE, f"walk: {trouble}", level=logging.WARNING)
+        return REFUSED_PAUSE
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Run what was claimed, beside everything else."""
@@ -179,64 +211,29 @@ class Worker:
             self.heartbeat.beat()  # whoever listens must know the new leases before they run
 
     async def _run(self, held: Holding) -> None:
-        ended = await self.calls.run(held)
-        held.releasing = True
-        requeue = ended.outcome is Outcome.CANCELLED
-        self._ended.put_nowait(
-            Finished(claim=held.claim, ended=ended, settings=held.settings, requeue=requeue)
-        )
+        self.releases.add(held, await self.calls.run(held))
 
     async def _let_go(self, mode: Mode) -> None:
-        """Write back what has ended, as much at a time as there is."""
+        """Write back what has ended, and see that slots that became free are filled."""
         while True:
-            batch = [await self._ended.get()]
-            while not self._ended.empty():
-                batch.append(self._ended.get_nowait())
-            for finished, released in zip(batch, await release(self.board, batch), strict=True):
-                self.holdings.release(finished.claim.nonce)
-                self._tell(finished, released)
-                await self._prune(released)
+            for released in await self.releases.next(hurry=self.stopping):
                 if released.ready is not None:
-                    self._wake_for(released)
-            if self._more or mode is Mode.UNTIL_IDLE:
+                    self._wake_for(released.ready - released.run.stop, released.ready)
+            if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
                 self.wake.now()
             self._changed.set()
 
-    def _wake_for(self, released: Released) -> None:
+    def _frees_no_more(self) -> bool:
+        """Whether it is time to fill slots: they are as many as one batch claims, or no others are
+        about to become free.
+        """
+        return not self.releases.waiting or self.holdings.free >= claims_at_once(self.board)
+
+    def _wake_for(self, wait: timedelta, ready: datetime) -> None:
         """A retry, or a short interval, may be due before the next beat."""
-        assert released.ready is not None
-        wait = released.ready - released.run.stop
         if wait < self.walker.horizon:
+            self.walker.expect(ready)
             self.wake.within(wait.total_seconds())
-
-    async def _prune(self, released: Released) -> None:
-        run = released.run
-        if not is_time(run.fence, retention=self.retention):
-            return
-        try:
-            await prune(self.board, run.id, retention=self.retention)
-        except TableError as trouble:
-            self.events.emit(Kind.STORE, f"pruning {run.id}: {trouble}", level=logging.WARNING)
-
-    def _tell(self, finished: Finished, released: Released) -> None:
-        run, ended = released.run, finished.ended
-        good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
-        data: Mapping[str, Any] = {
-            "outcome": run.outcome.value,
-            "release": released.how.value,
-            "duration": run.duration,
-            "lag": run.lag,
-            "attempt": run.attempt,
-        }
-        self.events.emit(
-            Kind.ENDED,
-            run.outcome.value + (f": {first_line(run.error)}" if run.error else ""),
-            level=logging.INFO if good else logging.WARNING,
-            item=run.id,
-            type=run.type,
-            fence=run.fence,
-            data=data,
-        )
 
     async def _drain(self) -> None:
         """Wait for what runs; once asked to stop, no longer than the grace."""

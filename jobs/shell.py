@@ -7,8 +7,13 @@
     timeout   "10m": an earlier end than the run's own timeout
 
 The command reads nothing, what it prints is kept with the run, and it finds its run in
-BLACKBOARD_ITEM, BLACKBOARD_DUE, BLACKBOARD_ATTEMPT and BLACKBOARD_FENCE. Exit code 0 is ok, any
-other fails the run.
+BLACKBOARD_ITEM, BLACKBOARD_DUE, BLACKBOARD_ATTEMPT and BLACKBOARD_FENCE. It does not find what
+opens the board's store. Exit code 0 is ok, any other fails the run.
+
+Anybody on the host can read the arguments of a process, so the value of a `${NAME}` becomes none:
+in text it is left to /bin/sh, which finds the variable where the worker has it, and treats it as
+it treats any other; in a list it is refused. What a program is to know it is told by `env`. The
+arguments that a shell script itself gives to programs are its own affair.
 
 What a row says is data: a list never passes through a shell. Who may write to the board may run
 any command as the worker's user, and therefore nothing runs unless the worker's own settings
@@ -30,6 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from blackboard import BadInput, Context, Item, handler
+from blackboard.context import unescaped, variables
+from blackboard.environment import handed_on
 from blackboard.times.durations import format_duration, parse_duration
 
 GRACE = 5.0
@@ -59,19 +66,34 @@ def run(item: Item, ctx: Context) -> dict[str, int]:
     if ctx.settings.get("allow") is not True:
         remedy = "allow = true under [jobs.shell] in the worker's settings file"
         raise BadInput("jobs.shell.allow", "this worker may not run commands", remedy)
-    command = command_of(item.params)
+    command = command_of(_unexposed(item))
     about = {
         "BLACKBOARD_ITEM": item.id,
         "BLACKBOARD_DUE": ctx.due.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "BLACKBOARD_ATTEMPT": str(ctx.attempt),
         "BLACKBOARD_FENCE": str(ctx.fence),
     }
-    code = _exit_code(command, {**os.environ, **about, **command.env})
+    code = _exit_code(command, {**handed_on(os.environ), **about, **command.env})
     if code < 0:
         raise CommandFailed(f"killed by {_signal_name(-code)}")
     if code > 0:
         raise CommandFailed(f"exit code {code}")
     return {"exit": 0}
+
+
+def _unexposed(item: Item) -> Mapping[str, Any]:
+    """The item's params, with no value of the worker's environment in `command`."""
+    written = (item.written or {}).get("command")
+    match written:
+        case str():
+            return {**item.params, "command": unescaped(written)}
+        case list():
+            for n, one in enumerate(written):
+                for name in sorted(variables(one)):
+                    problem = f"${{{name}}} would show in the list of processes"
+                    remedy = f'env = {{ {name} = "${{{name}}}" }} hands it over unseen'
+                    raise BadInput(f"command[{n}]", problem, remedy)
+    return item.params
 
 
 def command_of(params: Mapping[str, Any]) -> Command:

@@ -1,6 +1,7 @@
-"""A clock turned by hand and chance that repeats itself."""
+"""A clock turned by hand, waking by it, and chance that repeats itself."""
 
 import asyncio
+import math
 import random
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
@@ -60,3 +61,51 @@ class SeededChance:
 
     def nonce(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
+
+
+class TurnedWake:
+    """Beats by a clock that is turned by hand, as `CycleWake` does by the real one."""
+
+    def __init__(self, clock: ManualClock, *, every: float) -> None:
+        self._clock = clock
+        self._every = every
+        self._event = asyncio.Event()
+        self._beat: asyncio.Task[None] | None = None
+        self._early: asyncio.Task[None] | None = None
+        self._early_at = math.inf
+
+    def start(self) -> None:
+        self._beat = asyncio.get_running_loop().create_task(self._beats())
+
+    def now(self) -> None:
+        self._event.set()
+
+    def within(self, seconds: float) -> None:
+        when = self._clock.monotonic() + seconds
+        if when < self._early_at:
+            self._forget()
+            self._early_at = when
+            self._early = asyncio.get_running_loop().create_task(self._wakes_after(seconds))
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event.clear()
+        self._forget()
+
+    def stop(self) -> None:
+        self._forget()
+        if self._beat is not None:
+            self._beat.cancel()
+
+    async def _beats(self) -> None:
+        while True:
+            await self._wakes_after(self._every)
+
+    async def _wakes_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self.now()
+
+    def _forget(self) -> None:
+        self._early_at = math.inf
+        if self._early is not None:
+            self._early.cancel()

@@ -1,14 +1,17 @@
 """Which stores the tests run on: `pytest --store memory --store sqlite`; all by default."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from blackboard.table import Table
+from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.clocks import ManualClock, SeededChance
-from tests.stores import STORES, OpenTable, Run
+from tests.stores import LASTING, STORES, OpenTable, Run, address
+
+__all__ = ["azurite", "azurite_board", "sqlite_board"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,14 +24,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "store" in metafunc.fixturenames:
-        metafunc.parametrize("store", metafunc.config.getoption("--store") or list(STORES))
+    for fixture, known in (("store", tuple(STORES)), ("lasting_store", LASTING)):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, _stores(metafunc, known))
+
+
+def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
+    """Of the stores that are known, those that a test is run on."""
+    chosen = metafunc.config.getoption("--store") or known
+    node = metafunc.definition
+    if node.get_closest_marker("of_sqlite"):
+        known = ("sqlite",)
+    if node.get_closest_marker("not_on_azurite"):
+        known = [store for store in known if store != "azurite"]
+    return [store for store in known if store in chosen]
 
 
 @pytest.fixture
-def open_table(store: str, tmp_path: Path) -> OpenTable:
+def store_url(lasting_store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The address of a store that nobody has made yet, for processes of their own."""
+    return address(lasting_store, tmp_path, lambda: request.getfixturevalue("azurite"))
+
+
+@pytest.fixture
+def open_table(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> OpenTable:
     """Opens the store with a clock; who opens it closes it."""
-    return STORES[store](tmp_path)
+    return STORES[store](tmp_path, lambda: request.getfixturevalue("azurite"))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from blackboard.model import Item, Lock, Outcome, Run
 from blackboard.registry import Registry, load
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.stores import open_table
 from blackboard.verbs.change import add
 
 HERE = Path(__file__).resolve().parent
@@ -86,23 +86,21 @@ class Started:
 
 @dataclass
 class Site:
-    """A folder with a board in it, and the processes that were started there."""
+    """A folder, a board, and the processes that were started there."""
 
     folder: Path
+    store: str
+    """The address of the board's store."""
     started: list[Started] = field(default_factory=list)
     orphans: list[psutil.Process] = field(default_factory=list)
     """Seen below a process that was started here."""
-
-    @property
-    def store(self) -> Path:
-        return self.folder / "blackboard.db"
 
     # ---- processes
 
     def worker(self, *args: str, cycle: str = "500ms", slots: int = 8) -> Started:
         """`blackboard worker`, with all handlers of the chaos jobs."""
         jobs = ("--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
-        return self.start("worker", "--store", str(self.store), *jobs, *args)
+        return self.start("worker", "--store", self.store, *jobs, *args)
 
     def start(self, *args: str) -> Started:
         told = self.folder / f"stderr-{len(self.started)}"
@@ -155,7 +153,7 @@ class Site:
 
         async def done() -> Answer:
             clock = SystemClock()
-            table = await SqliteTable.open(self.store, clock, Opening(create=True, wait=30.0))
+            table = await open_table(self.store, clock, create=True)
             try:
                 board = await Board.create(
                     table,
@@ -209,7 +207,7 @@ class Site:
     def doctor(self) -> dict[str, Any]:
         """What `blackboard doctor` finds."""
         doctor = subprocess.run(
-            [sys.executable, "-m", "blackboard", "doctor", "--store", str(self.store), "--json"],
+            [sys.executable, "-m", "blackboard", "doctor", "--store", self.store, "--json"],
             capture_output=True,
             check=False,
             cwd=self.folder,
@@ -235,9 +233,9 @@ HANDLERS: Registry = load([str(FOLDER)], HERE)
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Site]:
+def site(folder: Path, store: str) -> Iterator[Site]:
     """A site in `folder`; what was started there is killed at the end."""
-    made = Site(folder)
+    made = Site(folder, store)
     try:
         yield made
     finally:

@@ -1,11 +1,19 @@
 """The stores that tests run on. Another store is one more line in `STORES`."""
 
+import os
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
+from blackboard.azurite import Emulator
 from blackboard.clock import Clock
 from blackboard.table import Row, Table
+from blackboard.tables.azure import AzureTable
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_identity import credential_for
+from blackboard.tables.azure_wire import Wire
 from blackboard.tables.memory import MemoryTable, Shelf
 from blackboard.tables.sqlite import Opening, SqliteTable
 
@@ -20,7 +28,7 @@ class Run(Protocol):
     def __call__(self, main: Coroutine[Any, Any, T], /) -> T: ...
 
 
-def _memory(folder: Path) -> OpenTable:
+def _memory(_folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
     shelf = Shelf()
 
     async def open_table(clock: Clock) -> Table:
@@ -29,17 +37,55 @@ def _memory(folder: Path) -> OpenTable:
     return open_table
 
 
-def _sqlite(folder: Path) -> OpenTable:
+def _sqlite(folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
     async def open_table(clock: Clock) -> Table:
         return await SqliteTable.open(folder / "blackboard.db", clock, Opening(create=True))
 
     return open_table
 
 
-STORES: dict[str, Callable[[Path], OpenTable]] = {
+class TurnedWire(Wire):
+    """Tells the emulator what time it is, so that tests turn its clock as they turn their own."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, use_env_settings=False)
+        self.clock = clock
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        passed = self.clock.now() - datetime(1970, 1, 1, tzinfo=UTC)
+        request.headers["x-blackboard-clock"] = str(passed // timedelta(milliseconds=1))
+        return await super().send(request, **config)
+
+
+def _azurite(_folder: Path, emulator: Callable[[], Emulator]) -> OpenTable:
+    address = azure_address(emulator().store(f"test{uuid4().hex}"))
+
+    async def open_table(clock: Clock) -> Table:
+        return await AzureTable.open(
+            address,
+            clock,
+            credential=credential_for(address, os.getenv, interactive=False),
+            create=True,
+            wire=TurnedWire(clock),
+        )
+
+    return open_table
+
+
+STORES: dict[str, Callable[[Path, Callable[[], Emulator]], OpenTable]] = {
     "memory": _memory,
     "sqlite": _sqlite,
+    "azurite": _azurite,
 }
+LASTING = ("sqlite", "azurite")
+"""The stores that several processes open, each by its address."""
+
+
+def address(store: str, folder: Path, emulator: Callable[[], Emulator]) -> str:
+    """What `--store` takes for a store of that name which nobody has made yet."""
+    if store == "azurite":
+        return emulator().store(f"test{uuid4().hex}")
+    return str(folder / "blackboard.db")
 
 
 async def rows_of(

@@ -9,7 +9,12 @@ import pytest
 from blackboard import keys
 from blackboard.board import Board
 from blackboard.errors import BadInput
+from blackboard.events import Events
 from blackboard.model import VERSION, Lock, Token
+from blackboard.patient import Asking
+from blackboard.rules.patience import Need
+from blackboard.schedules import Every
+from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable
 from blackboard.verbs.change import remove
 from tests.boards import Scene, make_board, settings_of, story
@@ -110,6 +115,46 @@ def test_hk01_any_text_is_an_id_in_any_number_of_shards(open_table: OpenTable) -
 
     for shards in (1, 2):
         asyncio.run(told(shards))
+
+
+@story
+async def test_a_board_seen_through_another_table_is_the_same_board(scene: Scene) -> None:
+    wide = await make_board(scene.table.table, scene.clock, shards=3, name="wide")
+    seen = wide.seen_through(scene.table)
+    assert (seen.table, wide.table) == (scene.table, scene.table.table)
+    assert [seen.shard(number) for number in range(3)] == ["wide-00", "wide-01", "wide-02"]
+    assert (seen.shards, seen.clock, seen.chance) == (3, wide.clock, wide.chance)
+    assert seen.resolve is wide.resolve
+
+
+@story
+async def test_a_board_seen_with_other_settings_is_the_same_board(scene: Scene) -> None:
+    def every_minute(item_type: str, spec: str) -> RunSettings:
+        return RunSettings(schedule=Every(timedelta(minutes=1)))
+
+    seen = scene.board.seen_through(resolve=every_minute)
+    assert seen.resolve("feed", "{}") != scene.board.resolve("feed", "{}")
+    assert (seen.table, seen.name) == (scene.board.table, scene.board.name)
+
+
+@story
+async def test_a_claim_under_way_is_known_to_whoever_asks_for_the_same_worker(
+    scene: Scene,
+) -> None:
+    """Or its lock would be taken for one that landed late, and adopted a second time."""
+    await scene.add("davis")
+    asking = Asking(scene.clock, scene.board.chance, Events())
+    renewing, others = (asking.board(scene.board, need) for need in (Need.RENEWAL, Need.OTHER))
+    known: set[str] = set()
+
+    async def looked() -> None:
+        known.update(renewing.in_flight)
+
+    scene.table.script(looked)
+    made = await scene.claimed("davis", board=others)
+    assert known == {made.nonce}
+    assert not renewing.in_flight
+    await scene.let_go(made)
 
 
 @story

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from blackboard.azurite import Emulator
 from blackboard.cli import called, demo_command
 from blackboard.cli.layout import Line, Style
 from blackboard.demo.stage import Screen, cropped
@@ -61,6 +62,8 @@ class Played:
     out: str
     err: str
     root: Path
+    store: str
+    """Where it was told to play; "" if it was not."""
     left: list[list[str]]
 
     @property
@@ -70,16 +73,16 @@ class Played:
 
     def says(self, *arguments: str) -> Any:
         """JSON of a command about the demo's board."""
-        options = ("--store", str(self.folder / "blackboard.db"), "--json")
+        store = self.store or str(self.folder / "blackboard.db")
+        options = ("--store", store, "--config", str(self.folder / "blackboard.toml"), "--json")
         done = subprocess.run([*PROGRAM, *options, *arguments], capture_output=True, check=True)
         return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module", name="played")
-def _played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    root = tmp_path_factory.mktemp("demo")
+def play(root: Path, store: str = "") -> Played:
+    """The whole demo, in a folder below `root`."""
     done = subprocess.run(
-        [*PROGRAM, "demo"],
+        [*PROGRAM, "demo", *(["--store", store] if store else [])],
         capture_output=True,
         text=True,
         check=False,
@@ -87,7 +90,12 @@ def _played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         cwd="/",
         env=environment(root),
     )
-    return Played(done.returncode, done.stdout, done.stderr, root, left_behind(root))
+    return Played(done.returncode, done.stdout, done.stderr, root, store, left_behind(root))
+
+
+@pytest.fixture(scope="module", name="played")
+def _played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return play(tmp_path_factory.mktemp("demo"))
 
 
 def test_the_demo_ends_well_and_leaves_no_process(played: Played) -> None:
@@ -129,6 +137,7 @@ def test_the_acts_are_told_in_order(played: Played) -> None:
 
 def test_what_is_told_fits_80_columns_and_steers_no_terminal(played: Played) -> None:
     told, _ = played.out.replace(str(played.folder), "").split("Three commands to try next")
+    told = told.replace(played.store, "")
     assert max(map(len, told.splitlines())) <= 80
     assert "\x1b" not in played.out
 
@@ -158,6 +167,53 @@ def test_the_commands_to_try_next_work_as_they_are_written(played: Played) -> No
         )
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout
+
+
+def test_in_a_store_that_is_named_it_is_the_same_story(azurite: Emulator, tmp_path: Path) -> None:
+    """On a board of its own: others in the same table are left alone."""
+    store = azurite.store("demo")
+    for word in ("init", "add davis --type hello"):
+        subprocess.run([*PROGRAM, "--store", store, *word.split()], capture_output=True, check=True)
+    played = play(tmp_path, store)
+    test_the_demo_ends_well_and_leaves_no_process(played)
+    test_every_town_is_done(played)
+    test_the_killed_worker_is_told_as_abandoned_and_another_took_over(played)
+    test_the_acts_are_told_in_order(played)
+    test_what_is_told_fits_80_columns_and_steers_no_terminal(played)
+    test_every_town_has_its_files_and_one_feed_alone_is_broken(played)
+    test_the_commands_to_try_next_work_as_they_are_written(played)
+    assert not list(played.folder.glob("*.db"))
+    done = subprocess.run([*PROGRAM, "--store", store, "export"], capture_output=True, check=True)
+    assert re.findall(rb'^id = "(.*)"$', done.stdout, re.MULTILINE) == [b"davis"]
+
+
+@pytest.mark.parametrize(
+    ("named", "code", "told"),
+    [
+        ("azurite://127.0.0.1:1/towns", 3, "(`blackboard azurite` starts an emulator)"),
+        ("memory:", 2, "(a path, or azurite:)"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_store_that_cannot_be_used_is_told_and_nothing_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    named: str,
+    code: int,
+    told: str,
+    place: int,
+) -> None:
+    """Before the command or behind it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    line = ["--store", named]
+    line.insert(2 * place, "demo")
+    assert called(line) == code
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert told in err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(name="demo")

@@ -7,6 +7,7 @@ import pytest
 
 from blackboard.events import Kind
 from blackboard.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
+from blackboard.rules.patience import LONGEST
 from blackboard.table import Merge, Op
 from blackboard.verbs.change import remove
 from blackboard.verbs.free import unlock
@@ -112,6 +113,7 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
     await until(lambda: len(run.deadlines) == 2, "a renewal")
     assert (run.lost, run.stopped) == ("", None)
     assert len(worker.of(Kind.STORE)) == 1
+    place.later(seconds=LONGEST)  # what is no renewal waits longer
 
 
 @at_work

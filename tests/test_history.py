@@ -69,6 +69,18 @@ def test_every_sixteenth_fence_looks_or_as_many_as_are_kept(
     assert is_time(fence, retention=Retention(runs=runs)) is looks
 
 
+@pytest.mark.parametrize(
+    ("hours", "fence", "looks"),
+    [(21, 96, True), (21, 16, False), (22, 16, True), (24 * 366 * 6000, 16, True)],
+)
+def test_runs_that_are_too_many_before_they_are_too_old_are_looked_at_seldom(
+    hours: int, fence: int, *, looks: bool
+) -> None:
+    """90 days are 100 runs of 21.6 hours."""
+    interval = timedelta(hours=hours)
+    assert is_time(fence, retention=Retention(), interval=interval) is looks
+
+
 async def history(scene: Scene, count: int) -> None:
     """Runs that ended an hour apart, the last just now; their item was added by itself."""
     await scene.add()

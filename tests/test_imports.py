@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS = {
-    "records, errors, time": "model errors clock phrases toml_lines",
+    "records, errors, time, environment": "model errors clock phrases toml_lines environment",
     "names and times": "keys times times.*",
     "schedules": "schedules words",
     "what a run is run with": "spec spec_checks",
@@ -24,19 +24,22 @@ LAYERS = {
     "the contract of a store": "table",
     "the protocol, above the contract": "rows board members verbs verbs.*",
     "handlers, how they are called; stores": (
-        "blackboard context handlers registry runner runners runners.* settings events "
-        "tables tables.* stores"
+        "blackboard context mask handlers registry runner runners runners.* events "
+        "tables tables.* stores azurite azurite_install"
     ),
     "the worker, and those who look at a board": (
-        "calls holdings heartbeat walk wake worker assembly doctor checkup checkup.* why"
+        "patient calls holdings releases heartbeat known walk wake worker assembly doctor checkup "
+        "checkup.* why cost notify notify.*"
     ),
-    "for people": "cli cli.* demo demo.* __main__",
+    "the settings file": "settings",
+    "for people": "cli cli.* demo demo.* testing __main__",
 }
 
 ONLY_IN = {
     "apscheduler": "wake",
     "azure": "tables.azure tables.azure_*",
     "click": "cli cli.*",
+    "pytest": "testing",
     "rich": "cli.render",
     "sqlite3": "tables.sqlite tables.sqlite_*",
     "random": "clock",

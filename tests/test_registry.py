@@ -14,7 +14,7 @@ import pytest
 
 import blackboard
 from blackboard import registry
-from blackboard.context import HandlerItem, expand
+from blackboard.context import HandlerItem, expand, unescaped
 from blackboard.errors import BadInput
 from blackboard.handlers import Source, handler, handler_of
 from blackboard.registry import Registry, find_handler, load, shipped
@@ -375,6 +375,15 @@ def test_variables_are_replaced_once_wherever_a_string_is(
     before = repr(params)
     assert expand(params, environ) == expanded
     assert repr(params) == before
+
+
+@pytest.mark.parametrize("text", ["", "$", "${", "$${KEY}", "$$${KEY}", "$${$${KEY", "x$${ $${}"])
+def test_a_text_without_variables_is_unescaped_as_it_is_expanded(text: str) -> None:
+    assert {"a": unescaped(text)} == expand({"a": text}, {})
+
+
+def test_what_is_only_unescaped_keeps_its_variables() -> None:
+    assert unescaped("${KEY} $${KEY} ${KEY}") == "${KEY} ${KEY} ${KEY}"
 
 
 @pytest.mark.parametrize(

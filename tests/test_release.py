@@ -320,7 +320,7 @@ async def test_a_store_that_stays_away_is_asked_at_longest_intervals(scene: Scen
     started = scene.clock.monotonic()
     scene.table.script(*[Fault.AWAY] * 10)
     await scene.let_go(made)
-    waited = 0.5 + 1 + 2 + 4 + 8 + 16 + 4 * LONGEST_WAIT
+    waited = 0.5 + 1 + 2 + 4 + 8 + 5 * LONGEST_WAIT
     assert scene.clock.monotonic() - started == pytest.approx(waited)
 
 

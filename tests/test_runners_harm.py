@@ -243,10 +243,11 @@ def test_a_child_that_died_while_it_waited_is_not_given_a_run() -> None:
 
 def test_closing_stops_what_runs_as_cancelled_and_leaves_no_process() -> None:
     async def story() -> None:
+        before = psutil.Process().children(recursive=True)
         runner = ProcessRunner()
         execution, told = await started(runner, "never-ends", how="spin")
         idle = (await run(runner, "describe")).result["pid"]
-        children = psutil.Process().children(recursive=True)
+        children = set(psutil.Process().children(recursive=True)) - set(before)
         assert {idle, told.progressed[0][0]} <= {one.pid for one in children}
         await runner.close()
         ended = await execution.wait()

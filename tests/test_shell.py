@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
 
 from blackboard import BadInput, Context, Item
+from blackboard.context import expand
 from blackboard.model import Ended, Outcome
 from blackboard.registry import load
 from blackboard.runner import Call
@@ -168,12 +169,13 @@ def test_a_timeout_asks_first_and_does_not_take_no_for_an_answer(
 ) -> None:
     monkeypatch.setattr(shell, "GRACE", 1.0)
     asked = tmp_path / "asked"
+    before = psutil.Process().children()
     stubborn = f"trap 'touch {asked}' TERM; while :; do sleep 0.1; done"
     with pytest.raises(CommandFailed) as caught:
         shell_run(command=stubborn, shell=True, timeout="1s")
     assert asked.exists()
     assert "SIGTERM" in caught.value.__notes__[0]
-    assert not psutil.Process().children()
+    assert psutil.Process().children() == before
 
 
 def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path) -> None:
@@ -196,6 +198,71 @@ def test_a_process_that_is_killed_takes_its_command_with_it(tmp_path: Path) -> N
         family = [command, *command.children()]
         handler.kill()
     asyncio.run(eventually(lambda: all(is_gone(one.pid) for one in family)))
+
+
+# ---- what is in the worker's environment
+
+
+def expanded(**written: Any) -> Item:
+    """The item as a worker would hand it over."""
+    return Item("nightly", "shell", expand(written, os.environ), written=written)
+
+
+class Remembered(subprocess.Popen[bytes]):
+    """Processes whose arguments are kept."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def __init__(self, args: Any, **how: Any) -> None:
+        self.seen.append(args)
+        super().__init__(args, **how)
+
+
+def test_a_variable_in_text_is_left_to_the_shell(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So its value is no argument of any process, and no code either."""
+    monkeypatch.setenv("TOKEN", "canary; echo run")
+    monkeypatch.setattr(subprocess, "Popen", Remembered)
+    run(expanded(command='printf "<%s>" "${TOKEN}" "$${TOKEN}"', shell=True), context())
+    assert capfd.readouterr().out == "<canary; echo run>" * 2
+    assert len(Remembered.seen) == 2  # the command, and what ends its group
+    assert "canary" not in str(Remembered.seen)
+
+
+def test_a_variable_in_a_list_is_refused_and_the_remedy_works(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "canary")
+    with pytest.raises(BadInput) as refused:
+        run(expanded(command=["echo", "$${TOKEN}", "--token=${TOKEN}"]), context())
+    assert refused.value.field == "command[2]"
+    assert refused.value.remedy.startswith('env = { TOKEN = "${TOKEN}" } ')
+    assert "canary" not in str(refused.value)
+    run(expanded(command=["printenv", "TOKEN"], env={"TOKEN": "${TOKEN}"}), context())
+    run(expanded(command=["echo", "$${TOKEN}"]), context())
+    assert capfd.readouterr().out == "canary\n${TOKEN}\n"
+
+
+def test_a_command_does_not_learn_what_opens_the_store(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is given it under another name; here and in a worker."""
+    monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", "canary")
+    shell_run(command=["env"])
+    assert "canary" not in capfd.readouterr().out
+    run(
+        expanded(command=["printenv", "MINE"], env={"MINE": "${BLACKBOARD_CONNECTION_STRING}"}),
+        context(),
+    )
+    assert capfd.readouterr().out == "canary\n"
+
+    async def story(runner: ProcessRunner) -> None:
+        done = await ended(runner, command="cat /proc/$PPID/environ; env", shell=True)
+        assert "BLACKBOARD_FENCE=7" in done.output
+        assert "canary" not in done.output
+
+    with_processes(story)
 
 
 def call(**params: Any) -> Call:

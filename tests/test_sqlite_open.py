@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.errors import StoreProblem
+from blackboard.errors import MissingStore, StoreProblem
 from blackboard.table import Busy, Insert
 from blackboard.tables.boot import boot_id
 from blackboard.tables.mounts import (
@@ -36,10 +36,13 @@ def open_and_close(path: Path, opening: Opening | None = None) -> None:
     asyncio.run(story())
 
 
-def refusal(path: Path, opening: Opening | None = None) -> str:
-    """What is said; whoever is refused leaves no thread behind."""
+def refusal(
+    path: Path, opening: Opening | None = None, *, kind: type[StoreProblem] = StoreProblem
+) -> str:
+    """What is said, by an error of just that kind; whoever is refused leaves no thread behind."""
     with pytest.raises(StoreProblem) as caught:
         open_and_close(path, opening)
+    assert caught.type is kind
     assert not sqlite_threads()
     assert caught.value.exit_code == 2
     assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)
@@ -114,7 +117,7 @@ def test_a_file_that_is_no_board_is_refused_and_left_as_it_is(
 
 def test_a_missing_file_is_made_only_when_that_is_wanted(tmp_path: Path) -> None:
     path = tmp_path / "blackboard.db"
-    assert re.search("no board at .*`blackboard init`", refusal(path))
+    assert re.search("no board at .*`blackboard init`", refusal(path, kind=MissingStore))
     assert list(tmp_path.iterdir()) == []
     open_and_close(path, Opening(create=True))
     assert list(tmp_path.iterdir()) == [path]
@@ -148,9 +151,10 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("create", [False, True])
+def test_a_missing_folder_is_named(tmp_path: Path, *, create: bool) -> None:
     path = tmp_path / "none" / "blackboard.db"
-    assert "no folder" in refusal(path, Opening(create=True))
+    assert "no folder" in refusal(path, Opening(create=create))
 
 
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
@@ -299,15 +303,18 @@ def test_a_host_that_hides_its_boot_cannot_have_a_board(monkeypatch: pytest.Monk
         boot_id.__wrapped__()
 
 
+@pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("create", [False, True])
-def test_a_board_on_a_network_file_system_is_refused(tmp_path: Path, *, create: bool) -> None:
+def test_a_board_on_a_network_file_system_is_refused(
+    tmp_path: Path, *, create: bool, there: bool
+) -> None:
     path = tmp_path / "blackboard.db"
-    if not create:
+    if there:
         open_and_close(path, Opening(create=True))
     mounts = [Mount("/", "ext4"), Mount(str(tmp_path.resolve()), "nfs4")]
     said = refusal(path, Opening(create=create, mounts=mounts))
     assert "network file system (nfs4)" in said
-    assert path.exists() is not create
+    assert path.exists() is there
 
 
 def test_a_boot_has_one_name() -> None:

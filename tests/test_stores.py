@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.errors import BadInput, BlackboardError, StoreProblem
-from blackboard.stores import open_table
-from blackboard.table import Insert, Table
+from blackboard.errors import BadInput, BlackboardError, MissingStore, StoreProblem
+from blackboard.stores import open_table, resolve_path
+from blackboard.table import Insert, Table, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import SqliteTable
 from tests.clocks import ManualClock
@@ -73,12 +73,17 @@ def test_memory_is_empty_each_time() -> None:
 
 
 REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
-    "missing.db": (StoreProblem, "no board at .*missing.db.*blackboard init"),
+    "missing.db": (MissingStore, "no board at .*missing.db.*blackboard init"),
+    "sqlite:missing.db": (MissingStore, "no board at .*missing.db.*blackboard init"),
+    "sqlite:missing.db?synchronous=full": (MissingStore, "no board at .*missing.db .*init"),
+    "missing.db?synchronous=full": (MissingStore, "no board at .*missing.db.synchronous"),
     "none/b.db": (StoreProblem, "no folder .*none"),
-    "azurite:": (StoreProblem, "Azure table.*SQLite files only"),
-    "azurite://127.0.0.1:10002/town": (StoreProblem, "Azure table"),
-    "https://ann.table.core.windows.net/town": (StoreProblem, "Azure table"),
-    "postgres://ann@host/town": (BadInput, "'postgres'.*sqlite:postgres"),
+    "azurite://127.0.0.1:10002/a/b": (BadInput, "azurite://HOST:PORT/TABLE"),
+    "http://ann.table.core.windows.net/town": (BadInput, "plain HTTP.*https://"),
+    "https://ann.table.core.windows.net": (BadInput, "one table.*/TABLE"),
+    "https://ann.table.cosmos.azure.com/town": (StoreProblem, "not sorted"),
+    "postgres://ann@host/town": (BadInput, "'postgres'.*sqlite:PATH"),
+    "~nobody-of-that-name/b.db": (BadInput, "store: ~nobody.*leads nowhere.*the whole path"),
     "": (BadInput, "no path"),
     "sqlite:": (BadInput, "no path"),
     "sqlite:?synchronous=full": (BadInput, "no path"),
@@ -96,6 +101,68 @@ def test_what_is_no_store_is_refused_with_its_remedy(
     kind, words = REFUSED[url]
     with pytest.raises(kind) as caught:
         opened(url)
+    assert caught.type is kind
     assert re.search(words, str(caught.value)), caught.value
     assert caught.value.exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_not_there_is_made_only_when_that_is_wanted(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rows() -> int:
+        table = await open_table(store_url, ManualClock())
+        found = await rows_of(table, "p")
+        await table.close()
+        return len(found)
+
+    monkeypatch.delenv("BLACKBOARD_CONNECTION_STRING", raising=False)
+    for _ in range(2):
+        with pytest.raises(MissingStore, match="blackboard init"):
+            asyncio.run(rows())
+    opened(store_url, create=True)
+    assert asyncio.run(rows()) == 1
+
+
+@pytest.mark.parametrize("url", ["azurite://127.0.0.1:1/town", "https://127.0.0.1:1/ann/town"])
+def test_an_azure_table_is_asked_where_its_address_says(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", "")
+    if url.startswith("https"):
+        key = "AccountName=ann;AccountKey=YW5u"
+        monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", key)
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 takes no connection"):
+        opened(url)
+
+
+PLACED = {
+    "b.db": "/town/b.db",
+    "../b.db": "/town/../b.db",
+    "sqlite:b.db": "sqlite:/town/b.db",
+    "SQLite:b.db": "SQLite:/town/b.db",
+    "sqlite:a:b.db": "sqlite:/town/a:b.db",
+    "sqlite:b.db?synchronous=full": "sqlite:/town/b.db?synchronous=full",
+    **{
+        same: same
+        for same in (
+            "/var/b.db",
+            "sqlite:/var/b.db",
+            "~/b.db",
+            "sqlite:~/b.db",
+            "",
+            "sqlite:",
+            "sqlite:?synchronous=full",
+            "memory:",
+            "azurite:",
+            "azurite://127.0.0.1:10002/town",
+            "https://ann.table.core.windows.net/town",
+            "postgres://ann@host/town",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("url", PLACED)
+def test_a_relative_path_starts_from_a_folder_and_nothing_else_is_changed(url: str) -> None:
+    assert resolve_path(url, Path("/town")) == PLACED[url]

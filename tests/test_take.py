@@ -19,6 +19,7 @@ from blackboard.table import (
 from blackboard.verbs.change import edit, pause, remove, resume, run_now
 from blackboard.verbs.free import unlock
 from blackboard.verbs.take import (
+    ROWS_OF_A_CLAIM,
     Claimed,
     adopt,
     claim,
@@ -76,7 +77,7 @@ async def test_several_items_are_claimed_in_one_batch(scene: Scene) -> None:
 
 @story
 async def test_claims_fit_the_stores_batch(scene: Scene) -> None:
-    assert claims_at_once(scene.board) * 3 <= scene.table.max_rows
+    assert claims_at_once(scene.board) * ROWS_OF_A_CLAIM <= scene.table.max_rows
 
 
 @story

@@ -1,5 +1,6 @@
 """What a walk takes, in which order, and what it leaves alone."""
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from blackboard.model import Claim
 from blackboard.table import Delete, Insert, Merge
 from blackboard.verbs.take import override
 from tests.faults import Fault
-from tests.working import Workplace, at_work, until
+from tests.working import AtWork, Workplace, at_work, until
 
 
 async def abandoned(place: Workplace, item_id: str = "davis", **said: str) -> Claim:
@@ -340,23 +341,45 @@ async def test_what_was_taken_is_run_although_the_walk_fails(place: Workplace) -
     worker = await place.worker()
     await worker.run("davis")
     assert worker.order == ["davis"]
-    (trouble,) = worker.of(Kind.STORE)
-    assert "walk" in trouble.message
-    assert worker.wake.wishes[-1] <= 5
-    await worker.walk()
+    assert len(worker.of(Kind.STORE)) == 1
+    await back(place, worker)
     await worker.run("item-2")
 
 
 @at_work
 async def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(place: Workplace) -> None:
+    """It is told when it goes, and when it is back."""
     await place.add("davis")
     place.table.script_reads(*[Fault.AWAY] * 2)
     worker = await place.worker()
     await worker.walk()
     assert worker.order == []
-    assert len(worker.of(Kind.STORE)) == len(worker.wake.wishes) == 2
-    await worker.walk()
+    await back(place, worker)
+    await back(place, worker)
     await worker.run("davis")
+    went, returned = worker.of(Kind.STORE)
+    assert went.level == logging.WARNING
+    assert "is back after" in returned.message
+
+
+@at_work
+async def test_a_walk_that_comes_too_soon_asks_nothing(place: Workplace) -> None:
+    await place.add("davis")
+    place.table.script_reads(Fault.AWAY)
+    worker = await place.worker()
+    await worker.walk()
+    await worker.walk()
+    assert worker.order == []
+    await back(place, worker)
+    await worker.run("davis")
+
+
+async def back(place: Workplace, worker: AtWork) -> None:
+    """Walks until one is let through."""
+    for _ in range(3):  # another request may go before it
+        await worker.walk()
+        place.later(seconds=worker.wake.wishes[-1])
+    await worker.walk()
 
 
 # ---- when to look again
@@ -381,3 +404,25 @@ async def test_a_token_beyond_the_cycle_is_left_to_a_later_walk(place: Workplace
     await place.ended("davis")
     await worker.walk()
     assert worker.wake.wishes == []
+
+
+@at_work
+async def test_a_run_that_could_not_be_let_go_is_nobodys_until_its_lock_is_stale(
+    place: Workplace,
+) -> None:
+    """Its worker does not take the lock for a claim that landed late, and runs nothing twice."""
+    await place.add("davis", every="1h", stale_after="10s")
+    worker = await place.worker()
+    run = await worker.run("davis")
+    place.table.script(Fault.REFUSED, Fault.REFUSED, Fault.REFUSED)
+    run.end()
+    await worker.tells(Kind.ENDED)
+    for _ in range(2):
+        await worker.walk()
+    assert (worker.order, worker.of(Kind.ADOPTED)) == (["davis"], [])
+    place.later(seconds=15)
+    await worker.walk()
+    again = await worker.run("davis", 1)
+    assert again.call.fence == 2
+    again.end()
+    assert await place.ended("davis", runs=2) == [(1, "abandoned"), (2, "ok")]

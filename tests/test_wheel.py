@@ -89,9 +89,16 @@ def test_the_wheel_holds_the_package_and_its_jobs_and_nothing_beside(wheel: Path
         "blackboard/_jobs/__init__.py",
         "blackboard/_jobs/shell.py",
         "blackboard/_jobs/calendars/__init__.py",
+        "blackboard/_azurite/.npmrc",
+        "blackboard/_azurite/package.json",
+        "blackboard/_azurite/package-lock.json",
+        "blackboard/_azurite/start.cjs",
+        "blackboard/_azurite/stub/index.js",
+        "blackboard/_azurite/stub/package.json",
         "blackboard_scheduler-0.1.0.dist-info/licenses/LICENSE",
     }
-    assert not [name for name in names if "__pycache__" in name or name.endswith(".db")]
+    unwanted = ("__pycache__", "node_modules", ".db")
+    assert not [name for name in names if any(part in name for part in unwanted)]
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
@@ -115,6 +122,22 @@ def test_a_shipped_job_runs_from_the_wheel(installed: Installed, tmp_path: Path)
     installed.call("worker", "--until-idle", cwd=tmp_path)
     [run] = json.loads(installed.call("log", "hello", "--json", cwd=tmp_path))
     assert (run["outcome"], run["result"]) == ("ok", {"exit": 0})
+
+
+def test_the_emulator_of_the_wheel_is_the_one_the_tests_use(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """So it is installed already; node_modules that lie in the checkout make no difference."""
+    code = "from blackboard.azurite_install import install; print(install())"
+    environ, places = {**os.environ, "PYTHONPATH": ""}, set()
+    for python, folder in ((installed.python, tmp_path), (sys.executable, ROOT)):
+        command = [str(python), "-c", code]
+        done = subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, check=True
+        )
+        assert (Path(done.stdout.strip()) / "node_modules" / "azurite").is_dir()
+        places.add(done.stdout)
+    assert len(places) == 1
 
 
 def test_the_demo_runs_from_the_wheel(installed: Installed, tmp_path: Path) -> None:

@@ -9,17 +9,21 @@ from blackboard import keys
 from blackboard.events import Kind
 from blackboard.members import workers
 from blackboard.model import Outcome
+from blackboard.rules.patience import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Merge
 from blackboard.tables.memory import MemoryTable, Shelf
 from blackboard.verbs.change import edit, pause, run_now
-from blackboard.verbs.history import LOOK_EVERY, Retention
+from blackboard.verbs.history import Retention
 from blackboard.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock
 from tests.faults import Fault
 from tests.working import Workplace, at_work, board_on, until
+
+KEPT = 16
+"""Runs in the history of an item; who keeps so few looks as often."""
 
 # ---- a run, from its claim to its release
 
@@ -202,31 +206,30 @@ async def test_an_outcome_waits_for_a_store_that_is_away(place: Workplace) -> No
 @at_work
 async def test_the_history_is_pruned_as_it_grows(place: Workplace) -> None:
     await place.add("davis", every="1h")
-    worker = await place.worker(retention=Retention(runs=LOOK_EVERY))
-    for number in range(2 * LOOK_EVERY):
+    worker = await place.worker(retention=Retention(runs=KEPT))
+    for number in range(2 * KEPT):
         (await worker.run("davis", number)).end()
         await worker.tells(Kind.ENDED, number + 1)
         place.later(hours=1)
         await worker.walk()
-    await worker.run("davis", 2 * LOOK_EVERY)
+    await worker.run("davis", 2 * KEPT)
     fences = [fence for fence, _ in await place.outcomes()]
-    assert fences == list(range(LOOK_EVERY + 1, 2 * LOOK_EVERY + 1))
+    assert fences == list(range(KEPT + 1, 2 * KEPT + 1))
 
 
 @at_work
 async def test_pruning_that_the_store_does_not_answer_is_left_for_later(place: Workplace) -> None:
     await place.add("davis", every="1h")
-    worker = await place.worker(retention=Retention(runs=LOOK_EVERY // 2))
-    for number in range(LOOK_EVERY - 1):
+    worker = await place.worker(retention=Retention(runs=KEPT // 2))
+    for number in range(KEPT - 1):
         (await worker.run("davis", number)).end()
         await worker.tells(Kind.ENDED, number + 1)
         place.later(hours=1)
         await worker.walk()
     place.table.script(Fault.NONE, Fault.AWAY)
-    (await worker.run("davis", LOOK_EVERY - 1)).end()
+    (await worker.run("davis", KEPT - 1)).end()
     await worker.tells(Kind.STORE)
-    assert "pruning davis" in worker.of(Kind.STORE)[0].message
-    assert len(await place.outcomes()) == LOOK_EVERY
+    assert len(await place.outcomes()) == KEPT
 
 
 # ---- when a worker is done
@@ -249,7 +252,13 @@ async def test_once_waits_for_a_walk_that_the_store_answers(place: Workplace) ->
     await place.add("davis")
     place.table.script_reads(Fault.AWAY)
     worker = await place.worker(Mode.ONCE)
-    worker.wake.now()
+
+    def has_run() -> bool:
+        place.later(seconds=SPACING)
+        worker.wake.now()
+        return bool(worker.order)
+
+    await until(has_run, "a walk")
     (await worker.run("davis")).end()
     await worker.ended()
 
@@ -432,9 +441,9 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(slots=3, cycle=timedelta(seconds=30))
     run = await worker.run("davis")
-    await place.sleeps(30)
-    place.later(seconds=31)
-    await place.sleeps(30)
+    await place.sleeps(60)
+    place.later(seconds=61)
+    await place.sleeps(60)
     (listed,) = await workers(place.other)
     assert listed.member.running == 1
     assert (listed.member.owner, listed.member.slots, listed.member.cycle) == ("me", 3, 30.0)

@@ -27,6 +27,8 @@ from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable
 from tests.stores import OpenTable
 
+SINGLY, IN_BULK = 2.2, 0.1
+"""Requests of a run, at the most."""
 PATIENCE = 10.0
 """Seconds that something may take here before it counts as not happening."""
 

@@ -40,7 +40,10 @@ COMMANDS = {
     "worker": "walk the board and run what is due",
     "workers": "the workers that have announced themselves",
     "check": "exit 1 if anything is overdue, stale or failing",
+    "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",
+    "cost": "requests and bill of the board in a month",
+    "azurite": "start an emulator of Azure Table Storage",
 }
 
 EPILOG = """\b

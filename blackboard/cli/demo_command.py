@@ -7,53 +7,84 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from blackboard.cli import terminal
+from blackboard.cli.options import Chosen
 from blackboard.cli.session import run
-from blackboard.clock import SystemClock
+from blackboard.clock import SystemChance, SystemClock
 from blackboard.errors import BadInput
+from blackboard.stores import open_table, resolve_path
+from blackboard.tables.memory import MemoryTable
+
+if TYPE_CHECKING:
+    from blackboard.demo.place import Place
 
 EPILOG = """\b
 Examples:
   blackboard demo
   blackboard demo >story.txt
+  blackboard demo --store azurite:
 """
 NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
 
 
 @click.command(epilog=EPILOG)
-def command() -> int:
+@click.option("--store", metavar="URL", help="Where the board is to be [a file of its own].")
+@click.pass_obj
+def command(chosen: Chosen | None, *, store: str | None) -> int:
     """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
     them is killed.
 
     It takes less than a minute and no network. Everything is in a temporary folder, which is kept.
+    In a store that you name it makes a board of its own, which is kept as well; BLACKBOARD_STORE is
+    left alone.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
     try:
-        run(_demo(Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()))
+        run(_demo(store if store is not None or chosen is None else chosen.store))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
     return 0
 
 
-async def _demo(folder: Path) -> None:
-    from blackboard.demo.place import Place  # noqa: PLC0415 - after the check above
-    from blackboard.demo.stage import Paper, Screen  # noqa: PLC0415
+async def _demo(store: str | None) -> None:
+    from blackboard.demo.stage import Paper, Screen  # noqa: PLC0415 - after the check above
     from blackboard.demo.story import play  # noqa: PLC0415
 
     _end_when_told()
+    place = await _place(store)
     live = terminal.is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
     stage = Screen(sys.stdout, colour=terminal.colour()) if live else Paper(sys.stdout)
     program = os.environ.get("BLACKBOARD_PROG", "blackboard")
     try:
-        await play(stage, Place(folder), clock=SystemClock(), program=program)
+        await play(stage, place, clock=SystemClock(), program=program)
     finally:
         stage.close()
+
+
+async def _place(store: str | None) -> "Place":
+    """An empty folder and an empty board, in `store` if it is told and can be used."""
+    from blackboard.demo.place import Place  # noqa: PLC0415 - see above
+
+    if store is None:
+        return Place(_folder())
+    store = resolve_path(store, Path.cwd())
+    table = await open_table(store, SystemClock(), create=True)
+    await table.close()
+    if isinstance(table, MemoryTable):
+        problem = "no worker sees what is in the memory of another process"
+        raise BadInput("store", problem, "a path, or azurite:")
+    return Place(_folder(), store, f"demo{SystemChance().nonce()[:8]}")
+
+
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()
 
 
 def _end_when_told() -> None:

@@ -21,23 +21,27 @@ from functools import partial
 from typing import Any, TextIO, cast
 
 import click
+import msgspec
 
 from blackboard.assembly import identity
 from blackboard.board import Board
+from blackboard.calls import given
 from blackboard.cli.session import Session
 from blackboard.cli.text import one_line
-from blackboard.context import Context, HandlerItem, expand, run_logger
+from blackboard.context import Context, HandlerItem, run_logger
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler
 from blackboard.heartbeat import Heartbeat
 from blackboard.holdings import Holding, Holdings
 from blackboard.keys import next_key
+from blackboard.mask import Mask
 from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.patient import Asking
 from blackboard.rows import record_of
+from blackboard.rules.patience import Need
 from blackboard.runners.ending import encode_result, failure
 from blackboard.runners.prints import Tail
-from blackboard.spec import params_of
 from blackboard.table import read
 from blackboard.verbs.change import run_now
 from blackboard.verbs.release import Finished, Released, release
@@ -112,36 +116,46 @@ class Here:
         )
         side.start()
         held = self._claimed.result()
-        tail = Tail()
-        with _printing(tail, out=sys.stderr if self._session.chosen.json else sys.stdout):
-            ended = self._call(handler, held, lost)
-        self._ended.set_result(replace(ended, output=tail.text()))
+        self._ended.set_result(self._called(handler, held, lost))
         return self._released.result()
 
-    def _call(self, handler: Handler, held: Holding, lost: Lost) -> Ended:
+    def _called(self, handler: Handler, held: Holding, lost: Lost) -> Ended:
+        """One run, told without what its params took from the environment."""
+        try:
+            item, mask = given(held, os.environ)
+        except BadInput as problem:
+            return Ended(outcome=Outcome.FAILED, error=str(problem))
+        except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer
+            return Ended(outcome=Outcome.FAILED, error=failure(problem))
+        tail = Tail()
+        out = sys.stderr if self._session.chosen.json else sys.stdout
+        with _printing(tail, mask, out=out):
+            ended = self._call(handler, item, self._context(held, lost, mask))
+        return mask.ended(replace(ended, output=tail.text()))
+
+    def _context(self, held: Holding, lost: Lost, mask: Mask) -> Context:
         claim = held.claim
-        context = Context(
+        return Context(
             due=claim.slot,
             fence=claim.fence,
             attempt=claim.attempt,
             worker=claim.owner,
             fenced=held.settings.fenced,
             settings=self._session.settings.jobs.get(claim.type, {}),
-            log=run_logger(partial(_log, self._console)),
+            log=run_logger(partial(_log, self._console, mask)),
             lost=lost,
-            progress=held.report_progress,
+            progress=lambda done, total: held.report_progress(int(done), int(total)),
         )
+
+    def _call(self, handler: Handler, item: HandlerItem, context: Context) -> Ended:
         try:
-            params = expand(params_of(claim.spec, claim.once), os.environ)
-            value = call(
-                handler, HandlerItem(claim.id, claim.type, params, held.settings.timezone), context
-            )
-            encode_result(value)
+            # As from a worker: what the row will hold, not what is held here.
+            result = msgspec.json.decode(encode_result(call(handler, item, context)))
         except KeyboardInterrupt:
             return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
         except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
             return Ended(outcome=Outcome.FAILED, error=failure(problem))
-        return Ended(outcome=Outcome.OK, result=value)
+        return Ended(outcome=Outcome.OK, result=result)
 
     def _board_side(self, execution: Watched) -> None:
         try:
@@ -157,7 +171,9 @@ class Here:
             holdings, events = Holdings(1), Events()
             holdings.add(holding)
             events.subscribe(partial(_warn_of_loss, self._console))
-            beat = Heartbeat(board=board, holdings=holdings, events=events)
+            asking = Asking(board.clock, board.chance, events)
+            renewing = asking.board(board, Need.RENEWAL)
+            beat = Heartbeat(board=renewing, holdings=holdings, events=events)
             beating = asyncio.get_running_loop().create_task(beat.run())
             self._claimed.set_result(holding)
             ended = await asyncio.wrap_future(self._ended)
@@ -199,15 +215,18 @@ async def _token(board: Board, item: Item) -> Token | None:
 
 
 class _Kept:
-    """A stream that a tail is kept of."""
+    """A stream that a tail is kept of, both masked."""
 
-    def __init__(self, stream: TextIO, tail: Tail) -> None:
+    def __init__(self, stream: TextIO, tail: Tail, mask: Mask) -> None:
         self._stream = stream
         self._tail = tail
+        self._mask = mask
 
     def write(self, text: str) -> int:
-        self._tail.add(text.encode("utf-8", "backslashreplace"))
-        return self._stream.write(text)
+        told = self._mask.text(text)
+        self._tail.add(told.encode("utf-8", "backslashreplace"))
+        self._stream.write(told)
+        return len(text)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -218,9 +237,9 @@ class _Kept:
 
 
 @contextmanager
-def _printing(tail: Tail, *, out: TextIO) -> Iterator[None]:
+def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
     """What is printed goes to `out`, or stays on stderr, and is kept in `tail`."""
-    kept_out, kept_err = (cast(TextIO, _Kept(stream, tail)) for stream in (out, sys.stderr))
+    kept_out, kept_err = (cast(TextIO, _Kept(one, tail, mask)) for one in (out, sys.stderr))
     with redirect_stdout(kept_out), redirect_stderr(kept_err):
         yield
 
@@ -230,5 +249,6 @@ def _warn_of_loss(console: TextIO, event: Event) -> None:
         click.echo(f"blackboard: {one_line(f'{event.item} {event.message}')}", file=console)
 
 
-def _log(console: TextIO, level: int, message: str) -> None:
-    click.echo(f"{logging.getLevelName(level).lower()}: {one_line(message)}", file=console)
+def _log(console: TextIO, mask: Mask, level: int, message: str) -> None:
+    said = one_line(mask.text(message))
+    click.echo(f"{logging.getLevelName(level).lower()}: {said}", file=console)

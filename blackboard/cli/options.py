@@ -32,7 +32,12 @@ class Chosen:
 _OPTIONS = (
     click.option("--config", metavar="FILE", help="Settings [./blackboard.toml]."),
     click.option("--board", metavar="NAME", help="Which board of the store [blackboard]."),
-    click.option("--store", metavar="URL", help="A path, or sqlite:PATH [$BLACKBOARD_STORE]."),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="A path, azurite:, or https://ACCOUNT.table.core.windows.net/TABLE "
+        "[$BLACKBOARD_STORE].",
+    ),
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 

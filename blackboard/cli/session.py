@@ -17,10 +17,10 @@ from blackboard.board import Board, Resolve
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.text import one_line
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
-from blackboard.errors import BadInput, StoreProblem
+from blackboard.errors import BadInput, MissingStore
 from blackboard.handlers import Handler
 from blackboard.settings import Settings, resolver
-from blackboard.stores import open_table
+from blackboard.stores import open_table, resolve_path
 from blackboard.table import Table, read
 
 __all__ = ["Chosen", "Session", "common", "emit", "is_there", "note", "run", "warn"]
@@ -78,12 +78,7 @@ class Session:
         if said is not None:
             return said
         declared = self.settings.board.store
-        if declared is None:
-            return DEFAULT_STORE
-        kind, colon, path = declared.rpartition(":")
-        if kind not in {"", "sqlite"}:
-            return declared
-        return f"{kind}{colon}{self.folder / path}"
+        return DEFAULT_STORE if declared is None else resolve_path(declared, self.folder)
 
     @property
     def name(self) -> str:
@@ -114,14 +109,12 @@ class Session:
             await table.close()
 
     async def has_board(self) -> bool:
-        """Whether the board is there. Raises StoreProblem when it could not be made, either."""
+        """Whether the board is there. Raises StoreProblem when it could not be made either."""
         try:
             async with self.table() as table:
                 return await is_there(table, self.name)
-        except StoreProblem:
-            if _could_be_made(self.store):
-                return False
-            raise
+        except MissingStore:
+            return False
 
     async def opened(self, table: Table) -> Board:
         """The board, which must be there."""
@@ -145,11 +138,6 @@ class _Parts(TypedDict):
     clock: Clock
     chance: Chance
     resolve: Resolve
-
-
-def _could_be_made(store: str) -> bool:
-    path = Path(store.removeprefix("sqlite:").partition("?")[0])
-    return not path.exists() and path.parent.is_dir()
 
 
 async def is_there(table: Table, name: str) -> bool:

@@ -104,8 +104,9 @@ def _value(text: str) -> Any:
 def _read(name: str, key: str) -> str:
     try:
         return Path(name).expanduser().read_text(encoding="utf-8")
-    except OSError as problem:
-        raise BadInput(key, f"{name!r}: {problem.strerror}", "@ is followed by a file") from None
+    except (OSError, RuntimeError) as problem:  # RuntimeError: nobody has that home
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise BadInput(key, f"{name!r}: {why}", "@ is followed by a file") from None
     except UnicodeDecodeError:
         raise BadInput(key, f"{name!r} is not UTF-8 text") from None
 

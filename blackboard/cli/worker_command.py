@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import click
@@ -13,12 +14,15 @@ import click
 from blackboard.assembly import WorkerSettings, assemble, handlers_taken, identity
 from blackboard.cli import fleet
 from blackboard.cli.logs import subscriber
-from blackboard.cli.session import Chosen, Session, common, run
+from blackboard.cli.opening import opened
+from blackboard.cli.session import Chosen, Session, common, note, run
+from blackboard.clock import SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.table import TableError, Unusable
 from blackboard.times.durations import parse_duration
 from blackboard.verbs.history import Retention
 from blackboard.wake import CycleWake
@@ -43,7 +47,7 @@ Examples:
 @click.option(
     "--processes", metavar="N", type=click.IntRange(1, 256), default=1, help="Workers to start [1]."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell of every walk.")
+@click.option("-v", "--verbose", is_flag=True, help="Tell of every walk, as --json does.")
 @common()
 def command(
     *,
@@ -61,7 +65,8 @@ def command(
     """Walk the board every cycle and run what is due.
 
     SIGTERM or Ctrl-C: no more claims, what runs may finish within --grace, then it is cancelled
-    and due again at once. A second one: now. With --json the log is JSON on a terminal, too.
+    and due again at once. A second one: now. With --json the log is JSON on a terminal, too, and
+    tells with every walk what the store was asked for.
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")
@@ -82,7 +87,8 @@ def command(
     if processes > 1:
         run(_check(session, settings))
         return fleet.supervise(processes, restart=mode is Mode.FOREVER)
-    run(_work(session, settings, mode=mode, level=logging.DEBUG if verbose else logging.INFO))
+    level = logging.DEBUG if verbose or chosen.json else logging.INFO
+    run(_work(session, settings, mode=mode, level=level))
     return 0
 
 
@@ -99,18 +105,30 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
 
 
 async def _check(session: Session, settings: WorkerSettings) -> None:
-    """What no worker could use is told once, not by each of them."""
+    """What no worker could use is told once, not by each of them. A store that is away is theirs
+    to wait for.
+    """
     _handlers(session, settings)
-    async with session.board(create=True):
-        pass
+    try:
+        async with session.board(create=True):
+            pass
+    except Unusable:
+        raise
+    except TableError as trouble:
+        note(str(trouble))
 
 
 async def _work(session: Session, settings: WorkerSettings, *, mode: Mode, level: int) -> None:
     handlers = _handlers(session, settings)
-    async with session.board(create=True) as board:
-        owner = identity(board.chance)
-        events = Events(owner)
-        events.subscribe(subscriber(board.clock, level=level, json=session.chosen.json))
+    clock, chance = SystemClock(), SystemChance()
+    owner = identity(chance)
+    events = Events(owner)
+    events.subscribe(subscriber(clock, level=level, json=session.chosen.json))
+    async with AsyncExitStack() as stack:
+        if mode is Mode.FOREVER:
+            board = await opened(session, stack, events=events, clock=clock, chance=chance)
+        else:
+            board = await stack.enter_async_context(session.board(create=True))
         inline, process = InlineRunner(), ProcessRunner()
         faulthandler.enable()
         worker = assemble(
@@ -124,6 +142,7 @@ async def _work(session: Session, settings: WorkerSettings, *, mode: Mode, level
             inline=inline,
             process=process,
             turning=process.turning,
+            notify=session.settings.notify,
         )
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
@@ -135,6 +154,9 @@ async def _work(session: Session, settings: WorkerSettings, *, mode: Mode, level
             f"types {', '.join(sorted(handlers))}",
         )
         await worker.work(mode)
-        events.emit(Kind.STOPPED)
+        events.emit(
+            Kind.STOPPED,
+            data={"runs": worker.releases.runs, "requests": board.table.requests.by_kind},
+        )
     if inline.abandoned:
         os._exit(0)  # asyncio would wait for ever for a handler that swallows its cancellation

@@ -126,7 +126,7 @@ async def _blackboard(
         "--config",
         str(place.settings),
         "--store",
-        str(place.store),
+        place.store,
         *arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=stdout,

@@ -71,6 +71,6 @@ class Curtain:
         self.telling.title("Three commands to try next")
         options = f"--config {shlex.quote(str(self.place.settings))}"
         if "BLACKBOARD_STORE" in os.environ:  # it would be asked before the settings are
-            options += f" --store {shlex.quote(str(self.place.store))}"
+            options += f" --store {shlex.quote(self.place.store)}"
         commands = ("show", f"log {town}", f"why {town}")
         self.telling.lines(f"{self.program} {options} {one}" for one in commands)

@@ -1,4 +1,6 @@
-"""The demo's folder: the settings, the board, what the towns' calendars become, the logs."""
+"""Where everything of a demo is: a folder for its settings, calendars and logs; the board in a file
+there, or in another store.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,22 +8,23 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
+from blackboard.cli.session import DEFAULT_BOARD
 from blackboard.cli.toml_text import lines_of
 from blackboard.demo.server import Page
 from blackboard.demo.towns import TOWNS, Feed, Town, feeds_of
 
 SLOTS = 3
 """Towns that a worker does at a time."""
-_HEAD = f"""\
+_HEAD = """\
 # The demo's board: sixteen towns, whose calendars are aggregated every eight hours.
 
 [board]
-store = "blackboard.db"
+{board}
 jobs = ["calendars"]
 
 [worker]
 cycle = "2s"            # a minute is usual; the demo is in a hurry
-slots = {SLOTS}
+slots = {slots}
 grace = "1s"
 
 [types.calendars]
@@ -32,6 +35,7 @@ timeout = "1m"
 [jobs.calendars]
 allow = ["127.0.0.1"]   # feeds on this machine are refused unless this says otherwise
 """
+_FILE = "blackboard.db"
 _QUICKEST = 1.0
 _STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
 """Seconds until a town's first feed comes, and from one to the next: some towns are slower."""
@@ -42,14 +46,19 @@ class Place:
     """Where everything of one demo is."""
 
     folder: Path
+    elsewhere: str = ""
+    """The address of the store that the board is to be in; "" for a file in the folder."""
+    board: str = DEFAULT_BOARD
+    """Its name: in a store that others use, one that nobody else has."""
 
     @property
     def settings(self) -> Path:
         return self.folder / "blackboard.toml"
 
     @property
-    def store(self) -> Path:
-        return self.folder / "blackboard.db"
+    def store(self) -> str:
+        """What `--store` takes, in any folder."""
+        return self.elsewhere or str(self.folder / _FILE)
 
     @property
     def out(self) -> Path:
@@ -57,7 +66,9 @@ class Place:
 
     def write_settings(self, *, site: str, today: date) -> None:
         """Declare the board, with feeds at `site`."""
-        tables = [_HEAD, *(self._table(town, site, today) for town in TOWNS)]
+        board = lines_of({"store": self.elsewhere or _FILE, "name": self.board})
+        head = _HEAD.format(board="\n".join(board), slots=SLOTS)
+        tables = [head, *(self._table(town, site, today) for town in TOWNS)]
         self.settings.write_text("\n".join(tables), encoding="utf-8")
 
     def _table(self, town: Town, site: str, today: date) -> str:

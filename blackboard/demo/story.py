@@ -35,7 +35,7 @@ async def play(stage: Stage, place: Place, *, clock: Clock, program: str) -> Non
     async with serving(pages(today), clock) as site:
         place.write_settings(site=site, today=today)
         await apply(place)
-        chosen = Chosen(store=str(place.store), config=str(place.settings))
+        chosen = Chosen(store=place.store, config=str(place.settings))
         async with Session.start(chosen).board() as board, company(place) as workers:
             story = _Story(board=board, workers=workers, stage=stage, clock=clock, place=place)
             taken_over, last = await story.tell()
@@ -69,11 +69,14 @@ class _Story:
         return left[0].id, await self._the_end(survivor)
 
     def _a_board(self) -> None:
-        self.telling.title("1  A board: sixteen towns in one SQLite file")
+        place, table, where = self.place, "SQLite file", "All there is"
+        if place.elsewhere:
+            table, where = "table", f"The board is {place.board} in {place.store}; all else"
+        self.telling.title(f"1  A board: sixteen towns in one {table}")
         self.telling.say(
             f"""Each row is a town. Every 8 hours its calendars are fetched and merged into one.
-            They are served from this machine, slowly, and one of them is broken. All there is
-            lies in {self.place.folder}"""
+            They are served from this machine, slowly, and one of them is broken. {where} lies in
+            {place.folder}"""
         )
 
     async def _two_workers(self) -> tuple[Player, Player]:

@@ -75,12 +75,20 @@ def is_missed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
 
 
 def decide_lock(
-    lock: Lock, *, owner: str, types: Container[str], in_flight: Container[str], resolution: float
+    lock: Lock,
+    *,
+    owner: str,
+    types: Container[str],
+    in_flight: Container[str],
+    resolution: float,
+    given_up: Container[str] = (),
 ) -> Move:
-    """About a lock. `in_flight` holds the nonces of every task and batch of this worker."""
+    """About a lock. `in_flight` holds the nonces of every task and batch of this worker,
+    `given_up` those of runs that have ended and could not be let go: they are as anybody's.
+    """
     if lock.version > VERSION:
         return Move.LEAVE
-    if lock.owner == owner:
+    if lock.owner == owner and lock.nonce not in given_up:
         return Move.LEAVE if lock.nonce in in_flight else Move.ADOPT
     if lock.type in types and is_stale(lock, resolution=resolution):
         return Move.OVERRIDE

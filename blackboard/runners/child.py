@@ -101,7 +101,7 @@ class Child:
                 lost=lost,
                 progress=self._progress,
             )
-            item = HandlerItem(run.id, run.type, run.params, run.timezone)
+            item = HandlerItem(run.id, run.type, run.params, run.timezone, run.written)
             value = handler.function(item, context)
             result = msgspec.Raw(encode_result(value))
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child

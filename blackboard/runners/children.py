@@ -3,6 +3,8 @@
 Each child leads a session of its own. So Ctrl-C in the worker's terminal does not reach it, and
 whatever it started can be killed with it. Whenever a child ends, what is left of its group is
 killed: what a handler leaves running ends with it, unless it gave that a session of its own.
+
+A child has the environment of its worker, but for the connection string of the store.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from blackboard.environment import handed_on
 from blackboard.handlers import Source
 from blackboard.runners import wire
 from blackboard.runners.exits import when_ended
@@ -164,6 +167,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
             stdout=printed,
             stderr=printed,
             pass_fds=[theirs.fileno()],
+            env=handed_on(os.environ),
             start_new_session=True,
         )
     except BaseException:

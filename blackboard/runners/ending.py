@@ -4,7 +4,7 @@ import math
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,10 @@ _OURS = (
     str(Path(traceback.__file__).parent / "importlib"),
 )
 """Whose frames, where they come first, say nothing about a handler."""
+
+_LONGEST: Final = 1 << 20
+"""Characters of an error, far more than are kept of it: where this cuts, nobody sees half a
+secret."""
 
 
 class Unfit(Exception):
@@ -61,7 +65,7 @@ def failure(problem: BaseException) -> str:
     lines = traceback.format_exception(
         type(problem), problem, _from_the_handler_on(problem.__traceback__)
     )
-    return cut_middle(readable(f"{first}\n{''.join(lines)}".rstrip()))
+    return cut_middle(readable(f"{first}\n{''.join(lines)}".rstrip()), _LONGEST)
 
 
 def readable(text: str) -> str:

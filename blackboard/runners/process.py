@@ -165,6 +165,7 @@ def _message(call: Call) -> wire.Run:
         type=call.item.type,
         id=call.item.id,
         params=dict(call.item.params),
+        written=None if call.item.written is None else dict(call.item.written),
         timezone=call.item.timezone,
         settings=dict(call.settings),
         due=call.due,

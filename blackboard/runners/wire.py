@@ -28,6 +28,7 @@ class Run(_Message, kw_only=True):
     type: str
     id: str
     params: dict[str, Any]
+    written: dict[str, Any] | None
     timezone: str
     settings: dict[str, Any]
     due: datetime

@@ -1,8 +1,8 @@
-"""What a local store refuses before it writes, and when a batch loses its race.
+"""What a store refuses before it writes, and when a batch loses its race.
 
 A file could hold far more than this. The limits on keys, fields, values and rows are those of
 Azure Table Storage, sizes counted as it counts them, so that a board can move there one day and
-no row is left behind.
+no row is left behind. Only batches may be larger in a local store.
 """
 
 import math
@@ -36,6 +36,9 @@ MAX_KEY = 512
 SURELY_FITS = 6 * MAX_FIELDS
 """Characters of JSON text that cannot break a limit of rows: a field takes six at least."""
 
+KEPT_NAMES = {"PartitionKey", "RowKey", "Timestamp"}
+"""What tables call the properties of their own."""
+
 _GOOD_KEY = re.compile(rf"[A-Za-z0-9:._=~-]{{1,{MAX_KEY}}}")
 _BAD_IN_KEY = re.compile(r"[/\\#?%]")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -45,13 +48,15 @@ _FIELDS_AT_MOST = MAX_FIELDS * (8 + 2 * 255 + 8)
 """Bytes of a row but for its texts."""
 
 
-def checked(partition: str, ops: Sequence[Op]) -> list[dict[str, Value]]:
+def checked(
+    partition: str, ops: Sequence[Op], *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES
+) -> list[dict[str, Value]]:
     """The data of each operation as plain values and UTC times, copied; {} for a Delete.
 
     Raises Refused for what no store would take, ValueError for a key that occurs twice.
     """
-    if len(ops) > MAX_ROWS:
-        raise Refused(MAX_ROWS, f"{len(ops):,} operations; a batch holds at most {MAX_ROWS:,}")
+    if len(ops) > max_rows:
+        raise Refused(max_rows, f"{len(ops):,} operations; a batch holds at most {max_rows:,}")
     if problem := _key_problem(partition):
         raise Refused(0, f"partition {partition[:80]!r}: {problem}")
     datas: list[dict[str, Value]] = []
@@ -61,8 +66,8 @@ def checked(partition: str, ops: Sequence[Op]) -> list[dict[str, Value]]:
             raise Refused(index, f"key {op.key[:80]!r}: {problem}")
         data, size = ({}, 0) if isinstance(op, Delete) else _plain(index, op.data)
         total += size + 2 * (len(partition) + len(op.key))
-        if total > MAX_BYTES:
-            raise Refused(index, f"the batch passes {MAX_BYTES:,} bytes here")
+        if total > max_bytes:
+            raise Refused(index, f"the batch passes {max_bytes:,} bytes here")
         datas.append(data)
     if len({op.key for op in ops}) < len(ops):
         raise ValueError("a key occurs twice in one batch")
@@ -175,6 +180,8 @@ def _name_size(name: str) -> int:
     """Raises ValueError for what cannot name a field."""
     if not _FIELD.fullmatch(name):
         raise ValueError("letters, digits and _ make a field's name")
+    if name in KEPT_NAMES:
+        raise ValueError("tables keep this name for themselves")
     return 8 + 2 * len(name)
 
 

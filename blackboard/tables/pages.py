@@ -7,7 +7,7 @@ nothing behind that the event loop would have to finalise.
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from blackboard.table import Row
+from blackboard.table import Row, just_after
 
 FIRST_PAGE = 64
 """Most readers stop early; whoever goes on reads larger and larger pages."""
@@ -17,17 +17,19 @@ AFTER_ALL = "\U0010ffff"
 """Sorts behind every key: it is no printable character."""
 
 Fetch = Callable[[str, int], Awaitable[list[Row]]]
-"""The rows from a key on, at most so many."""
+"""The rows from a key on, at most so many; fewer only when there are no more."""
 
 
 class Pages(AsyncIterator[Row]):
     """The rows that `fetch` finds from `first` on, at most `limit`."""
 
-    def __init__(self, fetch: Fetch, *, first: str, limit: int | None) -> None:
+    def __init__(
+        self, fetch: Fetch, *, first: str, limit: int | None, first_page: int = FIRST_PAGE
+    ) -> None:
         self._fetch = fetch
         self._first = first
         self._left = limit
-        self._size = FIRST_PAGE
+        self._size = first_page
         self._rows: deque[Row] = deque()
         self._ended = False
 
@@ -46,6 +48,5 @@ class Pages(AsyncIterator[Row]):
         if self._left is not None:
             self._left -= len(rows)
         if rows:
-            # No key holds a control character, so no key lies between these two.
-            self._first = rows[-1].key + "\0"
+            self._first = just_after(rows[-1].key)
             self._rows.extend(rows)

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from blackboard.clock import Clock
+from blackboard.errors import BadInput
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables import checks
 from blackboard.tables.boot import boot_id
@@ -69,7 +70,9 @@ class SqliteTable:
     async def open(
         cls, path: str | Path, clock: Clock, opening: Opening | None = None
     ) -> "SqliteTable":
-        """Open the file at `path`. Raises StoreProblem; Busy when another program holds it."""
+        """Open the file at `path`. Raises StoreProblem; BadInput for a path that leads nowhere;
+        Busy when another program holds it.
+        """
         opening = opening or Opening()
         boot = opening.boot or boot_id()
         opened: list[SqliteFile] = []
@@ -139,7 +142,11 @@ class SqliteTable:
 
 
 def _file(path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> SqliteFile:
-    resolved = path.expanduser().resolve()
+    try:
+        resolved = path.expanduser().resolve()
+    except RuntimeError as error:
+        problem = f"{path} leads nowhere: {str(error).rstrip('.')}"
+        raise BadInput("store", problem, "write the whole path") from None
     connection = open_file(
         resolved,
         create=opening.create,

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from stat import S_ISREG
 
-from blackboard.errors import StoreProblem
+from blackboard.errors import MissingStore, StoreProblem
 from blackboard.tables.mounts import Mount, network_kind
 from blackboard.tables.sqlite_answers import explained
 
@@ -50,7 +50,7 @@ def open_file(
     """A connection to the board at `path` (absolute, resolved), made first if it is missing and
     `create` says so. `wait` is how long another's write is waited for, in seconds.
 
-    Raises StoreProblem, or Busy when another program holds the file.
+    Raises MissingStore or another StoreProblem, or Busy when another program holds the file.
     """
     if kind := network_kind(path, mounts):
         raise StoreProblem(
@@ -59,7 +59,7 @@ def open_file(
         )
     if not _is_there(path):
         if not create:
-            raise StoreProblem(f"no board at {path} (make one with `blackboard init`)")
+            raise MissingStore(f"no board at {path} (make one with `blackboard init`)")
         _make(path)
     _check_access(path)
     with explained(path):

@@ -75,6 +75,7 @@ def held(item: Item) -> Claim:
         sent=0.0,
         lock_etag="",
         item_etag=item.etag,
+        version=item.version,
     )
 
 

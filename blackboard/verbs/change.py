@@ -22,7 +22,7 @@ from blackboard.model import VERSION, Again, Item, Mark, State
 from blackboard.rows import text_of
 from blackboard.rules.outcomes import edited_plan, first_plan
 from blackboard.schedules import Once, parse_schedule
-from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
+from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
 from blackboard.table import Conflict, Op, Unknown
 from blackboard.verbs.batches import (
     add_ops,
@@ -98,14 +98,12 @@ async def edit(board: Board, item_id: str, change: Callable[[Spec, Item], Spec])
     """
 
     def build(item: Item) -> tuple[list[Op], Item] | None:
-        spec = change(decode_spec(item.spec), item)
-        settings = settings_of(board, item, encode_spec(spec))
+        spec = rewrite_spec(item.spec, change(decode_spec(item.spec), item))
+        settings = settings_of(board, item, spec)
         rescheduled = (settings.text, settings.timezone) != (item.schedule, item.timezone)
-        if encode_spec(spec) == item.spec and not rescheduled:
+        if spec == item.spec and not rescheduled:
             return None
-        after = replace(
-            item, spec=encode_spec(spec), schedule=settings.text, timezone=settings.timezone
-        )
+        after = replace(item, spec=spec, schedule=settings.text, timezone=settings.timezone)
         if rescheduled:
             had_time = decode_spec(item.spec).at is not None
             after = _rescheduled(after, settings=settings, had_time=had_time, now=now)

@@ -1,6 +1,8 @@
 """How long the history is kept: so many runs of an item, and none older than so much.
 
 Whoever releases a run whose fence divides by sixteen looks, so nobody has to be appointed for it.
+An item that runs so often that its runs become too many before they become too old is looked at
+every ninety-six: what goes is then one batch of any store, and nearly twice as many may be there.
 What a late finisher may come back to stays for an hour in any case: it finds its row by it.
 """
 
@@ -13,6 +15,7 @@ from blackboard.model import Outcome, Run
 from blackboard.table import Conflict, Delete, Op, Unknown
 
 LOOK_EVERY = 16
+LOOK_SELDOM = 96
 YOUNGEST = timedelta(hours=1)
 
 
@@ -31,9 +34,17 @@ def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> boo
     return may_come_back or (place < retention.runs and age <= retention.age)
 
 
-def is_time(fence: int, *, retention: Retention) -> bool:
-    """Whether the release of this fence is one that looks."""
-    return fence % min(LOOK_EVERY, retention.runs) == 0
+def is_time(fence: int, *, retention: Retention, interval: timedelta | None = None) -> bool:
+    """Whether the release of this fence is one that looks. `interval` is from its start to the
+    item's next run, None when there is none.
+    """
+    return fence % look_every(retention, interval) == 0
+
+
+def look_every(retention: Retention, interval: timedelta | None) -> int:
+    """Of how many runs of an item one is followed by a look."""
+    too_many_first = interval is not None and interval < retention.age / retention.runs
+    return min(LOOK_SELDOM if too_many_first else LOOK_EVERY, retention.runs)
 
 
 async def prune(board: Board, item_id: str, *, retention: Retention) -> int:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from blackboard import keys
 from blackboard.board import Board
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadRow
 from blackboard.model import Claim, Ended, Item, Outcome, Run
 from blackboard.phrases import cut_middle
 from blackboard.rows import text_of
@@ -36,8 +36,10 @@ from blackboard.verbs.take import claim_from, holds
 
 Answer = TypeVar("Answer")
 
-LONGEST_WAIT = 30.0
-"""Seconds between tries while the store is away, at the most."""
+ROWS_OF_A_RELEASE = 4
+"""At the most: the lock goes, the next token comes, the item and the history say so."""
+SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
+"""Seconds between tries while the store is away, at the least and at the most."""
 REFUSED = "the store refused the outcome"
 
 
@@ -48,7 +50,7 @@ class Release(StrEnum):
     LATE = "late"
     """Its lock had been taken away: it is told as superseded."""
     DROPPED = "dropped"
-    """Its item is gone or was made anew, or the store takes no word of it."""
+    """Its item is gone, was made anew or cannot be read, or the store takes no word of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,11 @@ class Released:
     ready: datetime | None = None
 
 
+def releases_at_once(board: Board) -> int:
+    """Releases that fit one batch of each shard."""
+    return board.shards * (board.table.max_rows // ROWS_OF_A_RELEASE)
+
+
 async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
     """Let runs go, as many in one batch as fit it. Returns when all are in the history; waits
     for the store as long as it takes.
@@ -89,7 +96,11 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
         else:
             released |= {one.claim.nonce: let_go for one, _, let_go in batch}
     for one in doubtful:
-        released[one.claim.nonce] = await _settle(board, one)
+        try:
+            released[one.claim.nonce] = await _settle(board, one)
+        except BadRow:  # its lock goes stale, and is left alone by whoever cannot read the item
+            run = _run_of(one.claim, one.ended, now=await _patiently(board, board.table.now))
+            released[one.claim.nonce] = Released(how=Release.DROPPED, run=run)
     return [released[one.claim.nonce] for one in finished]
 
 
@@ -183,6 +194,7 @@ def _item_of(claim: Claim) -> Item:
         slot=claim.slot,
         ready=claim.ready,
         planned=claim.planned,
+        version=claim.version,
         etag=claim.item_etag,
     )
 
@@ -301,12 +313,12 @@ def fit(finished: Finished, limit: int) -> Finished:
 
 async def _patiently(board: Board, ask: Callable[[], Awaitable[Answer]]) -> Answer:
     """Ask the store until it answers."""
-    wait = 0.5
+    wait = SHORTEST_WAIT
     while True:
         try:
             return await ask()
         except Busy as busy:
-            await board.clock.sleep(min(busy.retry_after, LONGEST_WAIT))
+            await board.clock.sleep(min(max(busy.retry_after, SHORTEST_WAIT), LONGEST_WAIT))
         except Unavailable:
             await board.clock.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)

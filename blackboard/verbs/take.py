@@ -15,7 +15,7 @@ from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.rules.claims import lease, may_take_over
 from blackboard.rules.outcomes import after_run, passed_plan
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, ConflictKind, Merge, Refused, Unknown
+from blackboard.table import Conflict, ConflictKind, Merge, Refused, Unknown, just_after
 from blackboard.verbs.batches import (
     change_ops,
     claim_ops,
@@ -27,6 +27,8 @@ from blackboard.verbs.batches import (
     run_of,
 )
 
+ROWS_OF_A_CLAIM = 3
+"""The token goes, the lock comes, the item says so: in this order."""
 RENEWALS = 3
 """Tries of one renewal before it is left to the next."""
 
@@ -44,7 +46,7 @@ class Claimed:
 
 def claims_at_once(board: Board) -> int:
     """Claims that fit one batch."""
-    return board.table.max_rows // 3
+    return board.table.max_rows // ROWS_OF_A_CLAIM
 
 
 async def claim(
@@ -66,26 +68,41 @@ async def claim(
     try:
         etags = await board.table.commit(board.partition(tokens[0].id), ops)
     except Unknown:
-        return Claimed(
-            claims=tuple([mine for one in claims if (mine := await still_mine(board, one))])
-        )
+        return Claimed(claims=await _landed(board, claims))
     except Conflict as lost:
-        return await _lost(board, tokens[lost.index // 3], lost)
+        return await _lost(board, tokens[lost.index // ROWS_OF_A_CLAIM], lost)
     except Refused as refused:
-        return Claimed(reread=True, broken=tokens[refused.index // 3])
+        return Claimed(reread=True, broken=tokens[refused.index // ROWS_OF_A_CLAIM])
     finally:
         board.in_flight -= nonces
     return Claimed(
         claims=tuple(
-            replace(made, lock_etag=etags[3 * n + 1], item_etag=etags[3 * n + 2])
-            for n, made in enumerate(claims)
+            replace(made, lock_etag=lock_etag, item_etag=item_etag)
+            for made, lock_etag, item_etag in zip(
+                claims, etags[1::ROWS_OF_A_CLAIM], etags[2::ROWS_OF_A_CLAIM], strict=True
+            )
         )
+    )
+
+
+async def _landed(board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Those of some claims of one shard whose locks carry their nonces, with the locks' present
+    etags: found in one range. Their items have to be read again before the release.
+    """
+    made = {keys.lock_key(one.id): one for one in claims}
+    rows = board.table.scan(board.partition(claims[0].id), min(made), just_after(max(made)))
+    return tuple(
+        [
+            replace(claim, lock_etag=row.etag, item_etag="")
+            async for row in rows
+            if (claim := made.get(row.key)) and row.data.get("nonce") == claim.nonce
+        ]
     )
 
 
 async def _lost(board: Board, token: Token, lost: Conflict) -> Claimed:
     """A race; or a token without its item, which goes; or a token beside a lock, left alone."""
-    if lost.index % 3 == 0:
+    if lost.index % ROWS_OF_A_CLAIM == 0:
         return Claimed(reread=True)
     if lost.kind is ConflictKind.MISSING:
         await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
@@ -132,16 +149,6 @@ def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
     )
 
 
-async def still_mine(board: Board, claim: Claim) -> Claim | None:
-    """The claim with its lock's present etag, if the lock is there and carries its nonce. Its item
-    has to be read again before the release.
-    """
-    lock = await board.lock(claim.id)
-    if lock is None or lock.nonce != claim.nonce:
-        return None
-    return replace(claim, lock_etag=lock.etag, item_etag="")
-
-
 async def renew(board: Board, claim: Claim, *, progress: str = "") -> Claim | None:
     """Touch a lock. None: it is lost, its handler must stop. The claim that comes back counts its
     deadline from the sending that was acknowledged; `progress` (JSON) rides along.
@@ -153,10 +160,10 @@ async def renew(board: Board, claim: Claim, *, progress: str = "") -> Claim | No
         try:
             etags = await board.table.commit(partition, [Merge(key, data, claim.lock_etag)])
         except (Conflict, Unknown):
-            lock = await board.lock(claim.id)
-            if lock is None or lock.nonce != claim.nonce:
+            mine = await _landed(board, [claim])
+            if not mine:
                 return None
-            claim = replace(claim, lock_etag=lock.etag)
+            claim = mine[0]
         else:
             return replace(claim, lock_etag=etags[0], sent=sent)
     return claim
@@ -230,7 +237,7 @@ async def override(board: Board, lock: Lock, *, owner: str) -> Claim | None:
     except Conflict:
         return None
     except Unknown:
-        return await still_mine(board, taken)
+        return next(iter(await _landed(board, [taken])), None)
     finally:
         board.in_flight.discard(taken.nonce)
     return replace(taken, lock_etag=etags[0], item_etag=etags[1])

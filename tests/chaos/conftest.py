@@ -1,4 +1,4 @@
-"""A site for each test with real processes."""
+"""A site for each test with real processes, on each store that several of them can open."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,6 @@ from tests.processes import site as made
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with made(tmp_path) as found:
+def site(tmp_path: Path, store_url: str) -> Iterator[Site]:
+    with made(tmp_path, store_url) as found:
         yield found

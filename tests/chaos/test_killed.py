@@ -17,7 +17,8 @@ from blackboard.model import Item, Outcome, Run
 from tests.processes import Site, Started
 
 FULL = os.environ.get("BLACKBOARD_CHAOS") == "full"
-WORKERS, ITEMS, KILLS = (8, 2000, 30) if FULL else (4, 400, 8)
+WORKERS, ITEMS, KILLS = (8, 2000, 30) if FULL else (4, 200, 6)
+TIMES = 20 if FULL else 6
 SECONDS = 1.2 if FULL else 0.6
 """That each handler takes: the items last about as long as the killing."""
 
@@ -108,13 +109,13 @@ def traceback_in(started: list[Started]) -> list[str]:
     return [one.text for one in started if "Traceback" in one.text]
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_worker_killed_while_it_claims_and_releases(site: Site) -> None:
-    """Ten times over, at another moment each: the next one finishes what is left."""
-    ids = [f"item-{n}" for n in range(400)]
+    """Again and again, at another moment each time: the next one finishes what is left."""
+    ids = [f"item-{n}" for n in range(30 * TIMES)]
     site.add(*ids, type_="quick", stale_after="3s")
     chance = random.Random(7)
-    for _ in range(10):
+    for _ in range(TIMES):
         worker = site.works(site.worker(slots=20))
         time.sleep(chance.random() * 0.15)
         worker.send(signal.SIGKILL)

@@ -1,85 +1,96 @@
-"""Workers that stand still for three leases (SIGSTOP) and go on (SIGCONT): too late, and told."""
+"""A worker stands still for three leases (SIGSTOP) and goes on (SIGCONT): too late, and told."""
 
 import signal
 import time
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.processes import Site, eventually
+from tests.processes import Site, Started, eventually
 
 LEASE = 3.0
 
 
-def overtaken(site: Site, type_: str, *, patient: list[int], seconds: float = 0.0) -> None:
-    """A worker that was stopped goes on after another has its item, which that one still runs."""
-    more: dict[str, Any] = {"patient": patient, "seconds": seconds}
-    site.add("davis", type_=type_, stale_after="3s", timeout="5m", **more)
-    first = site.worker("--types", type_, "-v")
-    site.begun("davis")
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """A run that is under way when its worker stands still; another has it when that goes on."""
+
+    type_: str
+    seconds: float = 0.0
+    """After which it ends by itself; 0: it has to be stopped."""
+    result_fence: int = 0
+    """Of the result that its item has until the newer run ends."""
+    error: str = ""
+
+
+LATE = {
+    "ends": Late(type_="waits", seconds=LEASE, result_fence=1),  # until then the last writer wins
+    "fenced": Late(type_="waits-fenced", seconds=LEASE),
+    "stays": Late(type_="waits"),
+    "child": Late(type_="waits-plain", error="lease ran out"),
+}
+
+
+@pytest.mark.timeout(200)
+def test_a_worker_that_stood_still_comes_too_late_with_all_it_had(site: Site) -> None:
+    """No run goes on beside the newer one, or takes its lock; a result counts as long as there is
+    no newer one, or not at all. The worker lives on.
+    """
+    first = at_work(site)
     first.send(signal.SIGSTOP)
     stopped = time.monotonic()
-    site.worker("--types", type_)
-    site.begun("davis", 2)
-    held = site.lock("davis")
-    assert held is not None
-    eventually(lambda: (lock := site.lock("davis")) and lock.etag != held.etag, "a renewal")
+    second = site.worker()
+    for one in LATE:
+        site.begun(one, 2)
+    held = locks(site)
+    eventually(lambda: not set(held.values()) & set(locks(site).values()), "all are renewed")
     eventually(lambda: time.monotonic() > stopped + 3 * LEASE, "three leases pass")
     first.send(signal.SIGCONT)
-    eventually(lambda: first.has_told("ended", item="davis", fence=1), "the first run ends")
-    lock = site.lock("davis")
-    assert lock is not None
-    assert (lock.nonce, lock.fence) == (held.nonce, 2)
-    assert site.outcomes("davis") == [(1, "superseded")]
-
-
-def ends_well(site: Site) -> None:
+    for one, late in LATE.items():
+        eventually(partial(first.has_told, "ended", item=one, fence=1), f"{one} ends")
+        assert site.outcomes(one) == [(1, "superseded")]
+        assert late.error in site.runs(one)[0].error
+        assert site.item(one).result_fence == late.result_fence
+    assert locks(site).keys() == held.keys()
     site.mark("go-2")
-    eventually(lambda: site.is_ok("davis"), "the second run ends")
-    assert site.outcomes("davis") == [(1, "superseded"), (2, "ok")]
-    assert site.item("davis").result_fence == 2
+    eventually(lambda: site.is_ok(*LATE), "the newer runs end")
+    for one in LATE:
+        assert site.outcomes(one) == [(1, "superseded"), (2, "ok")]
+        assert site.item(one).result_fence == 2
     assert site.doctor()["clean"]
+    lives_on(site, first, second)
 
 
-def lives_on(site: Site) -> None:
-    """The worker that stood still runs the next item."""
-    first, second = site.started
+def at_work(site: Site) -> Started:
+    """A worker that runs all of them. The newer runs wait for a word."""
+    for one, late in LATE.items():
+        patient = [2] if late.seconds else [1, 2]
+        more: dict[str, Any] = {"patient": patient, "seconds": late.seconds}
+        site.add(one, type_=late.type_, stale_after="3s", timeout="5m", **more)
+    worker = site.worker("-v")
+    for one in LATE:
+        site.begun(one)
+    return worker
+
+
+def locks(site: Site) -> dict[tuple[str, str], str]:
+    """Etags by item and nonce: those of the newer runs."""
+    found = {one: site.lock(one) for one in LATE}
+    assert [lock.fence for lock in found.values() if lock] == [2] * len(LATE)
+    return {(one, lock.nonce): lock.etag for one, lock in found.items() if lock}
+
+
+def lives_on(site: Site, first: Started, second: Started) -> None:
+    """The worker that stood still runs the next item of each type."""
     second.send(signal.SIGTERM)
     assert second.ended() == 0
     assert first.process.poll() is None, first.text
-    site.add("next", type_=site.item("davis").type)
-    eventually(lambda: site.is_ok("next"), "the next item is run")
-    assert site.item("next").owner.split(":")[1] == str(first.pid)
+    nexts = {f"next-{late.type_}": late.type_ for late in LATE.values()}
+    for one, type_ in nexts.items():
+        site.add(one, type_=type_)
+    eventually(lambda: site.is_ok(*nexts), "the next items are run")
+    assert {site.item(one).owner.split(":")[1] for one in nexts} == {str(first.pid)}
     first.send(signal.SIGTERM)
     assert first.ended() == 0, first.text
-
-
-def test_a_coroutine_that_ends_meanwhile_is_superseded(site: Site) -> None:
-    """Last writer wins: its result stands until the newer run has one."""
-    overtaken(site, "waits", patient=[2], seconds=LEASE)
-    assert site.item("davis").result_fence == 1
-    ends_well(site)
-    lives_on(site)
-
-
-def test_the_late_result_of_a_fenced_type_is_dropped(site: Site) -> None:
-    overtaken(site, "waits-fenced", patient=[2], seconds=LEASE)
-    assert (site.item("davis").result, site.item("davis").result_fence) == ("", 0)
-    ends_well(site)
-
-
-def test_a_coroutine_that_does_not_end_is_stopped(site: Site) -> None:
-    overtaken(site, "waits", patient=[1, 2])
-    assert site.item("davis").result_fence == 0
-    ends_well(site)
-
-
-def test_a_child_is_ended_while_its_worker_stands_still(site: Site) -> None:
-    """It does not run on beside the newer run, and says nothing more."""
-    overtaken(site, "waits-plain", patient=[1, 2])
-    assert "lease ran out" in site.runs("davis")[0].error
-    ends_well(site)
-    lives_on(site)
-
-
-pytestmark = pytest.mark.timeout(200)

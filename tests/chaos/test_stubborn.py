@@ -33,12 +33,12 @@ def test_children_that_hold_everything_up_cost_no_lock(site: Site) -> None:
     assert not second.has_told("overridden")
 
 
-@pytest.mark.parametrize("how", ["sleep", "regex"])
-def test_a_coroutine_that_blocks_the_loop_ends_its_worker(site: Site, how: str) -> None:
-    """With a traceback that names it. Its item does not go round the workers for ever: after some
-    takeovers it waits for its next slot. The others are served.
+def test_a_coroutine_that_blocks_the_loop_ends_its_worker(site: Site) -> None:
+    """Whether it lets other threads run or none; with a traceback that names it. Its item does not
+    go round the workers for ever: after some takeovers it waits for its next slot. The others are
+    served.
     """
-    site.add("bad", type_="holds-up-the-loop", stale_after="3s", how=how)
+    site.add("bad", type_="holds-up-the-loop", stale_after="3s", how=["sleep", "regex"])
     site.add("good-0", type_="quick", stale_after="3s", every="1h")
     deaths = 0
 

@@ -56,8 +56,10 @@ def hold_up_a_child(item: Item, ctx: Context) -> None:
 
 @handler("holds-up-the-loop")
 async def hold_up_the_loop(item: Item, ctx: Context) -> None:
+    """One way after the other, run by run."""
     begin(item, ctx)
-    match item.params["how"]:
+    ways = item.params["how"]
+    match ways[ctx.fence % len(ways)]:
         case "sleep":
             time.sleep(600)  # noqa: ASYNC251 - that is the point
         case "regex":

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.exceptions import ResourceNotFoundError
+from azure.data.tables import TableClient
 
 from blackboard.board import Board
 from blackboard.cli import called
-from blackboard.cli.session import Chosen, Session, run
+from blackboard.cli.session import DEFAULT_STORE, Chosen, Session, run
+from blackboard.clock import SystemClock
 from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_clock import StoreClock
+from blackboard.tables.azure_connection import EMULATOR_KEY
 from blackboard.verbs.release import Finished, release
 from blackboard.verbs.take import claim
 
@@ -35,9 +42,11 @@ class Said:
 
 @dataclass
 class CommandLine:
-    """`blackboard ARGS` in `folder`."""
+    """`blackboard ARGS` in `folder`, on the store that is usual there."""
 
     folder: Path
+    store: str
+    """Its address, as messages show it."""
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *args: str, code: int = 0) -> Said:
@@ -57,6 +66,10 @@ class CommandLine:
         assert self.rows() == before
         return said.err.removeprefix("blackboard: ").rstrip("\n")
 
+    def elsewhere(self, name: str) -> str:
+        """The address of another store that nobody has made yet."""
+        return f"{self.store.removesuffix('.db')}{name}{'.db' * self.store.endswith('.db')}"
+
     def write(self, text: str, name: str = "blackboard.toml") -> Path:
         file = self.folder / name
         file.write_text(text, encoding="utf-8")
@@ -64,7 +77,9 @@ class CommandLine:
 
     def rows(self) -> list[str]:
         """All that the store holds, as text; nothing when there is no store."""
-        file = self.folder / "blackboard.db"
+        if self.store.startswith("azurite:"):
+            return _entities(self.store)
+        file = self.folder / self.store
         if not file.exists():
             return []
         with sqlite3.connect(file) as connection:
@@ -117,12 +132,31 @@ class CommandLine:
         self.on_board(let_go)
 
 
+def _entities(store: str) -> list[str]:
+    address = azure_address(store)
+    key = AzureNamedKeyCredential(address.account, EMULATOR_KEY)
+    with TableClient(address.endpoint, address.table, credential=key) as table:
+        try:
+            return [f"{entity.metadata['etag']} {entity}" for entity in table.list_entities()]
+        except ResourceNotFoundError:
+            return []
+
+
 @pytest.fixture
 def blackboard(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store_url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> CommandLine:
     """The command, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("BLACKBOARD_STORE", "BLACKBOARD_CONNECTION_STRING", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    return CommandLine(tmp_path, capsys)
+    if store_url.startswith("azurite:"):
+        # So that moments of several commands compare to the millisecond, as those of one do.
+        known = StoreClock(SystemClock())
+        monkeypatch.setattr("blackboard.tables.azure_wire.StoreClock", lambda _: known)
+        monkeypatch.setenv("BLACKBOARD_STORE", store_url)
+        return CommandLine(tmp_path, store_url, capsys)
+    return CommandLine(tmp_path, DEFAULT_STORE, capsys)

@@ -1,7 +1,6 @@
 """`init` and `add`: what they make, what they say, and what they refuse without a trace."""
 
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,14 @@ from tests.cli.command_line import CommandLine, blackboard
 __all__ = ["blackboard"]
 
 
-def test_init_makes_a_board_that_only_its_owner_can_read(blackboard: CommandLine) -> None:
+def test_init_makes_a_board(blackboard: CommandLine) -> None:
     said = blackboard("init", "--shards", "4")
-    assert said.out == "made the board 'blackboard' in blackboard.db, shards: 4\n"
+    assert said.out == f"made the board 'blackboard' in {blackboard.store}, shards: 4\n"
+
+
+@pytest.mark.of_sqlite("permissions of a file")
+def test_a_file_is_for_its_owner_alone(blackboard: CommandLine) -> None:
+    blackboard("init")
     mode = stat.S_IMODE((blackboard.folder / "blackboard.db").stat().st_mode)
     assert mode == 0o600
 
@@ -22,7 +26,7 @@ def test_init_makes_a_board_that_only_its_owner_can_read(blackboard: CommandLine
 def test_init_again_is_fine_but_not_with_other_shards(blackboard: CommandLine) -> None:
     blackboard("init", "--shards", "4")
     again = blackboard("init").out
-    assert again == "there is the board 'blackboard' in blackboard.db, shards: 4\n"
+    assert again == f"there is the board 'blackboard' in {blackboard.store}, shards: 4\n"
     blackboard("init", "--shards", "4")
     assert blackboard.refused("init", "--shards", "2").startswith("shards: ")
     assert blackboard.refused("init", "--shards", "0").startswith("shards: ")
@@ -30,7 +34,8 @@ def test_init_again_is_fine_but_not_with_other_shards(blackboard: CommandLine) -
 
 def test_the_first_add_makes_the_board_and_says_so(blackboard: CommandLine) -> None:
     said = blackboard("add", "davis", "--type", "calendars")
-    assert said.err == "blackboard: made the board 'blackboard' in blackboard.db, with 1 shard\n"
+    made = f"blackboard: made the board 'blackboard' in {blackboard.store}, with 1 shard\n"
+    assert said.err == made
     assert said.out == "davis is added (calendars) and is due now\n"
     assert blackboard("add", "other", "--type", "calendars").err == ""
 
@@ -193,7 +198,7 @@ def test_bad_input_is_refused_by_name_and_changes_nothing(
     blackboard.write("x" * (1 << 20), "big.txt")
     base = ["add", "new", "--type", "calendars"]
     assert blackboard.refused(*base, *args).startswith(problem)
-    assert not (blackboard.folder / "blackboard.db").exists()
+    assert blackboard.rows() == []
     blackboard("add", "old", "--type", "calendars")
     assert blackboard.refused(*base, *args).startswith(problem)
     assert blackboard.ids() == ["old"]
@@ -221,4 +226,4 @@ def test_a_typo_in_the_settings_refuses_every_command(blackboard: CommandLine) -
     blackboard.write("[wroker]\n")
     told = blackboard.refused("add", "a", "--type", "calendars")
     assert told.endswith("blackboard.toml:1: there is no such setting (did you mean worker?)")
-    assert not Path("blackboard.db").exists()
+    assert blackboard.rows() == []

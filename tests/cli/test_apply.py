@@ -1,5 +1,6 @@
 """`apply` and `export`: a board as a file declares it, and the file of a board."""
 
+import re
 import tomllib
 
 import pytest
@@ -110,11 +111,29 @@ def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
 def test_a_dry_run_without_a_board_makes_none(blackboard: CommandLine) -> None:
     blackboard.write(FILE)
     assert "2 to add" in blackboard("apply", "--dry-run").out
-    assert not (blackboard.folder / "blackboard.db").exists()
+    assert blackboard.rows() == []
     blackboard("--board", "other", "init")
     before = blackboard.rows()
     assert "2 to add" in blackboard("apply", "--dry-run").out
     assert blackboard.rows() == before
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "problem"),
+    [
+        ("none/b.db", 2, "no folder .*none"),
+        ("empty.db", 2, "is empty, not a board"),
+        ("azurite://127.0.0.1:1/town", 3, "takes no connection"),
+    ],
+)
+def test_a_dry_run_is_refused_where_no_board_could_be_made(
+    blackboard: CommandLine, place: str, code: int, problem: str
+) -> None:
+    blackboard.write(FILE)
+    blackboard.write("", "empty.db")
+    said = blackboard("--store", place, "apply", "--dry-run", code=code)
+    assert said.out == ""
+    assert re.search(problem, said.err), said.err
 
 
 def test_a_paused_item_stays_paused(blackboard: CommandLine) -> None:

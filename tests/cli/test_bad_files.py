@@ -29,7 +29,7 @@ def _town(blackboard: CommandLine) -> CommandLine:
     return blackboard
 
 
-def test_two_boards_in_a_file_know_nothing_of_each_other(town: CommandLine) -> None:
+def test_two_boards_in_a_store_know_nothing_of_each_other(town: CommandLine) -> None:
     town("--board", "other", "init")
     before = town("export").out
     town("--board", "other", "add", "davis", "--type", "other")
@@ -78,6 +78,7 @@ def _file(town: CommandLine) -> Path:
     return file
 
 
+@pytest.mark.of_sqlite("damaged files")
 @pytest.mark.parametrize("case", DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_file_is_refused_and_left_as_it_is(
     town: CommandLine, file: Path, case: tuple[Callable[[bytes], bytes], str, str]
@@ -93,6 +94,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(
         assert file.read_bytes() == before
 
 
+@pytest.mark.of_sqlite("damaged files")
 @pytest.mark.parametrize("mode", ["--once", "--until-idle"])
 def test_a_worker_with_an_end_ends_where_the_board_is_damaged(
     town: CommandLine, file: Path, mode: str
@@ -123,6 +125,7 @@ def test_a_worker_with_an_end_ends_where_the_board_is_damaged(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.of_sqlite("files of other programs")
 @pytest.mark.parametrize("command", [["show"], ["init"], ["add", "x", "--type", "hello"]])
 def test_what_is_no_file_of_this_version_is_left_alone(
     town: CommandLine, file: Path, command: Sequence[str]

@@ -21,20 +21,19 @@ def test_commands_complete(blackboard: CommandLine) -> None:
 
 
 def test_ids_complete_from_the_chosen_board(blackboard: CommandLine) -> None:
-    blackboard("--store", "towns.db", "init", "--shards", "4")
-    blackboard(
-        *("--store", "towns.db", "add", "davis", "day ton", "da/is", "other", "da\nx"),
-        *("--type", "calendars"),
-    )
-    blackboard("--store", "towns.db", "rm", "day ton")
-    for args in (["--store", "towns.db", "pause"], ["pause", "--store", "towns.db"]):
+    towns = ("--store", blackboard.elsewhere("towns"))
+    blackboard(*towns, "init", "--shards", "4")
+    ids = ("davis", "day ton", "da/is", "other", "da\nx")
+    blackboard(*towns, "add", *ids, "--type", "calendars")
+    blackboard(*towns, "rm", "day ton")
+    for args in ([*towns, "pause"], ["pause", *towns]):
         assert completed(*args, "da") == ["da/is", "davis"]
-    assert completed("--store", "towns.db", "pause", "da/") == ["da/is"]
-    assert completed("--store", "towns.db", "pause", "davis", "o") == ["other"]
+    assert completed(*towns, "pause", "da/") == ["da/is"]
+    assert completed(*towns, "pause", "davis", "o") == ["other"]
 
 
 @pytest.mark.parametrize("settings", ["", "[wroker]", '[board]\nstore = "azurite:"'])
 def test_what_is_wrong_completes_nothing(blackboard: CommandLine, settings: str) -> None:
     blackboard.write(settings)
     assert completed("pause", "da") == []
-    assert not (blackboard.folder / "blackboard.db").exists()
+    assert blackboard.rows() == []

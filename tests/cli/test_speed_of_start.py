@@ -12,6 +12,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_sqlite("what an account needs takes longer to import")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 WORKERS = {"apscheduler"}

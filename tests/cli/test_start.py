@@ -96,17 +96,19 @@ def test_a_missing_board_is_one_line_with_its_remedy(blackboard: CommandLine) ->
 
 
 def test_options_count_before_and_behind_the_command(blackboard: CommandLine) -> None:
-    blackboard("--board", "towns", "--store", "a.db", "init")
-    blackboard("--store", "b.db", "init", "--board", "towns")
-    assert blackboard("--json", "init", "--store", "a.db", "--board", "towns").json == {
-        "store": "a.db",
-        "board": "towns",
-        "shards": 1,
-        "made": False,
-    }
-    assert (blackboard.folder / "b.db").exists()
+    a, b = blackboard.elsewhere("a"), blackboard.elsewhere("b")
+    blackboard("--board", "towns", "--store", a, "init")
+    blackboard("--store", b, "init", "--board", "towns")
+    for store in (a, b):
+        assert blackboard("--json", "init", "--store", store, "--board", "towns").json == {
+            "store": store,
+            "board": "towns",
+            "shards": 1,
+            "made": False,
+        }
 
 
+@pytest.mark.of_sqlite("relative paths")
 def test_the_store_is_told_by_environment_and_settings(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +126,7 @@ def test_the_store_is_told_by_environment_and_settings(
     assert (inner / "option.db").exists()
 
 
+@pytest.mark.of_sqlite("a damaged file")
 def test_a_store_that_is_damaged_is_one_line(blackboard: CommandLine) -> None:
     (blackboard.folder / "blackboard.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     said = blackboard("export", code=2)
@@ -171,7 +174,8 @@ def interrupted(work: Coroutine[None, None, None]) -> None:
 
 
 def test_a_reader_that_has_enough_is_no_error(blackboard: CommandLine) -> None:
-    blackboard("add", *(f"town-{n}" for n in range(2000)), "--type", "calendars")
+    text = "more than a pipe holds at once, together with all of the others: " * 40
+    blackboard("add", *(f"town-{n}" for n in range(100)), "--type", "x", "--set", f"text={text}")
     command = f"{sys.executable} -m blackboard export | head -1"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, check=True, env=environment()

@@ -70,7 +70,8 @@ def terminal(*args: str, folder: Path, size: tuple[int, int] = (12, 80)) -> Iter
     """`blackboard ARGS` on a terminal of so many rows and columns."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    names = ("PATH", "HOME", "BLACKBOARD_STORE")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     environment = kept | {"TERM": "xterm-256color"}
     root = Path(__file__).resolve().parents[2]
     process = subprocess.Popen(
@@ -148,8 +149,7 @@ def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None
     async def frames(board: Board) -> list[str]:
         table = FaultyTable(board.table)
         table.script_reads(Fault.BUSY, Fault.AWAY)
-        faulty = Board(table, clock=board.clock, chance=board.chance, resolve=board.resolve)
-        pictures = Pictures(board=faulty, wanted=Wanted(), absolute=False)
+        pictures = Pictures(board=board.seen_through(table), wanted=Wanted(), absolute=False)
         drawn = [await pictures.frame(80, 4) for _ in range(3)]
         return [text_of(lines[0], colour=False) for lines in drawn]
 

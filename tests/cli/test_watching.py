@@ -179,6 +179,7 @@ def test_what_is_paused_is_nobodys_alarm(towns: CommandLine) -> None:
     assert towns("check").code == 0
 
 
+@pytest.mark.of_sqlite("a damaged file")
 def test_a_probe_can_tell_a_store_that_cannot_be_read_from_an_alarm(
     blackboard: CommandLine,
 ) -> None:
@@ -200,7 +201,7 @@ def break_davis(towns: CommandLine) -> None:
 def test_doctor_of_a_healthy_board(towns: CommandLine) -> None:
     towns.start("keene")
     assert towns("doctor").out == (
-        "clean: 2 item rows, 1 waiting token, 1 lock, 0 runs in blackboard.db (version 1)\n"
+        f"clean: 2 item rows, 1 waiting token, 1 lock, 0 runs in {towns.store} (version 1)\n"
     )
     said = towns("doctor", "--json").json
     assert (said["clean"], said["findings"]) == (True, [])

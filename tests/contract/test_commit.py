@@ -15,6 +15,7 @@ from blackboard.table import (
     Insert,
     Merge,
     Op,
+    Refused,
     Replace,
     Row,
     Table,
@@ -163,16 +164,20 @@ def _with_etag(op: Op, stale: Etag) -> Op:
     return op
 
 
-def test_a_batch_of_a_thousand_is_all_or_nothing(table: Table, run: Run) -> None:
-    put(run, table, "k0500", n=1)
-    ops = [Insert(f"k{number:04}", {"n": 2}) for number in range(table.max_rows)]
+def test_the_largest_batch_is_all_or_nothing(table: Table, run: Run) -> None:
+    keys = [f"k{number:04}" for number in range(table.max_rows)]
+    taken = table.max_rows // 2
+    put(run, table, keys[taken], n=1)
+    ops = [Insert(key, {"n": 2}) for key in keys]
     with pytest.raises(Conflict) as caught:
         run(table.commit(P, ops))
-    assert caught.value.index == ops.index(Insert("k0500", {"n": 2}))
-    assert content(run(rows_of(table, P))) == {"k0500": {"n": 1}}
-    run(table.commit(P, [Delete("k0500", ANY)]))
+    assert caught.value.index == taken
+    assert content(run(rows_of(table, P))) == {keys[taken]: {"n": 1}}
+    run(table.commit(P, [Delete(keys[taken], ANY)]))
     run(table.commit(P, ops))
-    assert len(run(rows_of(table, P))) == table.max_rows
+    assert [row.key for row in run(rows_of(table, P))] == keys
+    with pytest.raises(Refused):
+        run(table.commit(P, [*ops, Insert("more", {"n": 2})]))
 
 
 def test_an_etag_is_never_used_twice_for_a_key(

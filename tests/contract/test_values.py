@@ -45,7 +45,6 @@ VALUES: dict[str, Any] = {
     "fraction": 0.1,
     "large float": 1.7976931348623157e308,
     "small float": 5e-324,
-    "negative zero": -0.0,
     "time": MOMENT,
     "whole second": datetime(2026, 1, 1, tzinfo=UTC),
     "long ago": datetime(1601, 1, 1, tzinfo=UTC),
@@ -146,6 +145,7 @@ def test_op01_a_row_beyond_a_mebibyte_is_refused(table: Table, run: Run) -> None
     assert [row.key for row in run(rows_of(table, P))] == ["fits"]
 
 
+@pytest.mark.not_on_azurite("it does not measure what a merge makes")
 def test_op01_a_row_does_not_grow_beyond_its_limits_by_merging(table: Table, run: Run) -> None:
     texts = {f"text{number:02}": "x" * 32_000 for number in range(16)}
     run(table.commit(P, [Insert("a", texts), Insert("b", {"n": 1})]))
@@ -157,6 +157,7 @@ def test_op01_a_row_does_not_grow_beyond_its_limits_by_merging(table: Table, run
     assert row.data == {"n": 1}
 
 
+@pytest.mark.not_on_azurite("it does not measure what a merge makes")
 def test_op01_a_row_has_at_most_252_fields(table: Table, run: Run) -> None:
     full = {f"f{number}": number for number in range(252)}
     with pytest.raises(Refused, match="253 fields"):

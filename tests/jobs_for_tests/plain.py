@@ -86,6 +86,7 @@ def raise_what_is_asked_for(item: Item, ctx: Context) -> None:
     kinds: dict[str, BaseException] = {
         "value": ValueError("bad feed ü \ud800"),
         "long": ValueError("x" * 100_000),
+        "endless": ValueError("x" * 3_000_000),
         "exit": SystemExit(3),
         "interrupt": KeyboardInterrupt(),
     }

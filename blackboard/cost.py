@@ -1,0 +1,229 @@
+"""What a board asks of its store in a month, and what Azure charges for it. Pure arithmetic.
+
+    kind         requests
+    -----------  -----------------------------------------------------------------------------
+    walks        a page for each worker, beat and shard; as many more as it takes to see each run
+                 coming, where one is followed by the next before the next beat
+    claims       1 a run; 33 runs in one when they are ready together
+    releases     1 a run; 25 runs in one when they end together
+    renewals     1 for each third of the lease that a run lasts, and each minute; as long as the
+                 item's last run lasted
+    races        for each other worker that wakes for a token and does not get it: the claim
+                 that it loses, and a page of each shard
+    membership   1 a minute and worker
+    pruning      a look at the history and a deletion, every 96 runs of an item; every 16 when
+                 they become too old before they become too many
+
+It is a forecast for a board at work in good order. Not in it: retries, commands, alerts, a store
+that has to be asked again, items that run once.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from math import ceil
+
+from blackboard.model import Item, State
+from blackboard.rules.claims import lease, renew_every
+from blackboard.schedules import Every, Once, Schedule, next_due
+from blackboard.spec import RunSettings
+from blackboard.verbs.history import Retention, look_every
+from blackboard.verbs.release import ROWS_OF_A_RELEASE
+from blackboard.verbs.take import ROWS_OF_A_CLAIM
+
+MONTH = timedelta(days=365.25) / 12
+BEAT = 0.95
+"""The mean time from beat to beat, as a part of the cycle: see `wake.py`."""
+BATCH = 100
+"""Rows in one request on Azure, at the most: as `AzureTable` has it, without what that loads."""
+CLAIMS, RELEASES = BATCH // ROWS_OF_A_CLAIM, BATCH // ROWS_OF_A_RELEASE
+"""In one request."""
+SINGLY = 2.0
+"""Requests of a run by itself: its claim and its release."""
+IN_BULK = 1 / CLAIMS + 1 / RELEASES
+"""Requests of a run among many that are ready together, and end together."""
+ROWS_A_RUN = ROWS_OF_A_CLAIM + ROWS_OF_A_RELEASE
+"""Rows written: Azure calls them entities."""
+PARTITION = 2_000
+"""Entities a second that one partition, and so one shard, is good for on Azure."""
+PLANNED = PARTITION // 2
+"""Of them, those to plan with: people want their part, and bursts are throttled before."""
+MOST_SHARDS = 100
+ITEM_BYTES, RUN_BYTES = 1_500, 650
+"""Of an item with its token, and of a run in the history, but for their texts."""
+SLOTS_FORESEEN = 100
+"""Slots of a cron or a rule that its mean interval is taken from."""
+
+PRICE = 0.036
+"""US dollars for a million transactions, of whatever kind."""
+STORAGE_PRICE = 0.045
+"""US dollars for a gigabyte and month, locally redundant."""
+PRICED = "list price quoted in July 2026; regions differ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """How one item runs."""
+
+    interval: timedelta
+    """From one run to the next, on the mean."""
+    ready: datetime
+    lasts: timedelta
+    """As its last run did."""
+    renewed: float
+    """Seconds between two renewals of its lock."""
+    spec: int = 0
+    told: int = 0
+    """Characters of what it is run with, and of what its last run told."""
+
+    @property
+    def runs(self) -> float:
+        """A month."""
+        return MONTH / self.interval
+
+    @property
+    def renewals(self) -> float:
+        """A month."""
+        return self.runs * int(self.lasts.total_seconds() / self.renewed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A board, and those who work on it."""
+
+    rhythms: Sequence[Rhythm]
+    shards: int = 1
+    workers: int = 1
+    cycle: timedelta = timedelta(seconds=60)
+    retention: Retention = field(default_factory=Retention)
+
+    @property
+    def runs(self) -> float:
+        """A month."""
+        return sum(one.runs for one in self.rhythms)
+
+    @property
+    def renewals(self) -> float:
+        """A month."""
+        return sum(one.renewals for one in self.rhythms)
+
+    @property
+    def herds(self) -> Mapping[tuple[timedelta, datetime], int]:
+        """Items that run together: of one interval, and ready in the same second."""
+        return Counter((one.interval, one.ready.replace(microsecond=0)) for one in self.rhythms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Requests, by what they are for."""
+
+    walks: float
+    claims: float
+    releases: float
+    renewals: float
+    races: float
+    membership: float
+    pruning: float
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_kind.values())
+
+    @property
+    def by_kind(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | None:
+    """How an item runs from now on; None when it is not going to, again and again."""
+    interval = _interval(settings.schedule, now) if settings.schedule else None
+    if item.state is not State.ACTIVE or interval is None:
+        return None
+    lasted = item.stop - item.start if item.stop and item.start else timedelta(0)
+    return Rhythm(
+        interval=interval,
+        ready=item.ready,
+        lasts=max(lasted, timedelta(0)),
+        renewed=renew_every(lease(settings, item.slot).total_seconds()),
+        spec=len(item.spec),
+        told=len(item.result) + len(item.error),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
+    """From slot to slot, on the mean of those to come; None when there is no second one."""
+    if isinstance(schedule, Every):
+        return schedule.interval
+    if isinstance(schedule, Once):
+        return None
+    first = last = next_due(schedule, now)
+    gaps = 0
+    while last is not None and gaps < SLOTS_FORESEEN:
+        following = next_due(schedule, last)
+        if following is None:
+            break
+        last, gaps = following, gaps + 1
+    return (last - first) / gaps if gaps and first and last else None
+
+
+def asked_for(load: Load, *, together: bool = False) -> Asked:
+    """Requests in a month. With `together`, the least: items that are ready in the same second are
+    claimed together, and end together.
+    """
+    beat = BEAT * load.cycle
+    shortest = min((one.interval for one in load.rhythms), default=beat)
+    walks = load.workers * load.shards * (MONTH / beat) * ceil(beat / shortest)
+    claims = releases = races = 0.0
+    for (interval, _), size in load.herds.items():
+        times = MONTH / interval
+        races += times * (load.workers - 1) * (1 + load.shards)
+        claims += times * (ceil(size / CLAIMS) if together else size)
+        releases += times * (ceil(size / RELEASES) if together else size)
+    return Asked(
+        walks=walks,
+        claims=claims,
+        releases=releases,
+        renewals=load.renewals,
+        races=races,
+        membership=load.workers * (MONTH / timedelta(minutes=1)),
+        pruning=sum(
+            2 * one.runs / look_every(load.retention, one.interval) for one in load.rhythms
+        ),
+    )
+
+
+def entities_a_second(load: Load) -> float:
+    """Rows written in a second, on the mean."""
+    return (load.runs * ROWS_A_RUN + load.renewals) / MONTH.total_seconds()
+
+
+def shards_advised(load: Load) -> int:
+    """The shards that the mean load needs, with room for more."""
+    return min(max(ceil(entities_a_second(load) / PLANNED), 1), MOST_SHARDS)
+
+
+def largest_herd(load: Load) -> tuple[int, float]:
+    """The most items that are ready in the same second, and the seconds that the store needs at
+    the least to take all their rows.
+    """
+    moments = Counter(one.ready.replace(microsecond=0) for one in load.rhythms)
+    most = max(moments.values(), default=0)
+    return most, most * ROWS_A_RUN / (PARTITION * load.shards)
+
+
+def stored(load: Load) -> int:
+    """Bytes, once the history is as long as it gets. What handlers print is not in it."""
+    return round(sum(_bytes(one, load.retention) for one in load.rhythms))
+
+
+def _bytes(one: Rhythm, retention: Retention) -> float:
+    kept = min(retention.runs + look_every(retention, one.interval), retention.age / one.interval)
+    return ITEM_BYTES + 4 * one.spec + 2 * one.told + kept * (RUN_BYTES + 2 * one.told)
+
+
+def bill(requests: float, *, size: int, price: float = PRICE) -> float:
+    """US dollars a month."""
+    return requests / 1e6 * price + size / 1e9 * STORAGE_PRICE

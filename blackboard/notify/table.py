@@ -1,0 +1,91 @@
+"""`[notify]` of `blackboard.toml`: what it may say, and which of it is refused.
+
+Whoever knows the address of a webhook may write to its channel: it is a secret. So nothing here,
+and nobody who uses this, says more of it than its scheme and its host.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import msgspec
+
+from blackboard.errors import BadInput
+from blackboard.times.durations import parse_duration
+
+NEVER = "never"
+LONGEST_TIMEOUT = timedelta(minutes=1)
+"""For one notice: a worker that tries for longer is taken for one that died."""
+REMEDY = 'such as "https://hooks.example.org/path", or "${NAME}" for a variable that holds it'
+
+
+class News(StrEnum):
+    """What may be told of an item."""
+
+    FAILED = "failed"
+    """Its run was no success, and its retries are used up."""
+    RECOVERED = "recovered"
+    OVERDUE = "overdue"
+    """Its token has been ready for long, and a walk could not take it."""
+
+
+class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """`[notify]`: who is told early, and of what. `${NAME}` is read from the environment."""
+
+    webhook: str | None = None
+    """Is sent JSON."""
+    command: list[str] = []
+    """A program and its arguments; it reads JSON."""
+    dead_man: str | None = None
+    """Is asked for after each walk."""
+    on: tuple[str, ...] = tuple(one.value for one in News)
+    """Text, so that `check_notify` refuses what is no news in words of its own."""
+    overdue: str = "10m"
+    again: str = "24h"
+    """Told once more while it lasts; or "never"."""
+    at_most: int = 20
+    """Notices a minute of one worker; what is more is told in one."""
+    timeout: str = "10s"
+
+
+def check_notify(table: NotifyTable) -> None:
+    """Raises BadInput for what types alone cannot refuse."""
+    if not (table.webhook or table.command or table.dead_man):
+        raise BadInput("webhook", "nobody is told", "add a webhook, a command or a dead_man")
+    for name, address in (("webhook", table.webhook), ("dead_man", table.dead_man)):
+        if address is not None and not address.startswith("${"):
+            check_address(address, name)
+    if table.command and not table.command[0]:
+        raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
+    known = [one.value for one in News]
+    for one in table.on:
+        if one not in known:
+            raise BadInput("on", f"there is no {one!r}", f"known here: {', '.join(known)}")
+    parse_duration(table.overdue, "overdue")
+    if table.again != NEVER:
+        parse_duration(table.again, "again")
+    if table.at_most < 1:
+        raise BadInput("at_most", f"{table.at_most} is too few", "1 or more")
+    if parse_duration(table.timeout, "timeout") > LONGEST_TIMEOUT:
+        raise BadInput("timeout", f"{table.timeout!r} is too long", "1m or less")
+
+
+def check_address(address: str, field: str) -> None:
+    """Raises BadInput for what is no http or https address, without repeating it."""
+    if not address.isascii() or not address.isprintable() or " " in address:
+        raise BadInput(field, "it has characters that no address has", "write them as %XX")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BadInput(field, "it is no http or https address", REMEDY)
+    if "@" in parts.netloc:
+        raise BadInput(field, "a user and password in it would not be sent", REMEDY)
+
+
+def place(address: str) -> str:
+    """What may be said of an address that can be used: https://hooks.example.org."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,179 @@
+"""The ways in which notices go out: a webhook, a command; and the dead-man address.
+
+`${NAME}` is taken from the worker's environment each time something is sent, and is in no word
+that a way says of itself.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from blackboard.context import expand
+from blackboard.environment import handed_on
+from blackboard.errors import BadInput
+from blackboard.notify.notices import Payload
+from blackboard.notify.table import NotifyTable, check_address, place
+from blackboard.tables.onethread import OneThread
+from blackboard.times.durations import parse_duration
+
+
+class NotSent(Exception):
+    """Nobody took it: why, in words that hold nothing secret. `final`: nor would they next time."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Way(Protocol):
+    """One way out."""
+
+    @property
+    def name(self) -> str:
+        """As in the settings."""
+        ...
+
+    def check(self) -> None:
+        """Raises NotSent when it lacks what it needs of the environment."""
+        ...
+
+    def where(self) -> str:
+        """Where it leads, as far as that may be said; "" when that is not known."""
+        ...
+
+    async def send(self, payload: Payload) -> None:
+        """Returns when it was taken. Raises NotSent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """An http or https address. It is sent JSON, or merely asked for."""
+
+    name: str
+    template: str
+    seconds: float
+    environ: Mapping[str, str]
+
+    def check(self) -> None:
+        self._address()
+
+    def where(self) -> str:
+        try:
+            return place(self._address())
+        except NotSent:
+            return ""
+
+    async def send(self, payload: Payload) -> None:
+        await self._ask(json.dumps(payload).encode())
+
+    async def ping(self) -> None:
+        """Returns when it answered. Raises NotSent."""
+        await self._ask(None)
+
+    async def _ask(self, body: bytes | None) -> None:
+        from blackboard.notify.posting import ask  # noqa: PLC0415 - what speaks HTTP is slow to import
+
+        asking = partial(ask, self._address(), body, seconds=self.seconds)
+        try:
+            async with asyncio.timeout(self.seconds):
+                # A thread of its own each time: one that hangs holds up no other, nor the end.
+                await OneThread("blackboard-notify").close(asking)
+        except TimeoutError:
+            raise NotSent(f"it did not answer within {self.seconds:g} s") from None
+
+    def _address(self) -> str:
+        address = _filled(self.template, self.environ)
+        try:
+            check_address(address, self.name)
+        except BadInput as problem:
+            raise NotSent(problem.problem, final=True) from None
+        return address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program that reads JSON from its standard input, and a part of it from BLACKBOARD_EVENT,
+    _ITEM, _TYPE, _OUTCOME and _TEXT. It ends with 0 when it took it. No shell is involved.
+    """
+
+    argv: tuple[str, ...]
+    seconds: float
+    environ: Mapping[str, str]
+    name: str = "command"
+
+    def check(self) -> None:
+        self._argv()
+
+    def where(self) -> str:
+        return self.argv[0]
+
+    async def send(self, payload: Payload) -> None:
+        about = {
+            f"BLACKBOARD_{name}": str(payload.get(key) or "").replace("\0", "")
+            for name, key in _VARIABLES.items()
+        }
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._argv(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={**handed_on(self.environ), **about},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it holds a NUL character"
+            raise NotSent(f"it cannot be run: {reason}", final=True) from None
+        try:
+            async with asyncio.timeout(self.seconds):
+                await process.communicate(json.dumps(payload).encode())
+        except TimeoutError:
+            raise NotSent(f"it did not end within {self.seconds:g} s") from None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode:
+            raise NotSent(f"it ended with {process.returncode}")
+
+    def _argv(self) -> list[str]:
+        return [_filled(one, self.environ) for one in self.argv]
+
+
+_VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
+
+
+def ways_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Way]:
+    """The ways that take notices."""
+    seconds = parse_duration(table.timeout, "timeout").total_seconds()
+    found: list[Way] = []
+    if table.webhook is not None:
+        found.append(
+            Address(name="webhook", template=table.webhook, seconds=seconds, environ=environ)
+        )
+    if table.command:
+        found.append(Command(argv=tuple(table.command), seconds=seconds, environ=environ))
+    return found
+
+
+def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | None:
+    """The address that is only asked for."""
+    if table.dead_man is None:
+        return None
+    seconds = parse_duration(table.timeout, "timeout").total_seconds()
+    return Address(name="dead_man", template=table.dead_man, seconds=seconds, environ=environ)
+
+
+def _filled(template: str, environ: Mapping[str, str]) -> str:
+    try:
+        return str(expand({"value": template}, environ)["value"])
+    except BadInput as problem:
+        raise NotSent(problem.problem, final=True) from None

@@ -1,0 +1,213 @@
+"""docs/rows.md is true of batches: every one that is sent is in its table, with its conditions, and
+every one of the table is sent.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from blackboard.model import Outcome, State
+from blackboard.table import ANY, Delete, Insert, Op
+from blackboard.verbs import change, free, take
+from blackboard.verbs.batches import PLANNED, free_ops, late_ops, release_ops
+from tests.boards import Scene
+from tests.pages import page, scene_in_memory, words
+from tests.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
+from tests.verbs import says
+
+ROWS = page("rows.md")
+
+
+class Recorder:
+    """What was sent to a board, said as the page says it."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.said: set[str] = set()
+
+    def stop(self, verb: str) -> None:
+        """All batches since the last stop were of this verb."""
+        assert self.scene.table.batches, verb
+        for ops in self.scene.table.batches:
+            self.said.add(f"{verb}: {told(ops)}")
+        self.scene.table.batches.clear()
+
+
+def told(ops: Sequence[Op]) -> str:
+    return ", ".join(
+        f"{type(op).__name__} {op.key.partition(':')[0]}"
+        + ("" if isinstance(op, Insert) else " (`*`)" if op.etag == ANY else " (its etag)")
+        for op in ops
+    )
+
+
+OPTIONAL = re.compile(r"\[[^]]*\], ")
+
+
+def promised() -> set[str]:
+    """Each batch of each verb of the table, with and without what may be left out."""
+    found = set()
+    for verbs, _, batch in ROWS.table("verb", "the item is").rows:
+        for verb in verbs.split(", ") if "nothing is run" not in verbs else [verbs]:
+            found.add(f"{verb}: {batch.replace('[', '').replace(']', '')}")
+            found.add(f"{verb}: {OPTIONAL.sub('', batch)}")
+    return found
+
+
+def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_sent() -> None:
+    async def story() -> set[str]:
+        scene = await scene_in_memory()
+        sent = Recorder(scene)
+        board, mark = scene.board, scene.mark()
+
+        # add, claim, renew, release
+        await scene.add()
+        await scene.add("paused")
+        sent.stop("add")
+        made = await scene.claimed()
+        sent.stop("claim")
+        renewed = await take.renew(board, made)
+        assert renewed is not None
+        sent.stop("renew")
+        adopted = await take.adopt(board, await scene.lock())
+        assert adopted is not None
+        sent.stop("adopt")
+        await change.edit(board, "davis", says(every="2h"))
+        sent.stop("edit")
+        await change.run_now(board, "davis")
+        sent.stop("run now")
+        await change.pause(board, "davis", mark)
+        sent.stop("pause")
+        await change.resume(board, "davis", mark)
+        sent.stop("resume")
+        again = await take.adopt(board, await scene.lock())
+        assert again is not None
+        sent.stop("adopt")
+        await scene.let_go(again)
+        sent.stop("release")
+
+        # while it waits, while it is paused, when it is done
+        await change.edit(board, "davis", says(every="2h", retries=1))
+        sent.stop("edit")
+        await change.edit(board, "davis", says(every="3h"))
+        sent.stop("edit")
+        scene.later(minutes=1)
+        await change.run_now(board, "davis")
+        sent.stop("run now")
+        await change.pause(board, "davis", mark)
+        sent.stop("pause")
+        await change.edit(board, "davis", says(every="4h"))
+        sent.stop("edit")
+        await change.resume(board, "davis", mark)
+        sent.stop("resume")
+        for name in ("again", "other"):
+            await scene.add(name, at="2026-01-01T00:00:00Z")
+            await scene.let_go(await scene.claimed(name))
+            assert (await scene.item(name)).state is State.DONE
+        scene.table.batches.clear()
+        await change.edit(board, "other", says(every="4h"))
+        sent.stop("edit")
+        await change.run_now(board, "again")
+        sent.stop("run now")
+        await scene.let_go(await scene.claimed("again"))
+        scene.table.batches.clear()
+        await change.remove(board, "again")
+        sent.stop("remove")
+        await change.edit(board, "other", says(every="5h"))
+        sent.stop("edit")
+        await change.edit(board, "davis", says(cron="0 * * * *", missed="none"))
+        scene.table.batches.clear()
+        missed = await scene.token()
+        settings = board.resolve(missed.type, missed.spec)
+        assert await take.pass_over(board, missed, settings=settings)
+        sent.stop("pass over a missed slot")
+
+        # taken away: overridden, unlocked, cancelled, removed; and who comes late
+        await change.edit(board, "davis", says(every="1h", stale_after="10s"))
+        await change.run_now(board, "davis")
+        late = await scene.claimed(owner="late")
+        scene.later(minutes=1)
+        scene.table.batches.clear()
+        over = await take.override(board, await scene.lock(), owner="me")
+        assert over is not None
+        sent.stop("override")
+        scene.table.batches.clear()
+        await scene.let_go(late)
+        sent.said.add(f"late: {told(scene.table.batches[-1])}")
+        scene.table.batches.clear()
+        await change.pause(board, "davis", mark)
+        scene.later(minutes=1)
+        scene.table.batches.clear()
+        assert await take.override(board, await scene.lock(), owner="me") is None
+        sent.stop("override, nothing is run")
+        for verb in (free.unlock, free.cancel):
+            for paused in (False, True):
+                await change.resume(board, "davis", mark)
+                await change.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
+                held = await scene.claimed()
+                if paused:
+                    await change.pause(board, "davis", mark)
+                scene.table.batches.clear()
+                await verb(board, "davis", mark, fence=held.fence)
+                sent.stop(verb.__name__)
+        scene.table.batches.clear()
+        await change.remove(board, "davis")
+        sent.stop("remove")
+        await scene.add()
+        sent.stop("add")
+        await change.remove(board, "davis")
+        sent.stop("remove")
+        await scene.add()
+        await scene.claimed()
+        scene.table.batches.clear()
+        await change.remove(board, "davis")
+        sent.stop("remove")
+        return sent.said
+
+    sent = asyncio.run(story())
+    pure = {
+        "release": [release_ops(CLAIM, PAUSED, RUN)],
+        "override, nothing is run": [free_ops(RUNNING, "L", WAITING, RUN)],
+        "late": [
+            late_ops(WAITING, RUN, None),
+            late_ops(None, RUN, None),
+            late_ops(None, RUN, replace(RUN, etag="R")),
+        ],
+    }
+    sent |= {f"{verb}: {told(ops)}" for verb, batches in pure.items() for ops in batches}
+    assert sent - promised() == set(), "sent, and not in the table"
+    assert promised() - sent == set(), "in the table, and never sent"
+
+
+def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
+    shown = {row[0]: words(row[1]) for row in ROWS.table("verb", "columns").rows}
+    item = replace(WAITING, outcome=Outcome.OK, stop=NOON, start=NOON)
+    released = merged(release_ops(CLAIM, item, replace(RUN, outcome=Outcome.FAILED)))
+    assert shown["release"] == released
+    assert set(released) >= set(PLANNED)
+    good = merged(release_ops(CLAIM, item, RUN))
+    assert shown["release of an `ok`"] == good[len(released) :]
+    freed = merged(free_ops(RUNNING, "L", item, RUN))
+    (more,) = shown["unlock, cancel, override that runs nothing"]
+    assert {more} == set(freed) - set(released)
+    assert set(released) <= set(freed)
+    assert shown["late"] == merged(late_ops(WAITING, RUN, None))
+
+    async def story() -> None:
+        scene = await scene_in_memory()
+        await scene.add(stale_after="10s", every="1h")
+        await scene.claimed()
+        assert shown["claim"] == merged(scene.table.batches[-1])
+        scene.later(minutes=1)
+        await take.override(scene.board, await scene.lock(), owner="me")
+        assert shown["override"] == merged(scene.table.batches[-1])
+
+    asyncio.run(story())
+
+
+def merged(ops: Sequence[Op]) -> list[str]:
+    """The columns of the item that a batch merges."""
+    (found,) = [op for op in ops if told([op]).startswith("Merge item")]
+    assert not isinstance(found, Delete)
+    return list(found.data)

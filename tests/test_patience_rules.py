@@ -1,0 +1,92 @@
+"""How long a store in trouble is left alone: the rules, as cases."""
+
+import pytest
+
+from blackboard.rules.patience import (
+    CALM,
+    LONGEST,
+    SHORTEST,
+    SPACING,
+    Need,
+    Patience,
+    answered,
+    doubted,
+    failed,
+    pause,
+    tried,
+)
+
+RENEWAL, OTHER = Need.RENEWAL, Need.OTHER
+
+
+def trouble(before: Patience, need: Need = OTHER, *, now: float, wanted: float = 0.0) -> Patience:
+    return failed(before, need, now=now, wanted=wanted, fraction=0.5)
+
+
+@pytest.mark.parametrize(
+    ("failures", "wanted", "least", "most"),
+    [
+        (1, 0.0, SHORTEST, 2.0),
+        (2, 0.0, SHORTEST, 4.0),
+        (3, 0.0, SHORTEST, 8.0),
+        (4, 0.0, SHORTEST, LONGEST),
+        (5000, 0.0, SHORTEST, LONGEST),
+        (1, 7.0, 7.0, 7.0),
+        (3, 7.0, 7.0, 8.0),
+        (1, 3600.0, LONGEST, LONGEST),
+        (9, 3600.0, LONGEST, LONGEST),
+        (1, -5.0, SHORTEST, 2.0),
+    ],
+)
+def test_the_pause_doubles_with_full_jitter_and_is_not_below_what_is_wanted(
+    failures: int, wanted: float, least: float, most: float
+) -> None:
+    assert pause(failures, wanted=wanted, fraction=0.0) == least
+    assert pause(failures, wanted=wanted, fraction=1.0) == pytest.approx(most)
+
+
+def test_a_failure_closes_both_doors_and_renewals_are_tried_first() -> None:
+    for need in Need:
+        after = trouble(CALM, need, now=100.0)
+        assert after.renewals is not None
+        assert after.others is not None
+        assert 100.0 + SPACING <= after.renewals <= after.others
+
+
+def test_renewals_are_let_through_while_others_wait_for_what_the_store_asked_for() -> None:
+    after = trouble(CALM, now=100.0, wanted=10.0)
+    after = answered(tried(after, now=101.0), RENEWAL, batch=True)
+    assert (after.door(RENEWAL), after.door(OTHER)) == (None, 110.0)
+
+
+def test_an_answer_to_others_lets_everybody_through() -> None:
+    assert answered(trouble(CALM, RENEWAL, now=100.0), OTHER, batch=False) is CALM
+
+
+def test_renewals_that_go_on_failing_do_not_put_off_the_others_for_ever() -> None:
+    """They come between two tries of renewals."""
+    now, state = 100.0, trouble(CALM, RENEWAL, now=100.0)
+    others = 0
+    for _ in range(20):
+        doors = {need: door for need in Need if (door := state.door(need)) is not None}
+        need = min(doors, key=lambda one: doors[one])
+        assert doors[need] >= now + SPACING
+        now = doors[need]
+        state = trouble(tried(state, now=now), need, now=now)
+        others += need is OTHER
+    assert others >= 2
+    assert state.failures == others + 1
+
+
+def test_a_try_without_an_answer_holds_up_the_next_for_a_moment() -> None:
+    after = tried(trouble(CALM, now=100.0), now=103.0)
+    assert after.door(RENEWAL) == after.door(OTHER) == 103.0 + SPACING
+
+
+def test_who_reads_and_cannot_write_is_not_taken_for_well() -> None:
+    state = doubted(doubted(CALM))
+    state = trouble(state, now=100.0)
+    state = answered(state, OTHER, batch=False)
+    assert state.door(OTHER) is None
+    assert trouble(state, now=110.0).failures == 2
+    assert answered(state, OTHER, batch=True) is CALM

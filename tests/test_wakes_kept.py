@@ -1,0 +1,137 @@
+"""What is ready wakes a worker, whatever else lies on the board; and no odd row ends one."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from blackboard import keys
+from blackboard.board import Board
+from blackboard.events import Kind
+from blackboard.spec import Spec
+from blackboard.table import ANY, Delete, Insert, Merge
+from blackboard.verbs.change import add
+from blackboard.verbs.history import Retention
+from blackboard.worker import Mode
+from tests.stores import OpenTable
+from tests.working import Workplace, at_work, until
+
+
+async def add_later(place: Workplace, item_id: str, seconds: float) -> None:
+    """An item that is due in so many seconds."""
+    first = place.clock.now() + timedelta(seconds=seconds)
+    await add(place.other, item_id=item_id, item_type="feed", spec=Spec(every="1h"), first=first)
+
+
+def ids_of_shard(board: Board, number: int) -> list[str]:
+    ids = (f"item-{n}" for n in range(100))
+    return [one for one in ids if keys.shard_of(one, board.shards) == number]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, alone: bool) -> None:
+    @at_work
+    async def story(place: Workplace) -> None:
+        for number in range(12):
+            await place.add(f"rare-{number:02}", item_type="rare")
+        place.later(seconds=1)
+        worker = await place.worker(slots=8)
+        await worker.run("rare-00")
+        if not alone:
+            worker.worker.walker.known.race(place.clock.monotonic())
+        await add_later(place, "feed", 5)
+        worker.wake.wishes.clear()
+        await worker.walk()
+        assert any(wish < 7 for wish in worker.wake.wishes)
+
+    story(open_table=open_table)
+
+
+def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
+    open_table: OpenTable,
+) -> None:
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        worker = await place.worker(slots=2)
+        worker.worker.walker.known.race(place.clock.monotonic())
+        await add_later(place, ids_of_shard(place.board, 0)[0], 2)
+        await add_later(place, ids_of_shard(place.board, 1)[0], 50)
+
+        async def nothing() -> None:
+            """The first shard takes no time."""
+
+        async def slowly() -> None:
+            place.clock.advance(5)
+
+        place.table.script_reads(nothing, slowly)
+        worker.wake.wishes.clear()
+        await worker.walk()
+        assert any(wish <= 2.5 for wish in worker.wake.wishes)
+
+    story(open_table=open_table, shards=2)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_tokens_that_fit_no_item_block_nobody_however_many(
+    open_table: OpenTable, slots: int
+) -> None:
+    @at_work
+    async def story(place: Workplace) -> None:
+        doubles: list[str] = []
+        for number in range(slots):
+            await place.add(f"double-{number}")
+            token = await place.token(f"double-{number}")
+            doubles.append(keys.next_key(token.ready, token.id))
+            (row,) = await place.rows(doubles[-1])
+            await place.claimed(token.id, board=place.other, owner="another")
+            partition = place.other.partition(token.id)
+            await place.other.table.commit(partition, [Insert(row.key, row.data)])
+        place.later(seconds=1)
+        await place.add("davis")
+        worker = await place.worker(slots=slots)
+        (await worker.run("davis")).end()
+        assert await place.ended("davis") == [(1, "ok")]
+        partition = place.other.partition("davis")
+        await place.other.table.commit(partition, [Delete(key, ANY) for key in doubles])
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_a_row_of_the_history_that_cannot_be_read_ends_no_worker(place: Workplace) -> None:
+    await place.add("davis", every="1h")
+    worker = await place.worker(retention=Retention(runs=1))
+    (await worker.run("davis")).end()
+    await worker.tells(Kind.ENDED)
+    partition, key = place.other.partition("davis"), keys.run_key("davis", 1)
+    await place.other.table.commit(partition, [Merge(key, {"outcome": "odd"}, ANY)])
+    place.later(hours=1)
+    await worker.walk()
+    (await worker.run("davis", 1)).end()
+    await worker.tells(Kind.ENDED, 2)
+    place.later(hours=1)
+    await worker.walk()
+    await worker.run("davis", 2)
+    await place.other.table.commit(partition, [Merge(key, {"outcome": "ok"}, ANY)])
+
+
+@at_work
+async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
+    """What was known turns out to be nothing, and another is still at work."""
+    await place.add("other", every="1h")
+    other = await place.claimed("other", board=place.other, owner="another")
+    await add_later(place, "ghost", 5)
+    partition = place.other.partition("ghost")
+    await place.other.table.commit(partition, [Delete(keys.item_key("ghost"), ANY)])
+    working = asyncio.ensure_future(place.worker(Mode.UNTIL_IDLE))
+    await until(lambda: place.workers and place.workers[0].wake.waiting, "it waits")
+    (worker,) = place.workers
+    place.later(seconds=6)
+    worker.wake.now()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not worker.task.done()
+    await place.let_go(other, board=place.other)
+    worker.wake.now()
+    await worker.ended()
+    await working
