@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-ELSEWHERE = ("./bb ", "export BLACKBOARD_STORE=https:")
+ELSEWHERE = ("./bb ", "export BLACKBOARD_STORE=https:", "docker compose ")
 """How blocks begin that no folder of a test can run; what they name has tests of its own."""
 
 VOLATILE = (
@@ -173,6 +173,7 @@ def test_the_sections_stand_in_their_order() -> None:
         "The command line",
         "Azure Table Storage",
         "Test your own jobs",
+        "Deploying",
         "The rows",
         "For developers",
     ]

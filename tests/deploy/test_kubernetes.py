@@ -1,0 +1,114 @@
+"""The manifests, by the published schemas, one by one and as kustomize puts them together."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from blackboard import settings
+from tests.deploy.files import DEPLOY, manifest, pod
+
+FOLDER = DEPLOY / "kubernetes"
+MANIFESTS = [path.name for path in sorted(FOLDER.glob("*.yaml")) if path.stem != "kustomization"]
+KUBECTL = shutil.which("kubectl")
+VERSION = kubernetes_validate.latest_version()
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_it_is_what_kubernetes_takes(name: str) -> None:
+    kubernetes_validate.validate(manifest(name), VERSION, strict=True)
+
+
+def test_a_name_that_kubernetes_does_not_know_would_be_found() -> None:
+    found = manifest("deployment.yaml")
+    found["spec"]["replica"] = 3
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(found, VERSION, strict=True)
+
+
+def test_all_of_them_are_put_together() -> None:
+    assert sorted(manifest("kustomization.yaml")["resources"]) == MANIFESTS
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+def test_what_kustomize_makes_of_them_is_valid_and_whole() -> None:
+    built = subprocess.run(
+        [str(KUBECTL), "kustomize", FOLDER], capture_output=True, text=True, check=True
+    )
+    found = list(yaml.safe_load_all(built.stdout))
+    for one in found:
+        kubernetes_validate.validate(one, VERSION, strict=True)
+    kinds = sorted(one["kind"] for one in found)
+    assert kinds == [
+        "ConfigMap",
+        "ConfigMap",
+        "Deployment",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "ServiceAccount",
+    ]
+    assert all("namespace" not in one["metadata"] for one in found)
+    [deployed] = [one for one in found if one["kind"] == "Deployment"]
+    text = yaml.safe_dump(deployed)
+    for one in found:
+        if one["kind"] in {"ConfigMap", "PersistentVolumeClaim", "ServiceAccount"}:
+            assert f": {one['metadata']['name']}\n" in text
+
+
+def test_a_worker_may_do_nothing_it_need_not() -> None:
+    whole, [worker] = pod(), pod()["containers"]
+    assert whole["securityContext"]["runAsNonRoot"] is True
+    assert whole["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert whole["automountServiceAccountToken"] is False
+    assert worker["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounts = {one["mountPath"]: one for one in worker["volumeMounts"]}
+    assert set(mounts) == {"/blackboard", "/out", "/tmp"}
+    assert mounts["/blackboard"]["readOnly"] is True
+    assert {one["name"] for one in mounts.values()} == {one["name"] for one in whole["volumes"]}
+
+
+def test_no_worker_is_killed_for_what_the_store_or_an_item_does() -> None:
+    [worker] = pod()["containers"]
+    assert "livenessProbe" not in worker
+    assert "startupProbe" not in worker
+    assert worker["readinessProbe"]["exec"]["command"][:2] == ["blackboard", "workers"]
+
+
+def test_new_workers_are_there_before_old_ones_go() -> None:
+    deployment = manifest("deployment.yaml")["spec"]
+    assert deployment["replicas"] == 3
+    assert deployment["strategy"] == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def test_everything_speaks_of_the_same_pods() -> None:
+    deployment = manifest("deployment.yaml")["spec"]
+    labels: dict[str, Any] = deployment["selector"]["matchLabels"]
+    assert labels
+    assert labels.items() <= deployment["template"]["metadata"]["labels"].items()
+    assert manifest("poddisruptionbudget.yaml")["spec"]["selector"]["matchLabels"] == labels
+    [spread] = pod()["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == labels
+
+
+def test_workload_identity_is_asked_for_by_label_and_annotation() -> None:
+    labels = manifest("deployment.yaml")["spec"]["template"]["metadata"]["labels"]
+    account = manifest("serviceaccount.yaml")["metadata"]
+    assert labels["azure.workload.identity/use"] == "true"
+    assert "azure.workload.identity/client-id" in account["annotations"]
+    assert pod()["serviceAccountName"] == account["name"]
+
+
+@pytest.mark.parametrize("folder", ["kubernetes", "azure", "example"])
+def test_the_settings_can_be_read(folder: str) -> None:
+    found = settings.load(DEPLOY / folder / "blackboard.toml")
+    assert found.board.jobs
+    assert found.board.store is None
+    assert all(Path(one).name == one for one in found.board.jobs)
