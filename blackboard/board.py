@@ -7,6 +7,7 @@ belongs to it, in the shard that its id hashes to. What can be done to a board i
 from collections.abc import AsyncIterator, Callable
 from copy import copy
 from datetime import datetime
+from typing import Any
 
 from blackboard import keys
 from blackboard.clock import Chance, Clock
@@ -18,6 +19,9 @@ from blackboard.table import Conflict, Delete, Insert, Row, Table, Unknown, Valu
 
 Resolve = Callable[[str, str], RunSettings]
 """Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
+
+
+SHARDS = range(1, 101)
 
 
 class Board:
@@ -60,7 +64,7 @@ class Board:
         cls, table: Table, *, name: str, shards: int, clock: Clock, chance: Chance, resolve: Resolve
     ) -> "Board":
         """Make a board, or open it when it is there already with as many shards."""
-        if not 1 <= shards <= 100:
+        if shards not in SHARDS:
             raise BadInput("shards", f"{shards} is out of range", "1 to 100")
         board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
         made: dict[str, Value] = {
@@ -95,10 +99,13 @@ class Board:
                 f"{name!r} has version {version_of(row.data)}, this program knows {VERSION}",
                 "upgrade blackboard",
             )
+        shards = row.data.get("shards")
+        if type(shards) is not int or shards not in SHARDS:
+            raise BadRow(row.key, "no good shards")
         return cls(
             table,
             name=name,
-            shards=int(str(row.data["shards"])),
+            shards=shards,
             clock=clock,
             chance=chance,
             resolve=resolve,
@@ -116,7 +123,7 @@ class Board:
     async def item(self, item_id: str) -> Item | None:
         """An item, or the tombstone of one, or None."""
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
-        return None if row is None else record_of(Item, row)
+        return None if row is None else _record(Item, row)
 
     async def items(self) -> AsyncIterator[Item]:
         """All items but tombstones, shard by shard, in the order of their keys. Rows that cannot be
@@ -130,7 +137,7 @@ class Board:
 
     async def lock(self, item_id: str) -> Lock | None:
         row = await read(self.table, self.partition(item_id), keys.lock_key(item_id))
-        return None if row is None else record_of(Lock, row, age=self.table.age(row))
+        return None if row is None else _record(Lock, row, age=self.table.age(row))
 
     async def locks(self) -> AsyncIterator[Lock]:
         """All locks, shard by shard, but those of a newer version."""
@@ -142,22 +149,23 @@ class Board:
 
     async def run(self, item_id: str, fence: int) -> Run | None:
         row = await read(self.table, self.partition(item_id), keys.run_key(item_id, fence))
-        return None if row is None else record_of(Run, row)
+        return None if row is None else _record(Run, row)
 
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
         """The history of an item, newest first."""
         first, last = keys.runs_range(item_id)
         async for row in self.table.scan(self.partition(item_id), first, last, limit):
-            yield record_of(Run, row)
+            yield _record(Run, row)
 
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
         """All locks of a shard and its tokens that are ready by `until`, most overdue first: one
-        range. Rows of a newer version, and rows that cannot be read, are passed over.
+        range. Rows of a newer version, and rows that cannot be read, are passed over; so are those
+        in a wrong shard, which nobody could take.
         """
         last = keys.next_until(until)
         async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
             found = self._lock_or_token(row)
-            if found is not None:
+            if found is not None and keys.shard_of(found.id, self.shards) == shard:
                 yield found
 
     def _lock_or_token(self, row: Row) -> Lock | Token | None:
@@ -169,7 +177,7 @@ class Board:
 
     def _readable(self, record_type: type[Record], row: Row, **extra: float) -> Record | None:
         try:
-            return record_of(record_type, row, **extra)
+            return _record(record_type, row, **extra)
         except BadRow:
             return None  # one bad row must not stop everybody; `doctor` tells of it
 
@@ -179,3 +187,20 @@ class Board:
             await self.table.commit(self.partition(item_id), [Delete(key, etag)])
         except (Conflict, Unknown):
             return  # somebody else has seen to it, or the next walk will
+
+
+_KEYS: dict[type[Any], Callable[[Any], str]] = {
+    Item: lambda item: keys.item_key(item.id),
+    Lock: lambda lock: keys.lock_key(lock.id),
+    Token: lambda token: keys.next_key(token.ready, token.id),
+    Run: lambda run: keys.run_key(run.id, run.fence),
+}
+"""What a row's key is by what it says. Nobody could claim, release or change it under another."""
+
+
+def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
+    """The record in a row that lies where it says. Raises BadRow."""
+    found = record_of(record_type, row, **extra)
+    if _KEYS[record_type](found) != row.key:
+        raise BadRow(row.key, "its key is not what it says")
+    return found

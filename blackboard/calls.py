@@ -37,7 +37,9 @@ class Calls:
     async def run(self, held: Holding) -> Ended:
         """One run, from its claim to whatever end. Never raises."""
         claim = held.claim
-        handler = self.handlers[claim.type]
+        handler = self.handlers.get(claim.type)
+        if handler is None:  # its lock named a type that is taken here, its item another
+            return Ended(outcome=Outcome.FAILED, error=f"no handler here for {claim.type!r}")
         try:
             item, mask = given(held, self.environ)
             allowed = time_limit(held.settings, claim.slot)

@@ -61,3 +61,16 @@ class SystemChance:
 
     def nonce(self) -> str:
         return secrets.token_hex(16)
+
+
+class SeededChance:
+    """The same draws for the same seed, for tests and simulations."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - it is to be foreseen
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+    def nonce(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"

@@ -8,8 +8,8 @@
     releases     1 a run; 25 runs in one when they end together
     renewals     1 for each third of the lease that a run lasts, and each minute; as long as the
                  item's last run lasted
-    races        for each other worker that wakes for a token and does not get it: the claim
-                 that it loses, and a page of each shard
+    races        1 a run, where there are several workers: a page that another has read in vain,
+                 or a claim that it has lost (see `known.py` on the room that workers leave)
     membership   1 a minute and worker
     pruning      a look at the history and a deletion, every 96 runs of an item; every 16 when
                  they become too old before they become too many
@@ -179,7 +179,7 @@ def asked_for(load: Load, *, together: bool = False) -> Asked:
     claims = releases = races = 0.0
     for (interval, _), size in load.herds.items():
         times = MONTH / interval
-        races += times * (load.workers - 1) * (1 + load.shards)
+        races += times * size if load.workers > 1 else 0.0
         claims += times * (ceil(size / CLAIMS) if together else size)
         releases += times * (ceil(size / RELEASES) if together else size)
     return Asked(

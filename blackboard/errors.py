@@ -33,6 +33,7 @@ class BadRow(BlackboardError, ValueError):
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"row {key}: {problem} (`blackboard doctor` tells more)")
+        self.problem = problem
 
 
 class StoreProblem(BlackboardError):

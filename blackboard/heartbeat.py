@@ -20,12 +20,15 @@ from typing import Any
 from blackboard.board import Board
 from blackboard.events import Events, Kind
 from blackboard.holdings import Holding, Holdings
+from blackboard.model import Claim
 from blackboard.rules.claims import renew_every
 from blackboard.table import TableError
 from blackboard.verbs.take import renew
 
 LONGEST_BEAT = 1.0
 SHORTEST_BEAT = 0.1
+IDLE_BEAT = 8.0
+"""Seconds between two beats while nothing is held."""
 STANDSTILL = 2 * LONGEST_BEAT
 """Seconds between two beats that are more than a busy loop explains."""
 LONGEST_STANDSTILL = 30.0
@@ -52,31 +55,48 @@ class Heartbeat:
     events: Events
     turning: Turning = nobody
     _beaten: float = -math.inf
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _pause: float = LONGEST_BEAT
+    """Seconds from this beat to the next."""
+    _idle: asyncio.Task[None] | None = None
+    """Waits for the next beat while nothing is held."""
+    _tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    """In the order they were begun."""
 
     async def run(self) -> None:
         try:
             while True:
                 self.beat()
-                await self.board.clock.sleep(self._pause())
+                if len(self.holdings):
+                    await self.board.clock.sleep(self._pause)
+                else:
+                    await self._rest()
         finally:
             self.turning(math.inf)
-            for task in self._tasks:
+            if self._idle is not None:
+                self._idle.cancel()
+            for task in tuple(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _pause(self) -> float:
-        shortest = min(
-            (renew_every(held.claim.stale_after) for held in self.holdings), default=math.inf
-        )
-        return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
+    async def _rest(self) -> None:
+        """Until something is held, or the loop has to show that it turns."""
+        rest = self.board.clock.sleep(IDLE_BEAT)
+        self._idle = asyncio.get_running_loop().create_task(rest)
+        await asyncio.wait([self._idle])
+        self._idle = None
 
     def beat(self) -> None:
         """One beat: start the renewals that are due, give up the locks that are past hope."""
         now = self.board.clock.monotonic()
         stood_still = now - self._beaten > STANDSTILL
         self._beaten = now
-        patience, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause()
+        if not len(self.holdings):
+            self.turning(now + LONGEST_STANDSTILL)
+            return
+        if self._idle is not None:
+            self._idle.cancel()
+        self._pause = self._pause_for(self.holdings)
+        patience, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
         for held in self.holdings:
             if held.releasing or held.lost:
                 continue
@@ -90,10 +110,15 @@ class Heartbeat:
             patience = min(patience, max(held.deadline + chance - now, shortest))
         self.turning(now + patience)
 
+    def _pause_for(self, holdings: Holdings) -> float:
+        shortest = min((renew_every(held.claim.stale_after) for held in holdings), default=math.inf)
+        return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
+
     def ask(self, held: Holding) -> None:
         """Renew a lock now, if nobody is at it; also to learn whether it is still ours."""
         if not (held.asking or held.releasing or held.lost):
             held.asking = True
+            held.answered.clear()
             if held.asked is None:
                 held.asked = self.board.clock.monotonic()
             self._start(self._renew(held))
@@ -101,16 +126,15 @@ class Heartbeat:
     async def _renew(self, held: Holding) -> None:
         progress = held.progress
         try:
-            renewed = await renew(self.board, held.claim, progress=progress)
+            renewed = await self._renewed(held, progress)
         except TableError:  # of a store that is away, who asks patiently tells
             await self.board.clock.sleep(renew_every(held.claim.stale_after) / 4)
             return
         finally:
             held.asking = False
-        if held.releasing:
-            return
         if renewed is None:
-            self.give_up(held, "its lock was overridden, unlocked or removed")
+            if not held.releasing:
+                self.give_up(held, "its lock was overridden, unlocked or removed")
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
@@ -118,6 +142,12 @@ class Heartbeat:
         held.told = progress
         if held.execution is not None:
             held.execution.extend(held.deadline)
+
+    async def _renewed(self, held: Holding, progress: str) -> Claim | None:
+        try:
+            return await renew(self.board, held.claim, progress=progress)
+        finally:
+            held.answered.set()
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Tell a handler that its lock is lost, and stop it if it does not end by itself."""
@@ -141,5 +171,5 @@ class Heartbeat:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -1,5 +1,6 @@
 """What a worker holds: the runs it has started and not yet let go."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,13 +28,18 @@ class Holding:
     asked: float | None = None
     """Since when a renewal has been asked for without an answer, in monotonic seconds."""
     asking: bool = False
-    """Whether a renewal is with the store."""
+    """Whether somebody is at its renewal."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no renewal is with the store."""
     releasing: bool = False
     """The handler has ended: the lock is about to go, and is not renewed any more."""
     lost: str = ""
     """Why the lock is not ours any more."""
     cut: str = ""
     """Why the run is to be stopped before its end."""
+
+    def __post_init__(self) -> None:
+        self.answered.set()
 
     @property
     def deadline(self) -> float:

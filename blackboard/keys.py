@@ -9,6 +9,7 @@ memberships and the board's own row live in partitions of their own.
 import hashlib
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from blackboard.errors import BadInput
 
@@ -38,7 +39,8 @@ def encode_id(text: str) -> str:
 def moment_key(moment: datetime) -> str:
     """A time of fixed width that sorts as it passes: 20261121T090000.000Z."""
     utc = moment.astimezone(UTC)
-    return f"{utc.year:04d}{utc:%m%dT%H%M%S}.{utc.microsecond // 1000:03d}Z"
+    day = f"{utc.year:04d}{utc.month:02d}{utc.day:02d}"
+    return f"{day}T{utc.hour:02d}{utc.minute:02d}{utc.second:02d}.{utc.microsecond // 1000:03d}Z"
 
 
 def item_key(item_id: str) -> str:
@@ -82,6 +84,7 @@ def notice_key(item_id: str) -> str:
     return NOTICE + encode_id(item_id)
 
 
+@lru_cache(maxsize=65_536)
 def shard_of(item_id: str, shards: int) -> int:
     """The shard an id hashes to, for ever."""
     digest = hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).digest()

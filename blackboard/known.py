@@ -3,22 +3,54 @@
 A look is a request for each shard, so it brings more tokens than there are free slots, and those
 that become ready before the next one: these are claimed when their time comes, and when a slot is
 free, without another look. So a run costs two requests, its claim and its release, and a worker
-that has nothing to do one for each shard and cycle.
+that has nothing to do one for each shard and cycle. Where a shard has tokens that were not read,
+that shard alone is read again when their time comes.
 
 It promises as much as looking each time. There is a look every cycle, whatever is known. A token
-that was moved meanwhile is a lost race, as always; after one there are others at work on the same
-tokens, and for a cycle no look brings more than there are slots for. A look that found a stale
-lock, and no slot for it, is good for nothing else: the lock goes first.
+that was moved meanwhile is a lost race, as always. A look that found a stale lock, and no slot for
+it, is good for nothing else: the lock goes first.
+
+Others at the same tokens. In a shard where somebody was faster, a worker remembers no more than
+its free slots take, and leaves others room: it reads the shard some part of a second after a token
+is ready. Each time when it finds that nothing is left there, it leaves eight times that; when it
+gets something, it begins anew. So each shard is watched closely by a few workers, whoever they
+are, and the others come by once a cycle: a board with a hundred workers is not asked a hundred
+times for each token. Should those few die, the next to come by gets something, and watches.
 
 Not known, and found by the next look: what others add, release or ask for.
 """
 
 import math
+from bisect import insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain
 
 from blackboard.model import Token
+
+LEAST_ROOM = 0.2
+"""Seconds that others are left, at the most, where somebody was faster."""
+MORE_ROOM = 8
+"""Times as much, when nothing was left."""
+MOST_ROOM = 16
+"""Cycles: enough for a shard to be read with the whole board only."""
+MOMENT = 0.001
+"""Seconds that no clock can be trusted with."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What is known of one shard."""
+
+    tokens: list[Token] = field(default_factory=list)
+    """Most overdue first."""
+    unread: list[datetime] = field(default_factory=list)
+    """When to look for tokens that were not read, soonest first."""
+    raced: float = -math.inf
+    """When somebody was faster."""
+    room: float = 0.0
+    """Seconds left to others, at the most."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,67 +61,100 @@ class Known:
 
     cycle: float
     """Seconds from a look to the next, at the most."""
-    more: bool = False
-    """Whether more tokens were ready than are known."""
-    unread: datetime | None = None
-    """From when on there may be tokens that were not read."""
+    shards: int
+    first_shard: int = 0
+    """Where this worker begins, of what is equally overdue."""
     _looked: float = -math.inf
-    _raced: float = -math.inf
-    _tokens: dict[int, list[Token]] = field(default_factory=dict)
-    """By shard, most overdue first."""
+    _parts: list[Part] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parts = [Part() for _ in range(self.shards)]
 
     def look(self, now: float) -> None:
-        """A look begins: what was known before is forgotten."""
-        self._looked, self._tokens, self.more, self.unread = now, {}, False, None
+        """A look begins: the tokens that were known are forgotten."""
+        self._looked = now
+        for part in self._parts:
+            part.tokens, part.unread = [], []
 
     def forget(self) -> None:
         """Look again before the next claim."""
         self._looked = -math.inf
 
-    def race(self, now: float) -> None:
-        """Somebody was faster."""
-        self._raced = now
-
-    def expect(self, ready: datetime) -> None:
-        """There is a token that was not read, ready then."""
-        self.unread = min(ready, self.unread or ready)
+    def until(self, now: float) -> float:
+        """Seconds for which nobody need look again: 0 when that is now, or as good as now."""
+        left = self._looked + self.cycle - now
+        return left if left > MOMENT else 0.0
 
     def put(self, shard: int, tokens: list[Token]) -> None:
-        """What was read of a shard."""
-        self._tokens[shard] = tokens
+        """What was read of a shard; all there is, unless more is expected."""
+        part = self._parts[shard]
+        part.tokens, part.unread = tokens, []
 
     def drop(self, shard: int, ids: Collection[str]) -> None:
         """These are taken, or were tried in vain."""
-        self._tokens[shard] = [one for one in self._tokens[shard] if one.id not in ids]
+        part = self._parts[shard]
+        part.tokens = [one for one in part.tokens if one.id not in ids]
 
-    def alone(self, now: float) -> bool:
-        """Whether nobody has been faster for a cycle."""
-        return now - self._raced >= self.cycle
+    def expect(self, shard: int, ready: datetime, part_of_room: float = 0.0) -> None:
+        """There are tokens that were not read, from `ready` on. Others are left some room first,
+        such a part of it.
+        """
+        part = self._parts[shard]
+        insort(part.unread, ready + timedelta(seconds=part.room * part_of_room))
 
-    def until(self, now: float) -> float:
-        """Seconds for which nobody need look again: 0 when that is now."""
-        return max(self._looked + self.cycle - now, 0.0)
+    def alone(self, shard: int) -> bool:
+        """Whether nobody else seems to be at a shard's tokens."""
+        return self._parts[shard].room == 0.0
 
-    def all_read(self, moment: datetime) -> bool:
-        """Whether all tokens that are ready at `moment` are known, as far as we know."""
-        return not self.more and (self.unread is None or self.unread > moment)
+    def raced(self, shard: int, now: float) -> None:
+        """Somebody was faster."""
+        part = self._parts[shard]
+        part.raced, part.room = now, max(part.room, LEAST_ROOM)
+
+    def lost(self, shard: int, now: float) -> None:
+        """Somebody was faster, and nothing is left."""
+        part = self._parts[shard]
+        part.raced = now
+        part.room = min(max(part.room * MORE_ROOM, LEAST_ROOM), MOST_ROOM * self.cycle)
+
+    def won(self, shard: int, now: float) -> None:
+        """Tokens were there for the taking. Who was not raced for a cycle is alone."""
+        part = self._parts[shard]
+        part.room = 0.0 if now - part.raced >= self.cycle else LEAST_ROOM
+
+    def unread(self, moment: datetime) -> list[tuple[datetime, int]]:
+        """The shards that have more than is known, and since when, most overdue first."""
+        parts = enumerate(self._parts)
+        return sorted([(p.unread[0], n) for n, p in parts if p.unread and p.unread[0] <= moment])
 
     def ready(self, moment: datetime) -> list[Token]:
-        """The tokens that are ready at `moment`, most overdue first."""
-        found = [one for some in self._tokens.values() for one in some if one.ready <= moment]
-        return sorted(found, key=_ready)
+        """The tokens that are ready at `moment`, most overdue first. What became ready in the same
+        second is in the order of the shards from `first_shard` on: where a thousand items are due
+        on the hour, workers begin in different places and not all with the same token.
+        """
+        parts = chain(self._parts[self.first_shard :], self._parts[: self.first_shard])
+        found = [one for part in parts for one in part.tokens if one.ready <= moment]
+        return sorted(found, key=_second)
 
     def of_shard(self, shard: int, moment: datetime) -> list[Token]:
         """Those of one shard."""
-        return [one for one in self._tokens[shard] if one.ready <= moment]
+        return [one for one in self._parts[shard].tokens if one.ready <= moment]
 
     def next(self, moment: datetime) -> datetime | None:
-        """When the next token after `moment` is ready, read or not."""
-        later = [one.ready for some in self._tokens.values() for one in some if one.ready > moment]
-        if self.unread is not None and self.unread > moment:
-            later.append(self.unread)
-        return min(later, default=None)
+        """When there is something to do after `moment`: a token is ready, or is to be read."""
+        ready = [one.ready for part in self._parts for one in part.tokens if one.ready > moment]
+        unread = [when for part in self._parts for when in part.unread if when > moment]
+        return min(ready + unread, default=None)
 
 
-def _ready(token: Token) -> datetime:
-    return token.ready
+def turned(tokens: list[Token], by: float) -> list[Token]:
+    """Those that became ready in the same second as the first, turned by a fraction of their
+    number; then the others.
+    """
+    ties = sum(_second(one) == _second(tokens[0]) for one in tokens)
+    middle = int(by * ties)
+    return tokens[middle:ties] + tokens[:middle] + tokens[ties:]
+
+
+def _second(token: Token) -> datetime:
+    return token.ready.replace(microsecond=0)

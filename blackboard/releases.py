@@ -39,7 +39,6 @@ class Releases:
 
     def add(self, held: Holding, ended: Ended) -> None:
         """A run has ended. What was cut short is due again at once."""
-        held.releasing = True
         requeue = ended.outcome is Outcome.CANCELLED
         self._ended.put_nowait(
             Finished(claim=held.claim, ended=ended, settings=held.settings, requeue=requeue)

@@ -3,37 +3,117 @@
 A field of a record is a column of the same name, but for `id`, which is `item` in a row (some
 stores keep `id` for themselves). A None is not written; what a row lacks takes the record's
 default. Columns that a record does not know are left alone by every Merge.
+
+A row is read only if every column is what its field says. Anything may have written it, and one
+value of another kind, or a time that no calendar goes on from, would end whoever computes with it.
 """
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, TypeVar
+from datetime import datetime
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from blackboard.errors import BadRow
-from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token
+from blackboard.model import Again, Item, Lock, Member, Outcome, Run, State, Token
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Run, Member)
 
 _READ_ONLY = {"etag", "age"}
 _ENUMS: dict[str, type[State | Outcome]] = {"state": State, "outcome": Outcome}
+_STATES, _OUTCOMES = frozenset(State), frozenset(Outcome)
+_YEARS = range(1000, 9100)
+"""Schedules are told for the years up to 9000; a jitter or a backoff adds ten at the most."""
+_LARGEST = 10**12
+"""The keys of the history have no room for higher fences."""
 
 
-_COLUMNS: dict[type[Any], tuple[tuple[str, str], ...]] = {
-    record_type: tuple(
-        (field.name, "item" if field.name == "id" else field.name)
-        for field in fields(record_type)
-        if field.name not in _READ_ONLY
-    )
-    for record_type in (Item, Token, Lock, Run, Member)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def _is_number(value: object) -> bool:
+    return _is_count(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None and value.year in _YEARS
+
+
+def _is_state(value: object) -> bool:
+    return isinstance(value, str) and value in _STATES
+
+
+def _is_outcome(value: object) -> bool:
+    return isinstance(value, str) and value in _OUTCOMES
+
+
+def _is_again(value: object) -> bool:
+    """JSON that a release of the item will go by."""
+    found = _decoded(value, Again) if value != "" else None
+    return value == "" or (found is not None and _is_time(found.slot))
+
+
+def _is_names(value: object) -> bool:
+    """JSON that a request for the item will go by."""
+    return value == "" or _decoded(value, list[str]) is not None
+
+
+def _decoded(value: object, kind: Any) -> Any:
+    """JSON text as `kind`; None when it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except (ValueError, RecursionError):
+        return None
+
+
+_GOOD: dict[type[Any], Callable[[object], bool]] = {
+    str: _is_text,
+    bool: _is_flag,
+    int: _is_count,
+    float: _is_number,
+    datetime: _is_time,
+    State: _is_state,
+    Outcome: _is_outcome,
+}
+_GOOD_JSON = {"again": _is_again, "triggers": _is_names}
+
+
+def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[object], bool]]]:
+    """Of each field its name, its column, and what is good in it."""
+    hints = get_type_hints(record_type)
+    for field in fields(record_type):
+        if field.name in _READ_ONLY:
+            continue
+        hint = hints[field.name]
+        kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+        is_good = _GOOD_JSON.get(field.name, _GOOD[kind])
+        yield field.name, "item" if field.name == "id" else field.name, is_good
+
+
+_COLUMNS: dict[type[Any], tuple[tuple[str, str, Callable[[object], bool]], ...]] = {
+    record_type: tuple(_columns(record_type)) for record_type in (Item, Token, Lock, Run, Member)
 }
 
 
 def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
     """All columns of a record."""
     data: dict[str, Value] = {}
-    for name, column in _COLUMNS[type(record)]:
+    for name, column, _ in _COLUMNS[type(record)]:
         value = getattr(record, name)
         if value is not None:
             data[column] = value.value if name in _ENUMS else value
@@ -56,14 +136,19 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
     """
     data = row.data
     known: dict[str, Any] = {"etag": row.etag, **extra}
+    wrong: list[str] = []
+    for name, column, is_good in _COLUMNS[record_type]:
+        if column in data:
+            value = data[column]
+            if not is_good(value):
+                wrong.append(column)
+            known[name] = _ENUMS[name](str(value)) if name in _ENUMS and not wrong else value
+    if wrong:
+        raise BadRow(row.key, f"no good {', '.join(wrong)}")
     try:
-        for name, column in _COLUMNS[record_type]:
-            if column in data:
-                value = data[column]
-                known[name] = _ENUMS[name](str(value)) if name in _ENUMS else value
         return record_type(**known)
-    except (TypeError, ValueError) as error:
-        raise BadRow(row.key, str(error)) from None
+    except TypeError:
+        raise BadRow(row.key, "cannot be read") from None
 
 
 def text_of(value: object) -> str:

@@ -88,7 +88,10 @@ def rewrite_spec(text: str, spec: Spec) -> str:
 
 def decode_spec(text: str) -> Spec:
     """A spec from a row; fields of a newer version are passed over. ValueError when it is none."""
-    return msgspec.json.decode(text, type=Spec)
+    try:
+        return msgspec.json.decode(text, type=Spec)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def params_of(spec: str, once: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 APScheduler gives the beat and nothing else: due times are the board's, cron is our own. Its timer
 sets an event that the worker waits for, so a walk that takes longer than a cycle is followed by
-one walk, never overlapped by another.
+one walk, never overlapped by another. It goes by the wall clock: when that is set back, a beat may
+be a day away, so nobody waits for longer than a cycle by the loop's own time.
 """
 
 import asyncio
@@ -31,31 +32,23 @@ class Wake(Protocol):
         """Wake after so many seconds at the latest. Only the earliest such wish counts."""
         ...
 
-    async def wait(self) -> None:
-        """Return at the next beat, or at the earliest wish since the last return."""
+    async def wait(self) -> bool:
+        """Return at the next beat, or at the earliest wish since the last return; and whether there
+        was a beat.
+        """
         ...
 
     def stop(self) -> None: ...
 
 
-class CycleWake:
-    """Beats by APScheduler's timer."""
+class Wishes:
+    """Waits until it is told to wake, or for the earliest wish; for a cycle at the longest."""
 
     def __init__(self, cycle: float) -> None:
+        self._cycle = cycle
         self._event = asyncio.Event()
+        self._beaten = False
         self._early: asyncio.TimerHandle | None = None
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC,
-            executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
-        self._scheduler.add_job(
-            self.now,
-            IntervalTrigger(seconds=cycle * (1 - SPREAD), jitter=cycle * SPREAD, timezone=UTC),
-        )
-
-    def start(self) -> None:
-        self._scheduler.start()
 
     def now(self) -> None:
         self._event.set()
@@ -68,16 +61,45 @@ class CycleWake:
         self._forget()
         self._early = loop.call_at(when, self.now)
 
-    async def wait(self) -> None:
+    def beat(self) -> None:
+        self._beaten = True
+        self.now()
+
+    async def wait(self) -> bool:
+        self.within(self._cycle)
         await self._event.wait()
         self._event.clear()
         self._forget()
+        beaten, self._beaten = self._beaten, False
+        return beaten
 
     def stop(self) -> None:
         self._forget()
-        self._scheduler.shutdown(wait=False)
 
     def _forget(self) -> None:
         if self._early is not None:
             self._early.cancel()
             self._early = None
+
+
+class CycleWake(Wishes):
+    """Beats by APScheduler's timer."""
+
+    def __init__(self, cycle: float) -> None:
+        super().__init__(cycle)
+        self._scheduler = AsyncIOScheduler(
+            timezone=UTC,
+            executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        self._scheduler.add_job(
+            self.beat,
+            IntervalTrigger(seconds=cycle * (1 - SPREAD), jitter=cycle * SPREAD, timezone=UTC),
+        )
+
+    def start(self) -> None:
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._scheduler.shutdown(wait=False)

@@ -5,8 +5,8 @@ A walk reads each shard's locks and ready tokens in one range, decides row by ro
 slots can take. Types it does not know, and types whose slots are full, are passed over: so one
 slow or poison item never blocks the others.
 
-What it reads and does not take is remembered (`known.py`): slots that become free, and tokens that
-become ready, need no other look until the next beat (`go_on`).
+What it reads and does not take is remembered (`known.py`): for slots that become free, and tokens
+that become ready, no more is read until the next beat than the shards that have some (`go_on`).
 """
 
 import logging
@@ -21,9 +21,10 @@ from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.holdings import Holdings, Room
 from blackboard.keys import shard_of
-from blackboard.known import Known
+from blackboard.known import Known, turned
 from blackboard.model import Claim, Lock, Token
 from blackboard.phrases import since
+from blackboard.reading import Reading
 from blackboard.rules.claims import Move, decide_lock, decide_token
 from blackboard.spec import RunSettings
 from blackboard.table import TableError
@@ -33,10 +34,6 @@ MOST_OVERDUE = 1_000
 """Overdue tokens that a walk speaks of."""
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
-AHEAD = 48
-"""Tokens read beyond those that the free slots take, or twice the slots if that is more. With the
-locks of a few slots that is still one page of any store."""
-
 
 Start = Callable[[Sequence[Claim]], None]
 """Runs what was claimed; it is in the holdings from then on."""
@@ -55,9 +52,9 @@ class Seen:
     due: int = 0
     """Stale locks and due tokens that were not taken: no slot was free, or others were faster."""
     crowded: bool = False
-    """Whether others were faster: there may be more by now."""
+    """Whether others were faster all the time, and more is there."""
     soonest: timedelta | None = None
-    """Until the next token is ready, if that is within the horizon."""
+    """Until there is something to do, if that is within the horizon."""
     mine: set[str] = field(default_factory=set)
     """Nonces of this worker's locks that are on the board."""
     skipped: int = 0
@@ -91,16 +88,18 @@ class Walker:
     known: Known = field(init=False)
 
     def __post_init__(self) -> None:
-        self.known = Known(cycle=self.horizon.total_seconds())
+        self.known = Known(
+            cycle=self.horizon.total_seconds(),
+            shards=self.board.shards,
+            first_shard=int(self.board.chance.fraction() * self.board.shards),
+        )
 
-    @property
-    def alone(self) -> bool:
-        """Whether nobody has been faster for a cycle."""
-        return self.known.alone(self.board.clock.monotonic())
+    def expect(self, item_id: str, ready: datetime) -> None:
+        """This item has a token that no walk has read, ready then."""
+        self._expect(shard_of(item_id, self.board.shards), ready)
 
-    def expect(self, ready: datetime) -> None:
-        """There is a token that no walk has read, ready then."""
-        self.known.expect(ready)
+    def _expect(self, number: int, ready: datetime) -> None:
+        self.known.expect(number, ready, self.board.chance.fraction())
 
     async def walk(self) -> Seen:
         """Look at every shard, take over what is stale, claim what the free slots allow. What is
@@ -112,9 +111,7 @@ class Walker:
         seen = Seen(now=begun)
         try:
             for number in range(self.board.shards):
-                before = self._nonces()
-                for lock in await self._read(number, seen):
-                    await self._take_over(lock, seen, ours=before | self._nonces())
+                await self._look_into(number, seen)
         except TableError:
             self.known.forget()
             raise
@@ -125,24 +122,48 @@ class Walker:
         return seen
 
     async def go_on(self) -> Seen | None:
-        """Claim what is known to be ready. None: it is time to look, or no slot is free, or more
-        may be ready than is known.
+        """Claim what is known to be ready, and read the shards that have more, until the free slots
+        are filled. None: it is time to look at every shard.
         """
         clock = self.board.clock.monotonic()
-        if not self.holdings.free or not self.known.until(clock):
+        if not self.known.until(clock):
             return None
         now = await self.board.table.now()
-        ready, all_read = self.known.ready(now), self.known.all_read(now)
-        chosen = self._choose(ready)
-        if not chosen or not (all_read or len(chosen) == self.holdings.free):
+        seen = Seen(now=now, mine=self._nonces())
+        try:
+            for since_then, number in self.known.unread(now):
+                if self._filled(seen, before=since_then):
+                    break
+                await self._read_again(number, seen)
+        except TableError:
+            self.known.forget()
+            raise
+        if not all(self._runs(one, seen) for one in self._choose(self.known.ready(now))):
             return None
-        seen = Seen(now=now, due=len(ready) + (not all_read), mine=self._nonces())
-        if not all(self._runs(one, seen) for one in chosen):
-            return None
+        seen.due = len(self.known.ready(now)) + len(self.known.unread(now))
+        seen.due += not self.known.until(clock)  # a stale lock waits for a slot
         await self._claim_all(seen)
         look = timedelta(seconds=self.known.until(clock))
         seen.soonest = min(self._until_next(now) or look, look)
         return seen
+
+    def _filled(self, seen: Seen, *, before: datetime) -> bool:
+        """Whether tokens that are known fill the free slots before it is the turn of others."""
+        chosen = self._choose(self.known.ready(seen.now))
+        return len(chosen) == self.holdings.free and all(one.ready <= before for one in chosen)
+
+    async def _read_again(self, number: int, seen: Seen) -> None:
+        """Read a shard for a token that is ready. If it is gone, somebody was faster."""
+        before = seen.due + seen.claims
+        await self._look_into(number, seen)
+        if seen.due + seen.claims == before:
+            self.known.lost(number, self.board.clock.monotonic())
+
+    async def _look_into(self, number: int, seen: Seen) -> None:
+        """Read a shard, and take over what is stale in it."""
+        before = self._nonces()
+        for lock in await self._read(number, seen):
+            await self._take_over(lock, seen, ours=before | self._nonces())
 
     def _until_next(self, now: datetime) -> timedelta | None:
         following = self.known.next(now)
@@ -157,35 +178,45 @@ class Walker:
         some more.
         """
         locks: list[Lock] = []
-        tokens: list[Token] = []
-        room = Room(self.holdings)
-        ahead = max(AHEAD, 2 * self.holdings.slots) if self.alone else 0
-        enough = self.holdings.free + ahead if room else 0
-        is_first = True
+        reading = Reading(self.holdings, alone=self.known.alone(number))
+        skipped, is_first = seen.skipped, True
         async for found in self.board.walk(number, until=seen.now + self.horizon):
             if is_first:  # its page may have told more of the time than was known before
                 is_first, seen.now = False, await self.board.table.now()
             if isinstance(found, Lock):
-                seen.locks += found.type in self.handlers
-                seen.mine |= {found.nonce} if found.owner == self.owner else set()
                 locks.append(found)
-            elif found.ready > seen.now:
-                if ahead <= 0:
-                    self.known.expect(found.ready)
-                    break
-                ahead -= 1
-                if self._is_for_us(found):
-                    tokens.append(found)
-            elif (settings := await self._wanted(found, seen)) is not None:
-                seen.due += 1
-                if room.take(found.type, settings) or len(tokens) < enough:
-                    tokens.append(found)
-                else:
-                    self.known.more = True
-                    if not room:
-                        break
-        self.known.put(number, tokens)
+            elif not await self._keep(found, reading, seen):
+                break
+        if seen.skipped > skipped:
+            reading.unread.append(seen.now)  # their next tokens
+        seen.locks += sum(lock.type in self.handlers for lock in locks)
+        seen.mine |= {lock.nonce for lock in locks if lock.owner == self.owner}
+        self._know(number, reading)
         return locks
+
+    async def _keep(self, token: Token, reading: Reading, seen: Seen) -> bool:
+        """Whether to read on after this token."""
+        if token.ready > seen.now:
+            return reading.later(token, is_for_us=self._is_for_us(token))
+        settings = await self._wanted(token, seen)
+        if settings is None:
+            return True
+        seen.due += 1
+        return reading.ready(token, settings)
+
+    def _know(self, number: int, reading: Reading) -> None:
+        """Of what was read of a shard, all; or, where others are at it too, what the free slots
+        take, from somewhere among those that are equally overdue.
+        """
+        tokens, unread = list(reading.tokens.values()), reading.unread
+        if not self.known.alone(number):
+            kept = self._choose(turned(tokens, self.board.chance.fraction()))
+            if len(kept) < len(tokens):
+                unread = [tokens[0].ready, *unread]
+            tokens = kept
+        self.known.put(number, tokens)
+        for ready in unread:
+            self._expect(number, ready)
 
     def _is_for_us(self, token: Token) -> bool:
         """Whether a token that is not ready yet will be one to take."""
@@ -248,7 +279,7 @@ class Walker:
 
     async def _claim(self, number: int, seen: Seen, *, wanted: int) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then."""
-        raced, rereadings = False, 0
+        rereadings = 0
         while wanted > 0 and rereadings < REREADINGS:
             batch = self._choose(self.known.of_shard(number, seen.now))
             batch = batch[: min(wanted, claims_at_once(self.board))]
@@ -258,23 +289,25 @@ class Walker:
             answer = await claim(self.board, batch, owner=self.owner, settings=settings)
             self.known.drop(number, {one.id for one in batch})
             if len(answer.claims) < len(batch):
-                self.known.forget()  # what was not taken may still be there
+                self._expect(number, batch[0].ready)  # what was not taken may still be there
             self.start(answer.claims)
             for taken in answer.claims:
                 seen.overdue.pop(taken.id, None)
             seen.claims += len(answer.claims)
             seen.due -= len(answer.claims)
             wanted -= len(answer.claims)
+            clock = self.board.clock.monotonic()
+            if answer.claims:
+                self.known.won(number, clock)
             if answer.broken is not None:
                 self._broken.add(answer.broken.etag)
                 seen.due -= 1
             elif answer.reread:
-                raced = True
-                self.known.race(self.board.clock.monotonic())
+                self.known.raced(number, clock)
             if answer.reread:
                 rereadings += 1
                 await self._read(number, Seen(now=seen.now))
-        seen.crowded |= raced and wanted > 0
+        seen.crowded |= wanted > 0 and rereadings == REREADINGS
 
     async def _take_over(self, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
         """Override a stale lock while there is a free slot; adopt one of ours that is in no task's

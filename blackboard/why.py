@@ -6,6 +6,7 @@ type would ask it; the rest is what the item and its lock say.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -168,10 +169,19 @@ def _running(one: Standing, known: Known) -> list[str]:
 
 
 def _progress(lock: Lock) -> str:
-    if not lock.progress:
+    found = _decoded(lock.progress, tuple[float, float | None])
+    if found is None:
         return ""
-    done, total = msgspec.json.decode(lock.progress, type=tuple[float, float | None])
+    done, total = found
     return f"It has done {done:g} of {total:g}." if total else f"It has done {done:g}."
+
+
+def _decoded(text: str, kind: Any) -> Any:
+    """JSON of a row as `kind`; None when there is none, or what is there is none."""
+    try:
+        return msgspec.json.decode(text, type=kind) if text else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _lease(one: Standing, lock: Lock, known: Known) -> str:
@@ -208,7 +218,7 @@ def _afterwards(item: Item, known: Known) -> str:
 
 
 def _paused(item: Item, known: Known) -> str:
-    mark = msgspec.json.decode(item.paused, type=Mark) if item.paused else None
+    mark = _decoded(item.paused, Mark)
     told = "It was paused"
     if mark is not None:
         told = f"{mark.by} paused it at {exactly(mark.at, known.now)}"

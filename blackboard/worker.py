@@ -11,8 +11,9 @@ puts it back: due again at once. Asked twice, it gives no grace.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -21,7 +22,8 @@ from blackboard.calls import Calls
 from blackboard.events import Events, Kind
 from blackboard.heartbeat import Heartbeat
 from blackboard.holdings import Holding, Holdings
-from blackboard.model import Claim
+from blackboard.known import LEAST_ROOM
+from blackboard.model import Claim, Run
 from blackboard.phrases import plural, stamp
 from blackboard.releases import Releases
 from blackboard.rules.patience import LONGEST, SPACING
@@ -32,12 +34,12 @@ from blackboard.walk import Seen, Walker
 
 LAST_RELEASES = 10.0
 """Seconds for writing back what was cut short, before the process ends all the same."""
+LAST_RENEWAL = 2.0
+"""Seconds that a run which has ended waits for the answer to a renewal of its lock."""
 REFUSED_PAUSE = 5.0
 """Seconds until the next walk after one that the store would not have."""
 IDLE_LOOK = 1.0
 """Seconds until a worker that waits for the board to be idle looks again."""
-CROWDED_PAUSE = 0.2
-"""Seconds, at the most, until the next walk when others were faster all the time."""
 
 
 class Mode(StrEnum):
@@ -122,8 +124,9 @@ class Worker:
         return self._asked_to_stop > 0
 
     async def _cycle(self, mode: Mode) -> None:
+        beat = True
         while not self.stopping:
-            seen = await self._walk()
+            seen = await self._walk(whole=beat, until_idle=mode is Mode.UNTIL_IDLE)
             if self._gives_up(mode):
                 return
             if mode is Mode.ONCE and seen is not None:
@@ -132,7 +135,7 @@ class Worker:
                 if seen.looked and self._idle(seen):
                     return
                 self.wake.within(IDLE_LOOK)
-            await self.wake.wait()
+            beat = await self.wake.wait()
 
     def _gives_up(self, mode: Mode) -> bool:
         return self._broken is not None and mode is not Mode.FOREVER and not len(self.holdings)
@@ -140,12 +143,16 @@ class Worker:
     def _idle(self, seen: Seen) -> bool:
         return not (seen.due or seen.locks or seen.claims or seen.skipped or len(self.holdings))
 
-    async def _walk(self) -> Seen | None:
-        """One walk; what it claims is started. None: the store did not answer."""
+    async def _walk(self, *, whole: bool, until_idle: bool) -> Seen | None:
+        """One walk, over the whole board at a beat; what it claims is started. None: the store did
+        not answer.
+        """
         before = list(self.holdings)
         self._broken = None
         try:
-            seen = await self.walker.go_on() or await self.walker.walk()
+            seen = None if whole else await self.walker.go_on()
+            if seen is None or (until_idle and not seen.claims):
+                seen = await self.walker.walk()
         except TableError as trouble:
             self._broken = trouble if isinstance(trouble, Unusable) else None
             self.wake.within(self._pause_after(trouble))
@@ -155,9 +162,9 @@ class Worker:
                 self.heartbeat.ask(held)  # unlocked, cancelled, removed or overridden: find out
         self._more = seen.due > 0
         if seen.soonest is not None:
-            self.wake.within(seen.soonest.total_seconds() + self._spread())
+            self.wake.within(seen.soonest.total_seconds())
         if seen.crowded or seen.skipped:
-            self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
+            self.wake.within(LEAST_ROOM * self.board.chance.fraction())
         self.events.emit(
             Kind.WALKED,
             level=logging.DEBUG,
@@ -170,12 +177,6 @@ class Worker:
             record=seen,
         )
         return seen
-
-    def _spread(self) -> float:
-        """Seconds that a worker leaves others room: all of them know when the next token is ready,
-        and only one can have it.
-        """
-        return 0.0 if self.walker.alone else CROWDED_PAUSE * self.board.chance.fraction()
 
     def _asked_for(self) -> dict[str, int]:
         """What the store was asked for since this was last told."""
@@ -211,14 +212,19 @@ class Worker:
             self.heartbeat.beat()  # whoever listens must know the new leases before they run
 
     async def _run(self, held: Holding) -> None:
-        self.releases.add(held, await self.calls.run(held))
+        ended = await self.calls.run(held)
+        held.releasing = True
+        with suppress(TimeoutError):  # a renewal under way changes the etag that the release states
+            async with asyncio.timeout(LAST_RENEWAL):
+                await held.answered.wait()
+        self.releases.add(held, ended)
 
     async def _let_go(self, mode: Mode) -> None:
         """Write back what has ended, and see that slots that became free are filled."""
         while True:
             for released in await self.releases.next(hurry=self.stopping):
                 if released.ready is not None:
-                    self._wake_for(released.ready - released.run.stop, released.ready)
+                    self._wake_for(released.run, released.ready)
             if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
                 self.wake.now()
             self._changed.set()
@@ -229,10 +235,11 @@ class Worker:
         """
         return not self.releases.waiting or self.holdings.free >= claims_at_once(self.board)
 
-    def _wake_for(self, wait: timedelta, ready: datetime) -> None:
+    def _wake_for(self, run: Run, ready: datetime) -> None:
         """A retry, or a short interval, may be due before the next beat."""
+        wait = ready - run.stop
         if wait < self.walker.horizon:
-            self.walker.expect(ready)
+            self.walker.expect(run.id, ready)
             self.wake.within(wait.total_seconds())
 
     async def _drain(self) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 
 from blackboard import keys
 from blackboard.board import Board
-from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, Token
 from blackboard.rows import record_of
+from blackboard.simulator.changes import Shadow
+from blackboard.simulator.oracles import whole
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Row, Table
 from blackboard.verbs.release import Finished, Released, release
@@ -194,64 +196,27 @@ async def disagreements(board: Board) -> list[str]:
 
 def disagreeing(rows: dict[str, Row]) -> list[str]:
     """What is wrong with the rows of one shard."""
-    items = {
-        item.id: item
-        for key, row in rows.items()
-        if key.startswith(keys.ITEM) and (item := record_of(Item, row))
-    }
-    locks = [record_of(Lock, row) for key, row in rows.items() if key.startswith(keys.LOCK)]
-    tokens = [record_of(Token, row) for key, row in rows.items() if key.startswith(keys.NEXT)]
-    runs = [record_of(Run, row) for key, row in rows.items() if key.startswith(keys.RUN)]
+    shadows: dict[str, Shadow] = {}
+    runs: list[Run] = []
+    for key, row in rows.items():
+        shadow = shadows.setdefault(str(row.data.get("item")), Shadow())
+        if key.startswith(keys.ITEM):
+            shadow.item = record_of(Item, row)
+        elif key.startswith(keys.LOCK):
+            shadow.lock = record_of(Lock, row)
+        elif key.startswith(keys.NEXT):
+            shadow.tokens[key] = record_of(Token, row)
+        elif key.startswith(keys.RUN):
+            runs.append(record_of(Run, row))
     found = [
-        f"{kind} without item: {row.id}"
-        for kind, some in (("lock", locks), ("token", tokens), ("run", runs))
-        for row in some
-        if row.id not in items
+        f"{item_id}: {kind} {what}"
+        for item_id, one in shadows.items()
+        for kind, what in whole.disagreements(one.item, one.lock, one.tokens)
     ]
-    for item in items.values():
-        mine = [token for token in tokens if token.id == item.id]
-        held = [lock for lock in locks if lock.id == item.id]
-        found += [f"{item.id}: {problem}" for problem in _of_tokens(item, mine, held, rows)]
-        found += [
-            f"{item.id}: run {run.fence} is above the item's fence {item.fence}"
-            for run in runs
-            if run.id == item.id and run.fence > item.fence
-        ]
-    return found
-
-
-def _of_tokens(
-    item: Item, tokens: list[Token], locks: list[Lock], rows: dict[str, Row]
-) -> list[str]:
-    """One token for an active item, none for another but a lock while it drains."""
-    found = []
-    if len(tokens) + len(locks) > 1:
-        found.append(f"TWO TOKENS: {len(tokens)} waiting, {len(locks)} claimed")
-    if item.state is State.ACTIVE and not tokens and not locks:
-        found.append("NO TOKEN of an active item")
-    if item.state is not State.ACTIVE and tokens:
-        found.append(f"WAITING TOKEN of an item that is {item.state.value}")
-    if item.state is State.REMOVED and locks:
-        found.append("LOCK of a removed item")
-    if item.running != bool(locks):
-        found.append(f"RUNNING is {item.running}, with {len(locks)} locks")
-    found += [
-        f"FENCE of the {kind} {row.fence}, of the item {item.fence}"
-        for kind, some in (("lock", locks), ("token", tokens))
-        for row in some
-        if row.fence != item.fence
-    ]
-    for token in tokens:
-        if keys.next_key(item.ready, item.id) not in rows:
-            found.append("KEY of the token is not what the item says")
-        if token.spec != item.spec:
-            found.append(f"EDIT LOST: the token has {token.spec}, the item {item.spec}")
-        same = ("slot", "ready", "planned", "attempt", "once", "born", "runs", "failures", "type")
-        found += [
-            f"TOKEN differs in {name}: {getattr(token, name)}, the item {getattr(item, name)}"
-            for name in same
-            if getattr(token, name) != getattr(item, name)
-        ]
-        if item.again:
-            found.append("RUN NOW LOST: it waits although nothing runs")
+    for run in runs:
+        item = shadows[run.id].item
+        if item is None:
+            found.append(f"{run.id}: run {run.fence} without an item")
+        elif run.fence > item.fence:
+            found.append(f"{run.id}: run {run.fence} is above the item's fence {item.fence}")
     return found

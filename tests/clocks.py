@@ -2,12 +2,14 @@
 
 import asyncio
 import math
-import random
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
 
+from blackboard.clock import SeededChance
 from blackboard.model import whole_milliseconds
+
+__all__ = ["START", "ManualClock", "SeededChance", "TurnedWake"]
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
@@ -50,19 +52,6 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
 
-class SeededChance:
-    """The same draws for the same seed."""
-
-    def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-
-    def fraction(self) -> float:
-        return self._random.random()
-
-    def nonce(self) -> str:
-        return f"{self._random.getrandbits(128):032x}"
-
-
 class TurnedWake:
     """Beats by a clock that is turned by hand, as `CycleWake` does by the real one."""
 
@@ -70,6 +59,7 @@ class TurnedWake:
         self._clock = clock
         self._every = every
         self._event = asyncio.Event()
+        self._beaten = False
         self._beat: asyncio.Task[None] | None = None
         self._early: asyncio.Task[None] | None = None
         self._early_at = math.inf
@@ -87,10 +77,12 @@ class TurnedWake:
             self._early_at = when
             self._early = asyncio.get_running_loop().create_task(self._wakes_after(seconds))
 
-    async def wait(self) -> None:
+    async def wait(self) -> bool:
         await self._event.wait()
         self._event.clear()
         self._forget()
+        beaten, self._beaten = self._beaten, False
+        return beaten
 
     def stop(self) -> None:
         self._forget()
@@ -99,7 +91,9 @@ class TurnedWake:
 
     async def _beats(self) -> None:
         while True:
-            await self._wakes_after(self._every)
+            await self._clock.sleep(self._every)
+            self._beaten = True
+            self.now()
 
     async def _wakes_after(self, seconds: float) -> None:
         await self._clock.sleep(seconds)

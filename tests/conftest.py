@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 
 from blackboard.table import Table
 from blackboard.testing import azurite, azurite_board, sqlite_board
@@ -78,3 +79,21 @@ def table(open_table: OpenTable, clock: ManualClock, run: Run) -> Iterator[Table
     table = run(opened())
     yield table
     run(table.close())
+
+
+UNTRACED = {"history", "model", "simulator"}
+"""Folders of tests that run the same lines millions of times."""
+
+
+@pytest.fixture(autouse=True)
+def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nobody looks which lines are run there: other tests show them, and it takes twice as long."""
+    running = Coverage.current() if request.path.parent.name in UNTRACED else None
+    if running is None:
+        yield
+        return
+    running.stop()
+    try:
+        yield
+    finally:
+        running.start()

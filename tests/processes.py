@@ -11,10 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import psutil
@@ -32,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "chaos_jobs"
 PATIENCE = 90.0
 """Seconds that something may take here before it counts as not happening."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Answer = TypeVar("Answer")
 
@@ -43,6 +45,11 @@ def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = P
         assert time.monotonic() < until, f"it did not happen within {seconds:g} s: {what}"
         time.sleep(0.02)
     return found
+
+
+def own_environ() -> dict[str, str]:
+    """The environment here, without what would be settings of a board."""
+    return {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
 
 
 @dataclass
@@ -97,19 +104,27 @@ class Site:
 
     # ---- processes
 
-    def worker(self, *args: str, cycle: str = "500ms", slots: int = 8) -> Started:
-        """`blackboard worker`, with all handlers of the chaos jobs."""
+    def worker(
+        self,
+        *args: str,
+        cycle: str = "500ms",
+        slots: int = 8,
+        store: str = "",
+        environ: Mapping[str, str] = NOTHING,
+    ) -> Started:
+        """`blackboard worker`, with all handlers of the chaos jobs; at another address of the
+        store, if one is given.
+        """
         jobs = ("--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
-        return self.start("worker", "--store", self.store, *jobs, *args)
+        return self.start("worker", "--store", store or self.store, *jobs, *args, environ=environ)
 
-    def start(self, *args: str) -> Started:
+    def start(self, *args: str, environ: Mapping[str, str] = NOTHING) -> Started:
         told = self.folder / f"stderr-{len(self.started)}"
-        environ = {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
         with told.open("wb") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "blackboard", *args],
                 cwd=self.folder,
-                env=environ,
+                env={**own_environ(), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
@@ -169,7 +184,7 @@ class Site:
 
         return asyncio.run(done())
 
-    def add(self, *ids: str, type_: str, every: str = "1h", **said: Any) -> None:
+    def add(self, *ids: str, type_: str, every: str | None = "1h", **said: Any) -> None:
         """Items that are due at once. What is no field of a spec is a param."""
         fields = {name: said.pop(name) for name in tuple(said) if name in Spec.__struct_fields__}
         spec = Spec(every=every, params={"folder": str(self.folder), **said}, **fields)
@@ -204,13 +219,14 @@ class Site:
         found = [self.item(item_id) for item_id in ids]
         return all(one.outcome is Outcome.OK and not one.running for one in found)
 
-    def doctor(self) -> dict[str, Any]:
+    def doctor(self, environ: Mapping[str, str] = NOTHING) -> dict[str, Any]:
         """What `blackboard doctor` finds."""
         doctor = subprocess.run(
             [sys.executable, "-m", "blackboard", "doctor", "--store", self.store, "--json"],
             capture_output=True,
             check=False,
             cwd=self.folder,
+            env={**own_environ(), **environ},
         )
         return dict(json.loads(doctor.stdout))
 

@@ -1,11 +1,22 @@
-"""Requests to a table, step by step: one before each and one after, and what may go wrong."""
+"""Requests to a table, step by step: one before each and one after, and what may go wrong. Every
+batch that is applied is judged by the oracles of the simulator.
+"""
 
 import types
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from blackboard.model import Item
+from blackboard.simulator.changes import Change, Shadows
+from blackboard.simulator.handlers import FENCED
+from blackboard.simulator.oracles.history import History
+from blackboard.simulator.oracles.locks import Locks
+from blackboard.simulator.oracles.people import People
+from blackboard.simulator.oracles.whole import check_whole
+from blackboard.simulator.store import Sender, Written
 from blackboard.table import (
     Busy,
     Conflict,
@@ -18,9 +29,8 @@ from blackboard.table import (
     Row,
     Unknown,
 )
-from blackboard.tables.memory import MemoryTable
+from blackboard.tables.memory import MemoryTable, Shelf
 from tests.clocks import ManualClock
-from tests.oracle import Oracle, Sender
 
 Answer = TypeVar("Answer")
 PARTITION = "town"
@@ -56,30 +66,46 @@ class StillTable(MemoryTable):
         return
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Doing(Sender):
+    """One task of a worker, or one request of a person."""
+
+    task: str
+    """walk, run, or what the person asked for."""
+
+
 def _said(op: Op) -> str:
     family = op.key.partition(":")[0]
     return "writes an item" if family == "item" else f"{DOES[type(op)]} a {family}"
 
 
-async def _rows(table: StillTable) -> dict[str, Row]:
-    return {row.key: row async for row in table.scan(PARTITION)}
+def _is_fenced(item: Item) -> bool:
+    return item.type == FENCED
 
 
 class StepTable:
     """The store as everybody in the world sees it."""
 
-    def __init__(self, store: StillTable, oracle: Oracle, fate: Callable[[], str]) -> None:
-        self.store, self.oracle, self.fate = store, oracle, fate
-        self.sender = Sender(verb="nobody")
+    def __init__(self, clock: ManualClock, fate: Callable[[], str]) -> None:
+        self.shelf = Shelf()
+        self.store, self.clock, self.fate = StillTable(clock, self.shelf), clock, fate
+        self.sender = Doing(name="nobody", task="nothing")
         """Whose turn it is."""
-        self.in_flight: list[tuple[Sender, tuple[Op, ...]]] = []
+        self.in_flight: list[tuple[Doing, tuple[Op, ...]]] = []
         self.seen: Counter[str] = Counter()
         """What was applied, by whom: "run deletes a lock"."""
-        self.max_rows = store.max_rows
-        self.max_bytes = store.max_bytes
-        self.max_value = store.max_value
-        self.resolution = store.resolution
-        self.requests = store.requests
+        self.shadows = Shadows()
+        self.oracles: list[Callable[[Change], None]] = [
+            check_whole,
+            Locks(),
+            History(_is_fenced),
+            People(),
+        ]
+        self.max_rows = self.store.max_rows
+        self.max_bytes = self.store.max_bytes
+        self.max_value = self.store.max_value
+        self.resolution = self.store.resolution
+        self.requests = self.store.requests
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await step()
@@ -97,11 +123,23 @@ class StepTable:
             raise Unknown
         return etags
 
-    async def apply(self, sender: Sender, ops: Sequence[Op]) -> list[Etag]:
-        before = self.rows()
+    async def apply(self, sender: Doing, ops: Sequence[Op]) -> list[Etag]:
+        before = self._touched(ops)
         etags = await self.store.commit(PARTITION, ops)
-        self.seen.update(f"{sender.verb} {what}" for what in map(_said, ops))
-        self.oracle.check(sender, ops, before, self.rows())
+        sender.applied += 1
+        self.seen.update(f"{sender.task} {what}" for what in map(_said, ops))
+        written = Written(
+            sender=sender,
+            partition=PARTITION,
+            ops=ops,
+            before=before,
+            after=self._touched(ops),
+            moment=self.clock.monotonic(),
+            now=self.clock.now(),
+        )
+        for change in self.shadows.changes(written):
+            for check in self.oracles:
+                check(change)
         return etags
 
     def land(self, number: int) -> None:
@@ -112,8 +150,9 @@ class StepTable:
         except Conflict:
             return
 
-    def rows(self) -> dict[str, Row]:
-        return at_once(_rows(self.store))
+    def _touched(self, ops: Sequence[Op]) -> dict[str, Row]:
+        rows = (self.shelf.row(PARTITION, op.key) for op in ops)
+        return {row.key: row for row in rows if row is not None}
 
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None

@@ -69,6 +69,7 @@ def test_a_stamp_from_before_the_clock_was_set_back_says_nothing() -> None:
     assert store.known.now() <= store.time
 
 
+@pytest.mark.case("CS02", "CS04")
 def test_our_own_wall_clock_plays_no_part() -> None:
     store = Store(ahead=-86_400 * 3653)
     store.reply()
@@ -99,6 +100,7 @@ def test_a_row_is_never_thought_older_than_it_is(ahead: float) -> None:
         assert age - TICK - 3600 * DRIFT - 0.4 <= store.known.age(stamp) <= age
 
 
+@pytest.mark.case("OV08")
 def test_a_worker_that_has_just_started_may_go_by_the_stores_own_two_stamps() -> None:
     store = Store()
     stamp = store.stamp()
@@ -107,6 +109,7 @@ def test_a_worker_that_has_just_started_may_go_by_the_stores_own_two_stamps() ->
     assert store.known.age(stamp) == pytest.approx(90.0, abs=TICK)
 
 
+@pytest.mark.case("CJ01")
 @pytest.mark.parametrize("jump", [86_400.0, JUMP + 2 * TICK + 0.1])
 def test_after_a_jump_ahead_a_row_is_as_old_as_the_jump_at_most(jump: float) -> None:
     store = Store()
@@ -121,6 +124,7 @@ def test_after_a_jump_ahead_a_row_is_as_old_as_the_jump_at_most(jump: float) -> 
     assert timedelta(0) <= store.time - store.known.now() <= timedelta(seconds=TICK)
 
 
+@pytest.mark.case("CJ03")
 def test_after_a_jump_back_a_stamp_of_the_future_still_grows_old() -> None:
     """Or its lock would be held until the clock is there again."""
     store = Store()

@@ -85,6 +85,7 @@ LOSES = {
 }
 
 
+@pytest.mark.case("LR11")
 @pytest.mark.parametrize("fault", LOSES.values(), ids=list(LOSES))
 def test_a_batch_without_a_clear_answer_is_unknown(proxy: Proxy, fault: Fault) -> None:
     """It may have been applied, or may be later; and nothing sends it twice."""
@@ -103,9 +104,15 @@ def test_a_batch_without_a_clear_answer_is_unknown(proxy: Proxy, fault: Fault) -
     tell(proxy, story)
 
 
-RETRY_AFTER = [(None, 1.0), ("3", 3.0), ("0", 0.0), ("3600", 30.0), ("soon", 1.0), ("-5", 1.0)]
+RETRY_AFTER = [
+    *[(None, 1.0), ("3", 3.0), ("0", 0.0), ("3600", 30.0), ("soon", 1.0), ("-5", 1.0)],
+    ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0),
+    ("Fri, 31 Dec 9999 23:59:59 GMT", 30.0),
+    ("Fri, 32 Dec 9999 23:59:59 GMT", 1.0),
+]
 
 
+@pytest.mark.case("TH02")
 @pytest.mark.parametrize(("header", "seconds"), RETRY_AFTER, ids=str)
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_store_that_is_busy_says_when_to_come_again(
@@ -136,6 +143,7 @@ SAYS: list[tuple[int, str, type[TableError], str]] = [
 ]
 
 
+@pytest.mark.case("SO08")
 @pytest.mark.parametrize("in_header", [True, False], ids=["code in a header", "in the body alone"])
 @pytest.mark.parametrize(("status", "code", "kind", "words"), SAYS, ids=str)
 def test_what_the_service_says_is_told_with_its_remedy(
@@ -274,6 +282,7 @@ VERBS = {
 }
 
 
+@pytest.mark.case("LR01", "LR03", "LR05", "LR07", "L2")
 @pytest.mark.parametrize("fault", HARM.values(), ids=list(HARM))
 @pytest.mark.parametrize("kind", VERBS, ids=str)
 def test_a_request_that_comes_to_harm_is_settled_within_two_reads(
@@ -317,6 +326,7 @@ def test_a_walk_that_comes_to_harm_is_done_again(proxy: Proxy, fault: Fault) -> 
     tell(proxy, story)
 
 
+@pytest.mark.case("LR09")
 def test_a_claim_that_lands_when_nobody_thinks_of_it_is_adopted(proxy: Proxy) -> None:
     """Its sender has walked meanwhile, and seen nothing of it."""
 
@@ -338,6 +348,7 @@ def test_a_claim_that_lands_when_nobody_thinks_of_it_is_adopted(proxy: Proxy) ->
     tell(proxy, story)
 
 
+@pytest.mark.case("LR09")
 def test_a_claim_that_lands_after_the_next_is_a_lost_race(proxy: Proxy) -> None:
     async def story(place: Place) -> None:
         await place.add("davis")

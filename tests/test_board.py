@@ -93,6 +93,7 @@ def test_boards_of_one_table_do_not_see_each_other(open_table: OpenTable) -> Non
 IDS = ["davis", "a/b", "", "..", "x" * 512, "x" * 513, "\0\n", "it's", "😀" * 40, "a:b", "a;b"]
 
 
+@pytest.mark.case("HK01")
 def test_hk01_any_text_is_an_id_in_any_number_of_shards(open_table: OpenTable) -> None:
     async def told(shards: int) -> None:
         clock = ManualClock()
@@ -186,6 +187,7 @@ async def test_one_range_holds_all_locks_and_the_tokens_that_are_due_most_overdu
     assert [lock.id async for lock in scene.board.locks()] == ["held"]
 
 
+@pytest.mark.case("RR04")
 @story
 async def test_rr04_rows_of_a_newer_version_are_passed_over(scene: Scene) -> None:
     await scene.add("davis")

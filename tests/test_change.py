@@ -30,6 +30,7 @@ DAY = timedelta(days=1)
 # ---- what holds for all of them
 
 
+@pytest.mark.case("RR04")
 @story
 async def test_rr04_an_item_that_a_newer_version_wrote_is_left_alone(scene: Scene) -> None:
     await scene.add("davis")
@@ -43,6 +44,7 @@ async def test_rr04_an_item_that_a_newer_version_wrote_is_left_alone(scene: Scen
     await scene.table.table.commit(scene.board.partition("davis"), [older])
 
 
+@pytest.mark.case("LR07")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
 @story
@@ -164,6 +166,7 @@ async def test_what_cannot_be_used_is_refused_before_anything_is_written(scene: 
     assert await scene.rows() == []
 
 
+@pytest.mark.case("LF03", "S3")
 @story
 async def test_lf03_an_id_that_is_added_again_carries_its_fence_on(scene: Scene) -> None:
     await scene.add("davis")
@@ -185,6 +188,7 @@ async def test_every_life_of_an_id_is_born_with_a_fence_of_its_own(scene: Scene)
     assert born == sorted(set(born))
 
 
+@pytest.mark.case("LR01")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.LATE, Fault.NEVER])
 @pytest.mark.parametrize("over", [False, True])
 @story

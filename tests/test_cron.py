@@ -148,6 +148,7 @@ def test_31_february_or_a_weekday_matches_on_the_weekday() -> None:
     )
 
 
+@pytest.mark.case("CAL05")
 def test_the_longest_wait_of_all_is_found() -> None:
     """29 February on a Sunday: 2088, then 2128, over the missing leap day of 2100."""
     cron = Cron("0 0 29 2 */7")
@@ -176,6 +177,7 @@ ORDINARY = [
 ]
 
 
+@pytest.mark.case("CAL05")
 @pytest.mark.parametrize(("expression", "after", "expected"), ORDINARY)
 def test_next_run_on_ordinary_days(expression: str, after: str, expected: str) -> None:
     found = Cron(expression).next_run(datetime.fromisoformat(after + "Z"))
@@ -326,6 +328,7 @@ def _change_cases() -> Iterator[tuple[str, str, str, list[str]]]:
             zone, expression = line.split(" ", 1)
 
 
+@pytest.mark.case("CAL01")
 @pytest.mark.parametrize(("zone", "expression", "after", "expected"), list(_change_cases()))
 def test_runs_when_clocks_are_changed(
     zone: str, expression: str, after: str, expected: list[str]

@@ -24,6 +24,7 @@ def test_all_subscribers_hear_all_events() -> None:
     )
 
 
+@pytest.mark.case("DF04")
 @pytest.mark.parametrize(
     "problem", [OSError(28, "No space left"), ValueError("closed"), KeyError(1)]
 )

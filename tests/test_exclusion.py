@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from blackboard.model import Claim, Token
 from blackboard.table import Busy
 from blackboard.verbs.release import release
@@ -15,6 +17,7 @@ ITEMS = ("a", "b")
 INCREMENTS = 50
 
 
+@pytest.mark.case("ME05", "S1")
 @story
 async def test_me05_counters_that_only_a_lock_protects_are_exact(scene: Scene) -> None:
     counters = dict.fromkeys(ITEMS, 0)
@@ -59,6 +62,7 @@ async def test_me05_counters_that_only_a_lock_protects_are_exact(scene: Scene) -
         assert counters[name] == len(runs) == (await scene.item(name)).runs >= INCREMENTS
 
 
+@pytest.mark.case("LF03", "S3")
 def test_lf03_fences_rise_over_a_restart_of_the_store(open_table: OpenTable) -> None:
     async def told() -> list[int]:
         clock, fences = TurningClock(), []

@@ -166,6 +166,7 @@ async def test_what_both_take_is_taken_once(shared: Shared) -> None:
         assert ours.order
 
 
+@pytest.mark.case("OV06")
 @on_one_board
 async def test_what_a_stranger_renews_is_left_to_it(shared: Shared) -> None:
     place = shared.place
@@ -185,6 +186,7 @@ async def test_what_a_stranger_renews_is_left_to_it(shared: Shared) -> None:
     assert (item.outcome, item.result, item.fence) == ("ok", '"well"', 1)
 
 
+@pytest.mark.case("LF01")
 @on_one_board
 async def test_a_stranger_that_died_is_overridden_and_comes_late(shared: Shared) -> None:
     place = shared.place

@@ -1,5 +1,6 @@
 """Renewals, deadlines and lost locks, by a clock that is turned by hand."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 
@@ -89,6 +90,7 @@ async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Wo
     assert len(renewals(place)) == 2
 
 
+@pytest.mark.case("LR05")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_table: object) -> None:
     @at_work
@@ -220,3 +222,26 @@ async def test_a_lease_that_ran_out_leaves_time_for_the_next_beat(place: Workpla
     place.later(seconds=4000)
     await until(lambda: len(worker.turned) > 2, "a beat")
     assert min(worker.turned[-1], math.inf) > place.clock.monotonic() + BEAT
+
+
+@at_work
+async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one_batch(
+    place: Workplace,
+) -> None:
+    """The renewal changes the etag that the release has to state: it is waited for."""
+    _, run = await held(place, stale_after="30s")
+
+    async def ends_meanwhile() -> None:
+        run.end()
+        await turns(20)
+
+    async def turns(count: int = 60) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    place.table.script(ends_meanwhile, turns)
+    await beats(place, 10)
+    assert await place.ended("davis") == [(1, "ok")]
+    assert len(renewals(place)) == 1
+    releases = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
+    assert len(releases) == 2, "the renewal, and one release"

@@ -211,6 +211,12 @@ LINT = ["ruff format --check .", "ruff check .", "mypy"]
         (["test"], "mypy", LINT),
         (["test"], "python", [*LINT, "python -m pytest -n 2 --cov --cov-report="]),
         (["test", "-k", "a or b"], "", ["python -m pytest -k a or b"]),
+        (["chaos"], "", ["python -m pytest tests/chaos -rA"]),
+        (
+            ["chaos", "--store", "sqlite"],
+            "python",
+            ["python -m pytest tests/chaos -rA --store sqlite"],
+        ),
         (["show"], "blackboard", ["blackboard show"]),
     ],
 )
@@ -223,24 +229,54 @@ def test_the_first_failure_ends_the_command_and_is_its_exit_code(
     assert done.returncode == (1 if failing else 0)
 
 
+def test_chaos_is_the_long_form(machine: Machine) -> None:
+    machine.has_uv()
+    machine.bb("show")
+    program = machine.checkout / ".venv" / "bin" / "python"
+    program.write_text('#!/bin/sh\necho "$BLACKBOARD_CHAOS"\n')
+    assert machine.bb("chaos", BLACKBOARD_CHAOS="").stdout == "full\n"
+
+
+PACKAGES = {
+    "venv": "ca-certificates python3 python3-venv",
+    "git": "ca-certificates git",
+    "faketime": "faketime",
+    "stress-ng": "stress-ng",
+    "fiu-run": "fiu-utils",
+}
+"""What brings each of the things that CI needs of a Debian machine."""
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_ci_is_bb_test(machine: Machine, code: int) -> None:
     (machine.checkout / "bb").write_text(f'#!/bin/sh\necho bb "$@"; exit {code}\n')
-    machine.has("git", "")
+    for name in PACKAGES.keys() - {"venv"}:
+        machine.has(name, "")
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
     assert (done.stdout, done.stderr, done.returncode) == ("bb test\n", "", code)
 
 
-@pytest.mark.parametrize("missing", ["venv", "git"])
+@pytest.mark.parametrize("missing", PACKAGES)
 def test_ci_installs_what_a_bare_debian_lacks(machine: Machine, missing: str) -> None:
     (machine.checkout / "bb").write_text("#!/bin/sh\necho bb\n")
-    machine.has("apt-get", 'echo apt-get "$1"')
+    machine.has("apt-get", 'echo apt-get "$@"')
     machine.has("sudo", '"$@"')
+    for name in PACKAGES.keys() - {missing, "venv"}:
+        machine.has(name, "")
     if missing == "venv":
-        machine.has("git", "")
         machine.has_python("*ensurepip*) exit 1 ;;")
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
-    assert done.stdout.splitlines() == ["apt-get update", "apt-get install", "bb"]
+    update, install, bb = done.stdout.splitlines()
+    assert update == "apt-get update -qq"
+    assert install.split("--no-install-recommends ")[1] == PACKAGES[missing]
+    assert bb == "bb"
+
+
+def test_ci_goes_on_where_there_is_no_apt(machine: Machine) -> None:
+    """Tests that cannot do without a program say so themselves."""
+    (machine.checkout / "bb").write_text('#!/bin/sh\necho bb "$@"\n')
+    done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
+    assert (done.stdout, done.stderr, done.returncode) == ("bb test\n", "", 0)
 
 
 @pytest.mark.parametrize("script", ["bb", ".ci/run"])

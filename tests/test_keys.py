@@ -17,6 +17,7 @@ any_text = st.text(st.characters(exclude_categories=()), max_size=200)
 moments = st.datetimes(timezones=st.just(UTC))
 
 
+@pytest.mark.case("HK01")
 @pytest.mark.parametrize(
     ("text", "part"),
     [
@@ -49,6 +50,7 @@ def test_a_key_part_is_short_and_holds_safe_characters_alone(text: str) -> None:
     )
 
 
+@pytest.mark.case("HK01")
 @given(any_text, any_text)
 def test_two_ids_never_share_a_key_part(one: str, other: str) -> None:
     assert (keys.encode_id(one) == keys.encode_id(other)) == (one == other)
@@ -96,6 +98,7 @@ def test_families_sort_so_that_one_range_holds_all_locks_and_due_tokens() -> Non
     ]
 
 
+@pytest.mark.case("HK03")
 @given(any_text, any_text, st.integers(1, 10**9))
 def test_the_range_of_an_items_runs_holds_its_runs_alone(one: str, other: str, fence: int) -> None:
     first, last = keys.runs_range(one)
@@ -141,6 +144,7 @@ def test_names_of_boards(name: str) -> None:
     assert keys.check_board_name(name) == name
 
 
+@pytest.mark.case("HK03")
 @pytest.mark.parametrize("name", ["", "a-b", "a b", "é", "x" * 61, "a\n", "a/b"])
 def test_hk03_a_board_name_keeps_clear_of_the_dash_that_sets_shards_apart(name: str) -> None:
     with pytest.raises(BadInput) as refused:

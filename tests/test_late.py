@@ -55,6 +55,7 @@ async def test_a_cancelled_run_stays_cancelled_unless_it_has_a_result_after_all(
 # ---- refused
 
 
+@pytest.mark.case("OP01")
 @story
 async def test_op01_a_result_too_large_for_a_row_is_a_failure_that_names_its_size(
     scene: Scene,
@@ -132,6 +133,7 @@ async def test_a_long_error_fits_a_row(scene: Scene) -> None:
 # ---- late
 
 
+@pytest.mark.case("LF01", "S1")
 @pytest.mark.parametrize("how", ["override", "unlock", "cancel"])
 @story
 async def test_lf01_a_holder_that_lost_its_lock_is_told_as_superseded(
@@ -186,6 +188,7 @@ async def test_last_writer_wins(scene: Scene) -> None:
     assert await scene.outcomes() == [(1, "superseded"), (3, "ok")]
 
 
+@pytest.mark.case("LF01", "S3")
 @pytest.mark.parametrize(
     ("item_type", "outcome"), [("fenced", "ok"), ("feed", "failed"), ("feed", "cancelled")]
 )
@@ -203,6 +206,7 @@ async def test_lf01_a_fenced_type_and_a_run_without_a_result_are_recorded_only(
     assert await scene.outcomes() == [(1, "superseded"), (3, "ok")]
 
 
+@pytest.mark.case("LF11")
 @story
 async def test_lf11_a_run_of_a_removed_item_neither_resurrects_it_nor_leaves_a_lock(
     scene: Scene,
@@ -217,6 +221,7 @@ async def test_lf11_a_run_of_a_removed_item_neither_resurrects_it_nor_leaves_a_l
     assert await scene.tokens() == []
 
 
+@pytest.mark.case("LF11")
 @pytest.mark.parametrize("runs", [False, True])
 @story
 async def test_a_run_of_a_removed_item_does_not_write_into_its_successor(
@@ -235,6 +240,7 @@ async def test_a_run_of_a_removed_item_does_not_write_into_its_successor(
     assert (cut_short.outcome, cut_short.error) == (Outcome.CANCELLED, "its item was removed")
 
 
+@pytest.mark.case("LF07")
 @story
 async def test_lf07_a_late_release_does_not_dispatch_again(scene: Scene) -> None:
     await scene.add("davis")
@@ -246,6 +252,7 @@ async def test_lf07_a_late_release_does_not_dispatch_again(scene: Scene) -> None
     assert (await scene.lock()).etag == taken.etag
 
 
+@pytest.mark.case("LR03")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE, Fault.BUSY])
 @story
 async def test_lr03_a_late_word_whose_reply_was_lost_is_said_once(
@@ -313,3 +320,17 @@ async def test_a_release_landed_is_told_from_an_override_by_its_outcome(
     assert (await scene.let_go(made, outcome)).how is Release.LATE
     errors: dict[str, Any] = {run.outcome: run.error for run in await scene.runs()}
     assert errors == {Outcome.SUPERSEDED: ""}
+
+
+@story
+async def test_two_runs_of_one_item_that_end_together_are_both_told(scene: Scene) -> None:
+    """A worker that had stood still took its own item over, and now both handlers have ended."""
+    await scene.add("davis", every="1h", stale_after="10s")
+    early = await scene.claimed()
+    scene.later(seconds=11)
+    again = await override(scene.board, await scene.lock(), owner="me")
+    assert again is not None
+    both = [finished(early, result="early"), finished(again, result="again")]
+    assert [one.how for one in await release(scene.board, both)] == [Release.LATE, Release.DONE]
+    assert await scene.outcomes() == [(1, "superseded"), (2, "ok")]
+    assert await scene.rows("lock:") == []

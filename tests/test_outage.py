@@ -182,6 +182,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.case("SO02", "SO06", "L1", on="memory")
 @pytest.mark.parametrize("outage", TROUBLES.values(), ids=list(TROUBLES))
 def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> None:
     """Nobody asks oftener than once a second, or tells of it oftener than once a minute. All are
@@ -216,6 +217,7 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
     asyncio.run(town(replace(outage), story, lease="1h"))
 
 
+@pytest.mark.case("SO02", on="memory")
 def test_runs_whose_lease_ends_meanwhile_are_stopped_and_run_again() -> None:
     """By whom their lock still belongs to: nobody was there to take it."""
 
@@ -244,6 +246,7 @@ def test_a_store_that_comes_and_goes_is_told_of_once_a_minute() -> None:
     asyncio.run(town(Outage(), story, lease="1h"))
 
 
+@pytest.mark.case("NP02", on="memory")
 def test_a_worker_that_reads_and_cannot_write_does_not_hammer() -> None:
     """Its batches have no answer, and each is settled by reading: all that takes its time too."""
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import Again, Claim, State
+from blackboard.model import Again, Claim, Outcome, State
 from blackboard.rules.outcomes import (
-    LONGEST_BACKOFF,
     Plan,
+    after_run,
     backoff,
     planned_after,
 )
@@ -74,6 +74,7 @@ def test_missed_slots(missed: str, limit: int, made: Claim, now: datetime, slot:
     assert planned_after(made, settings=run, now=now) == slot
 
 
+@pytest.mark.case("CAL07")
 def test_cal07_an_outage_of_72_hours_is_one_run() -> None:
     """Not zero, not 4,320."""
     run, up_again = settings(cron="* * * * *"), NOON + 3 * DAY
@@ -173,6 +174,11 @@ def test_a_run_that_was_asked_for_leaves_the_scheduled_slot_as_it_was(
     assert plan.waits
 
 
+def test_a_run_that_was_asked_for_and_starts_at_the_scheduled_slot_covers_it() -> None:
+    early = claim(slot=NOON - MINUTE, planned=NOON, start=NOON)
+    assert after(early, "ok", run=settings(cron=HOURLY)).slot == NOON + HOUR
+
+
 def test_a_run_that_was_asked_for_of_a_done_item_leaves_it_done() -> None:
     asked_for = claim(slot=NOON, planned=NOON - DAY)
     assert after(asked_for, "ok", run=settings(at="2026-11-20T12:00Z")).state is State.DONE
@@ -224,7 +230,7 @@ def test_failures_in_a_row_are_counted_since_the_last_ok(outcome: str, failures:
 def test_full_jitter_is_anything_up_to_the_doubled_base_and_an_hour_or_a_longer_base(
     attempt: int, base: timedelta
 ) -> None:
-    longest = max(base, LONGEST_BACKOFF).total_seconds()
+    longest = max(base, HOUR).total_seconds()
     ceiling = min(base.total_seconds() * 2 ** min(attempt - 1, 30), longest)
     assert backoff(attempt, base=base, fraction=0.0) == timedelta(0)
     assert backoff(attempt, base=base, fraction=0.25).total_seconds() == pytest.approx(
@@ -246,6 +252,13 @@ def test_a_run_cut_short_by_its_workers_shutdown_is_due_again_at_once() -> None:
     plan = after(made, "cancelled", run=settings(every="8h"), requeue=True)
     assert (plan.slot, plan.planned, plan.ready) == (NOON, NOON, NOON + MINUTE)
     assert (plan.attempt, plan.failures, plan.once) == (2, 1, made.once)
+
+
+def test_a_run_that_a_person_cancelled_waits_for_the_next_slot() -> None:
+    """Nobody has to say that it was no shutdown."""
+    run = settings(every="8h")
+    plan = after_run(claim(), Outcome.CANCELLED, settings=run, now=NOON + MINUTE, fraction=0.5)
+    assert (plan.slot, plan.attempt) == (NOON + 8 * HOUR, 1)
 
 
 def test_a_run_that_ended_well_during_a_shutdown_is_not_run_again() -> None:

@@ -77,6 +77,7 @@ async def clear(scene: Scene) -> None:
     await scene.table.table.commit(scene.board.partition("davis"), gone)
 
 
+@pytest.mark.case("CR02")
 @pytest.mark.parametrize("what", ["item gone", "other fence", "not running"])
 @pytest.mark.parametrize("verb", ["adopt", "override"])
 @story
@@ -132,6 +133,7 @@ async def test_a_stale_lock_is_taken_with_the_next_fence_and_the_history_says_ab
     assert await scene.outcomes() == [(1, "abandoned"), (2, "ok")]
 
 
+@pytest.mark.case("OV02", "PP02", "S4")
 @story
 async def test_ov02_a_lock_that_was_renewed_since_it_was_read_is_not_overridden(
     scene: Scene,
@@ -151,6 +153,7 @@ async def test_ov02_a_lock_that_was_renewed_since_it_was_read_is_not_overridden(
     assert await scene.runs() == []
 
 
+@pytest.mark.case("OV06")
 @story
 async def test_ov06_a_renewal_starts_the_age_again(scene: Scene) -> None:
     await scene.add("davis")
@@ -162,6 +165,7 @@ async def test_ov06_a_renewal_starts_the_age_again(scene: Scene) -> None:
     assert move is Move.LEAVE
 
 
+@pytest.mark.case("OV04", "LF05", "S2")
 @story
 async def test_ov04_the_holder_that_was_overridden_leaves_the_overriders_lock(
     scene: Scene,
@@ -175,6 +179,7 @@ async def test_ov04_the_holder_that_was_overridden_leaves_the_overriders_lock(
     assert (await scene.lock()).etag == taken.lock_etag
 
 
+@pytest.mark.case("OV02", "S4")
 @story
 async def test_two_overriders_one_lock(scene: Scene) -> None:
     await scene.add("davis")
@@ -187,6 +192,7 @@ async def test_two_overriders_one_lock(scene: Scene) -> None:
     assert (await scene.lock()).owner == "you"
 
 
+@pytest.mark.case("PP02", "S2")
 @story
 async def test_an_override_after_a_release_between_its_readings_deletes_nothing(
     scene: Scene,
@@ -201,6 +207,7 @@ async def test_an_override_after_a_release_between_its_readings_deletes_nothing(
     assert (await scene.lock()).nonce == newer.nonce
 
 
+@pytest.mark.case("LR03", "L2")
 @story
 async def test_lr03_an_override_whose_reply_was_lost_is_known_by_its_nonce(scene: Scene) -> None:
     await scene.add("davis")
@@ -215,6 +222,7 @@ async def test_lr03_an_override_whose_reply_was_lost_is_known_by_its_nonce(scene
     assert await scene.outcomes() == [(1, "abandoned"), (2, "ok")]
 
 
+@pytest.mark.case("LR07")
 @story
 async def test_lr07_an_override_that_never_arrived_is_none(scene: Scene) -> None:
     await scene.add("davis")
@@ -316,6 +324,7 @@ async def test_a_freeing_that_does_not_happen_is_left_to_the_next_walk(
     assert await scene.runs() == []
 
 
+@pytest.mark.case("LF03", "S3")
 @story
 async def test_lf03_fences_rise_over_release_unlock_override_and_re_creation(
     scene: Scene,
@@ -342,6 +351,7 @@ async def test_lf03_fences_rise_over_release_unlock_override_and_re_creation(
     assert len(fences) == 8
 
 
+@pytest.mark.case("ME03")
 @story
 async def test_me03_two_items_are_independent(scene: Scene) -> None:
     await scene.add("a")

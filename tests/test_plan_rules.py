@@ -47,6 +47,13 @@ def test_a_new_item_is_due_at_once_unless_a_first_time_is_given(
     )
 
 
+def test_the_slot_of_an_at_is_in_utc_whatever_its_zone() -> None:
+    run = settings(at="2026-12-24T18:00", timezone="Europe/Berlin")
+    plan = first_plan("davis", settings=run, first=None, now=NOON)
+    assert plan.slot == datetime(2026, 12, 24, 17, tzinfo=UTC)
+    assert plan.slot.tzinfo is UTC
+
+
 def test_jitter_delays_the_token_and_not_the_slot_by_the_items_own_part() -> None:
     run = settings(cron=HOURLY, jitter="10m")
     wait = timedelta(minutes=10) * phase("davis")
@@ -92,6 +99,8 @@ RAN = item(start=NOON - 10 * HOUR)
 NEW = item()
 DONE = item(start=NOON - 10 * HOUR, state=State.DONE)
 PAUSED = item(start=NOON - 10 * HOUR, state=State.PAUSED)
+WAITING = item(start=NOON - 10 * HOUR, slot=NOON + 2 * HOUR)
+HAD_A_TIME = item(slot=NOON + DAY)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +115,8 @@ PAUSED = item(start=NOON - 10 * HOUR, state=State.PAUSED)
         (NEW, {"every": "12h"}, "active", NOON),
         (NEW, {"at": "2026-11-21T11:00Z"}, "active", NOON - HOUR),
         (NEW, {}, "active", NOON),
+        (WAITING, {}, "active", NOON + 2 * HOUR),
+        (HAD_A_TIME, {}, "active", NOON),
         (DONE, {"every": "12h"}, "active", NOON + 2 * HOUR),
         (DONE, {"cron": HOURLY}, "active", NOON + HOUR),
         (DONE, {"at": "2026-11-21T13:00Z"}, "active", NOON + HOUR),
@@ -119,6 +130,23 @@ def test_a_new_schedule_counts_from_now_and_an_every_from_the_last_start(
 ) -> None:
     plan = edited_plan(edited, settings=settings(**said), now=NOON)
     assert (plan.state, plan.slot, plan.planned) == (State(state), slot, slot)
+
+
+@pytest.mark.parametrize(
+    ("edited", "said", "delayed"),
+    [
+        (NEW, {"every": "8h"}, True),
+        (RAN, {"every": "8h"}, False),
+        (NEW, {"cron": HOURLY}, True),
+        (RAN, {"cron": HOURLY}, True),
+    ],
+)
+def test_an_edited_item_keeps_its_jitter_but_an_every_that_ran_has_its_phase(
+    edited: Item, said: dict[str, object], *, delayed: bool
+) -> None:
+    plan = edited_plan(edited, settings=settings(jitter="10m", **said), now=NOON)
+    wait = timedelta(minutes=10) * phase("davis") if delayed else timedelta(0)
+    assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
 
 
 # ---- late finishers

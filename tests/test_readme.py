@@ -29,6 +29,9 @@ VOLATILE = (
     (re.compile(r" +"), " "),
 )
 
+FIGURES = re.compile(r"\d[\d,.]*(%|[dhms]\b)?( \d+[hms]\b)?")
+"""What a simulation found: another number whenever a worker asks its store in another order."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -67,6 +70,8 @@ def told(command: Command, output: str) -> str:
     """An output, as far as it is the same each time."""
     if "--after" in command.line:
         return output
+    if " simulate " in command.line:
+        output = FIGURES.sub("FIGURE", output)
     for pattern, word in VOLATILE:
         output = pattern.sub(word, output)
     return output
@@ -173,6 +178,7 @@ def test_the_sections_stand_in_their_order() -> None:
         "The command line",
         "Azure Table Storage",
         "Test your own jobs",
+        "Try it before you deploy it",
         "Deploying",
         "The rows",
         "For developers",

@@ -119,6 +119,7 @@ def _cases() -> list[tuple[str, str, str, list[str]]]:
     return cases
 
 
+@pytest.mark.case("CAL01", "CAL05")
 @pytest.mark.parametrize(("zone", "text", "after", "expected"), _cases())
 def test_runs(zone: str, text: str, after: str, expected: list[str]) -> None:
     runs = RRule(text, zone).runs(datetime.fromisoformat(after))

@@ -24,6 +24,7 @@ HOUR = timedelta(hours=1)
 # ---- the ordinary end
 
 
+@pytest.mark.case("ME01")
 @story
 async def test_me01_claim_and_release_leave_no_lock(scene: Scene) -> None:
     await scene.add("davis")
@@ -234,6 +235,7 @@ async def test_a_run_now_made_while_it_ran_is_the_next_run(scene: Scene) -> None
 # ---- in doubt
 
 
+@pytest.mark.case("LR03")
 @story
 async def test_lr03_a_release_whose_reply_was_lost_has_landed_once(scene: Scene) -> None:
     await scene.add("davis")
@@ -246,6 +248,7 @@ async def test_lr03_a_release_whose_reply_was_lost_has_landed_once(scene: Scene)
     assert (await scene.item()).runs == 1
 
 
+@pytest.mark.case("LR03")
 @story
 async def test_a_release_whose_reply_was_lost_is_known_though_the_item_runs_again(
     scene: Scene,
@@ -267,6 +270,7 @@ async def test_a_release_whose_reply_was_lost_is_known_though_the_item_runs_agai
     assert (item.fence, item.running, item.runs) == (2, True, 1)
 
 
+@pytest.mark.case("LR07")
 @pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LATE])
 @story
 async def test_lr07_a_release_that_did_not_arrive_is_built_anew(scene: Scene, fault: Fault) -> None:
@@ -278,6 +282,7 @@ async def test_lr07_a_release_that_did_not_arrive_is_built_anew(scene: Scene, fa
     assert await scene.outcomes() == [(1, "ok")]
 
 
+@pytest.mark.case("LR11")
 @story
 async def test_lr11_a_batch_of_which_nothing_is_known_is_settled_one_by_one(
     scene: Scene,
@@ -343,6 +348,7 @@ async def test_a_claim_that_was_settled_reads_its_item_before_its_release(scene:
     assert (await scene.item()).state is State.PAUSED
 
 
+@pytest.mark.case("CR02")
 @pytest.mark.parametrize("harm", ["item gone", "other fence"])
 @story
 async def test_cr02_a_lock_of_mine_that_no_item_is_run_under_goes(scene: Scene, harm: str) -> None:

@@ -43,6 +43,7 @@ from tests.boards import Scene, story
 from tests.faults import Fault
 
 
+@pytest.mark.case("CR02")
 @pytest.mark.parametrize(
     ("broken", "told"),
     [

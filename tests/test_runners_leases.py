@@ -48,6 +48,7 @@ def test_a_child_is_killed_when_its_lease_runs_out(how: str) -> None:
     with_processes(story)
 
 
+@pytest.mark.case("PP06")
 def test_renewals_keep_a_child_alive_that_cannot_hear_of_them() -> None:
     async def story(runner: ProcessRunner) -> None:
         execution, _ = await started(runner, "hold-the-lock-for", seconds=3)
@@ -70,6 +71,7 @@ def test_the_deadline_of_a_run_does_not_outlive_it() -> None:
     with_processes(story)
 
 
+@pytest.mark.case("KI09")
 def test_a_guard_that_dies_is_followed_by_another_that_knows_the_deadlines() -> None:
     async def story(runner: ProcessRunner) -> None:
         execution, _ = await started(runner, "never-ends", how="hold-the-lock")
@@ -172,6 +174,7 @@ def worker_process(type_: str, *, lease: float, **params: Any) -> subprocess.Pop
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.case("KI07")
 @pytest.mark.parametrize("how", ["sleep", "spin", "hold-the-lock"])
 def test_children_and_guard_die_with_a_worker_that_is_killed(how: str) -> None:
     with worker_process("never-ends", how=how, lease=600) as worker:
@@ -191,6 +194,7 @@ def test_what_a_handler_started_dies_with_a_worker_that_is_killed() -> None:
         asyncio.run(eventually(lambda: all(is_gone(pid) for pid in pids)))
 
 
+@pytest.mark.case("PP04")
 @pytest.mark.parametrize("how", ["sleep", "hold-the-lock"])
 def test_a_child_ends_past_its_lease_while_its_worker_is_stopped(how: str) -> None:
     with worker_process("never-ends", how=how, lease=1) as worker:
@@ -230,6 +234,7 @@ def program_of_a_loop(then: str) -> list[str]:
     return [sys.executable, "-c", LOOP_THAT_STANDS.format(path=path, then=then)]
 
 
+@pytest.mark.case("KI09")
 def test_a_worker_whose_loop_stands_still_is_ended_and_shows_where_it_stood() -> None:
     command = program_of_a_loop("stand_still()")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

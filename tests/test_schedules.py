@@ -41,6 +41,11 @@ def utc(text: str) -> datetime:
 
 MADE: list[tuple[dict[str, Any], Schedule, str]] = [
     ({"every": "8h"}, EIGHT_HOURS, "every 8h"),
+    (
+        {"every": "8h", "zone": "Europe/Berlin"},
+        Every(EIGHT_HOURS.interval, "Europe/Berlin"),
+        "every 8h",
+    ),
     ({"every": timedelta(hours=36)}, Every(timedelta(hours=36)), "every 1d12h"),
     ({"cron": " 0  3 * * * ", "zone": "Europe/Berlin"}, NIGHTLY, "cron 0 3 * * *"),
     ({"cron": "@daily"}, Cron("@daily"), "cron @daily"),
@@ -123,6 +128,41 @@ def test_refusals_name_the_field_and_a_remedy(
     assert caught.value.remedy
 
 
+WRITE_A_TIME = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"every": "8h", "cron": "@daily"},
+            "cron: an item has one schedule, not every and cron (keep one of them)",
+        ),
+        ({"cron": 5}, "cron: 5 is not text (write it in quotes)"),
+        ({"at": "x" * 61}, f"at: '{'x' * 60}' is no time ({WRITE_A_TIME})"),
+        ({"at": "0999-12-31"}, f"at: '0999-12-31' is too far away ({WRITE_A_TIME})"),
+    ],
+)
+def test_a_refusal_shows_what_was_written_and_what_to_write(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        make_schedule(**settings)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("at", "allowed"),
+    [("1000-12-31", False), ("1001-01-01", True), ("8999-12-31", True), ("9000-01-01", False)],
+)
+def test_an_at_is_between_the_years_1000_and_9000(at: str, *, allowed: bool) -> None:
+    if allowed:
+        assert make_schedule(at=at) == Once(utc(at + "T00:00+00:00"))
+    else:
+        with pytest.raises(BadInput, match="too far away"):
+            make_schedule(at=at)
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -139,6 +179,17 @@ def test_a_text_of_no_schedule_is_refused(text: str, field: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_schedule(text)
     assert caught.value.field == field
+
+
+def test_a_text_of_no_known_kind_is_shown_in_part_with_the_kinds_there_are() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_schedule("x" * 61)
+    shown = f"'{'x' * 60}' is of no known kind (every, cron, rrule or at)"
+    assert str(caught.value) == f"schedule: {shown}"
+
+
+def test_a_text_is_read_without_the_blanks_around_it_and_in_utc_by_default() -> None:
+    assert parse_schedule(" at 2026-05-04T12:00\n") == NOON
 
 
 @pytest.mark.parametrize(
@@ -177,7 +228,7 @@ def test_an_unknown_zone_is_refused_with_names_like_it(zone: str, remedy: str) -
 
 
 def test_a_schedule_made_directly_is_checked_too() -> None:
-    with pytest.raises(BadInput, match="every"):
+    with pytest.raises(BadInput, match=r"^every: "):
         Every(timedelta(0))
     with pytest.raises(BadInput, match="timezone"):
         Once(datetime(2026, 5, 4, tzinfo=UTC), "Mars/Base")
@@ -199,8 +250,17 @@ NEXT = [
     (SWALLOWED, "2006-03-12T02:59-05:00", None),
     # The ends of the calendar
     (Every(timedelta(days=400)), "9999-01-01T00:00+00:00", None),
+    (
+        Every(timedelta(days=1)),
+        "9999-12-30T23:59:59.999999+00:00",
+        "9999-12-31T23:59:59.999999+00:00",
+    ),
     (NIGHTLY, "0001-01-01T00:00+00:00", "1000-01-01T03:00:00+00:53:28"),
     (WEEKLY, "0001-01-01T00:00+00:00", "2000-01-03T00:00+01:00"),
+    (NIGHTLY, "8999-12-31T23:59+00:00", "9000-01-01T02:00+00:00"),
+    (NIGHTLY, "9000-01-01T00:00+00:00", None),
+    (WEEKLY, "8999-12-31T23:59+00:00", "9000-01-05T23:00+00:00"),
+    (WEEKLY, "9000-01-01T00:00+00:00", None),
     (NIGHTLY, "9999-12-31T23:59+00:00", None),
     (WEEKLY, "9999-12-31T23:59+00:00", None),
     (NOON, "9999-12-31T23:59+00:00", None),
@@ -247,6 +307,7 @@ BETWEEN = [
     (EIGHT_HOURS, "2006-05-04T01:00", "2026-05-04T18:00", 2, "09:00 17:00"),
     (EIGHT_HOURS, "2026-05-04T01:00", "2026-05-04T08:59", 9, ""),
     (NOON, "2026-05-04T11:00", "2026-05-04T12:00", 9, "12:00"),
+    (NOON, "2026-05-04T11:00", "2026-05-04T13:00", 1, "12:00"),
     (NOON, "2026-05-04T12:00", "2026-05-04T13:00", 9, ""),
     (NOON, "2026-05-04T10:00", "2026-05-04T11:00", 9, ""),
 ]

@@ -155,6 +155,7 @@ LINES = {
     "unlock davis": 1,
     "workers": 0,
     "cost": 0,
+    "simulate --hours 0.1": 0,
     "check": 1,
     "doctor": 0,
     "rm keene": 0,

@@ -155,6 +155,7 @@ def test_a_lock_held_too_long_by_another_is_busy(table: SqliteTable, path: Path,
     run(table.commit(P, [Insert("a", {"n": 1})]))
 
 
+@pytest.mark.case("ME05", on="sqlite")
 def test_me05_processes_that_make_one_board_count_exactly(path: Path, run: Run) -> None:
     children = [
         subprocess.Popen([sys.executable, CHILD, "count", path, "50"], stderr=subprocess.PIPE)
@@ -169,6 +170,7 @@ def test_me05_processes_that_make_one_board_count_exactly(path: Path, run: Run) 
     run(table.close())
 
 
+@pytest.mark.case("KI03", on="sqlite")
 def test_ki03_a_process_killed_while_it_writes_leaves_whole_batches(path: Path, run: Run) -> None:
     acknowledged = 0
     for batches in (1, 7, 20):

@@ -44,6 +44,7 @@ def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
 # --- a full disk
 
 
+@pytest.mark.case("DF02", on="sqlite")
 def test_a_full_disk_refuses_whole_batches_until_there_is_room(
     table: SqliteTable, run: Run
 ) -> None:
@@ -83,6 +84,7 @@ async def write_until_full(table: SqliteTable) -> int:
     raise AssertionError("the disk is never full")
 
 
+@pytest.mark.case("DF02", on="sqlite")
 def test_df02_a_disk_that_fills_up_loses_nothing_acknowledged(small_disk: Path, run: Run) -> None:
     async def story() -> None:
         table = await SqliteTable.open(small_disk / "b.db", ManualClock(), Opening(create=True))
@@ -119,6 +121,7 @@ def test_a_batch_that_fails_among_its_writes_leaves_nothing(
 # --- damage
 
 
+@pytest.mark.case("CR04", on="sqlite")
 def test_cr04_a_file_damaged_at_work_is_unavailable(path: Path, run: Run) -> None:
     fill(run, path)
     table = run(SqliteTable.open(path, ManualClock()))
@@ -132,6 +135,7 @@ def test_cr04_a_file_damaged_at_work_is_unavailable(path: Path, run: Run) -> Non
     run(table.close())
 
 
+@pytest.mark.case("CR04", on="sqlite")
 def test_cr04_a_file_cut_short_at_work_is_unavailable(path: Path, run: Run) -> None:
     fill(run, path)
     table = run(SqliteTable.open(path, ManualClock()))
@@ -141,6 +145,7 @@ def test_cr04_a_file_cut_short_at_work_is_unavailable(path: Path, run: Run) -> N
     run(table.close())
 
 
+@pytest.mark.case("CR04", on="sqlite")
 def test_cr04_a_row_that_is_no_text_is_told_and_not_quoted(path: Path, run: Run) -> None:
     fill(run, path, rows=500)
     damage(path, path.read_bytes().index(b"xxxx"), b"\xff")
@@ -151,6 +156,7 @@ def test_cr04_a_row_that_is_no_text_is_told_and_not_quoted(path: Path, run: Run)
     run(table.close())
 
 
+@pytest.mark.case("CR04", on="sqlite")
 def test_cr04_a_damaged_row_is_named(path: Path, run: Run) -> None:
     fill(run, path, rows=500)
     raw = path.read_bytes()
@@ -164,6 +170,7 @@ def test_cr04_a_damaged_row_is_named(path: Path, run: Run) -> None:
     run(table.close())
 
 
+@pytest.mark.case("SO08", on="sqlite")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_was_removed_takes_no_more_writes(
     table: SqliteTable, path: Path, run: Run, *, replaced: bool
@@ -196,6 +203,7 @@ ANSWERS: dict[int, tuple[type[TableError], str]] = {
 }
 
 
+@pytest.mark.case("DF02", on="sqlite")
 @pytest.mark.parametrize("code", ANSWERS)
 def test_an_error_of_sqlite_is_an_answer_of_the_contract(code: int) -> None:
     error = sqlite3.OperationalError("told")

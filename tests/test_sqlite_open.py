@@ -101,6 +101,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.case("CR04", on="sqlite")
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("create", [False, True])
 def test_a_file_that_is_no_board_is_refused_and_left_as_it_is(

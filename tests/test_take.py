@@ -106,6 +106,7 @@ async def test_a_claim_that_the_store_refuses_names_its_token(scene: Scene) -> N
     assert not answer.claims
 
 
+@pytest.mark.case("ME11")
 @story
 async def test_me11_a_claimed_item_cannot_be_claimed_by_its_own_holder(scene: Scene) -> None:
     await scene.add("davis")
@@ -137,6 +138,7 @@ async def test_a_token_that_was_changed_since_it_was_read_is_not_claimed(
     assert await scene.take("davis") == Claimed(reread=True)
 
 
+@pytest.mark.case("CR02")
 @story
 async def test_cr02_a_token_without_its_item_is_deleted(scene: Scene) -> None:
     item = await scene.add("davis")
@@ -162,6 +164,7 @@ async def test_a_token_beside_a_lock_is_left_alone_and_named(scene: Scene) -> No
     await scene.table.table.commit(partition, [Delete(key, ANY)])
 
 
+@pytest.mark.case("LR01", "L2")
 @story
 async def test_lr01_a_claim_whose_reply_was_lost_is_known_by_its_nonce_and_runs_once(
     scene: Scene,
@@ -179,6 +182,7 @@ async def test_lr01_a_claim_whose_reply_was_lost_is_known_by_its_nonce_and_runs_
     assert await scene.outcomes("a") == await scene.outcomes("b") == [(1, "ok")]
 
 
+@pytest.mark.case("LR07")
 @story
 async def test_lr07_a_claim_that_never_arrived_is_none_and_can_be_made_again(
     scene: Scene,
@@ -191,6 +195,7 @@ async def test_lr07_a_claim_that_never_arrived_is_none_and_can_be_made_again(
     assert not scene.board.in_flight
 
 
+@pytest.mark.case("LR09", "L2")
 @story
 async def test_lr09_a_claim_that_lands_after_its_owner_gave_up_is_adopted(scene: Scene) -> None:
     await scene.add("davis")
@@ -274,6 +279,7 @@ async def test_a_renewal_makes_the_lock_young_and_its_deadline_later(scene: Scen
     assert (await scene.lock()).progress == "[1,2]"
 
 
+@pytest.mark.case("LR05")
 @story
 async def test_lr05_a_renewal_whose_reply_was_lost_adopts_the_locks_etag(scene: Scene) -> None:
     await scene.add("davis")
@@ -287,6 +293,7 @@ async def test_lr05_a_renewal_whose_reply_was_lost_adopts_the_locks_etag(scene: 
     assert (await scene.let_go(renewed)).how == "done"
 
 
+@pytest.mark.case("LR07")
 @pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LATE])
 @story
 async def test_lr07_a_renewal_that_did_not_arrive_is_sent_again(scene: Scene, fault: Fault) -> None:
@@ -311,6 +318,7 @@ async def test_a_renewal_that_gets_no_answer_does_not_move_the_deadline(scene: S
     assert renewed.lock_etag == (await scene.lock()).etag
 
 
+@pytest.mark.case("LF05")
 @pytest.mark.parametrize("by", ["override", "unlock", "remove"])
 @story
 async def test_lf05_a_lock_that_was_taken_away_cannot_be_renewed(scene: Scene, by: str) -> None:
@@ -326,6 +334,7 @@ async def test_lf05_a_lock_that_was_taken_away_cannot_be_renewed(scene: Scene, b
     assert await renew(scene.board, made) is None
 
 
+@pytest.mark.case("LF09")
 @story
 async def test_lf09_a_newer_claim_of_the_same_worker_is_not_renewed_for_the_older(
     scene: Scene,
@@ -350,6 +359,7 @@ async def test_an_edit_of_a_running_item_does_not_touch_its_lock(scene: Scene) -
     assert (await scene.lock()).etag == made.lock_etag
 
 
+@pytest.mark.case("OV10")
 @story
 async def test_ov10_an_interval_that_is_lengthened_or_shortened_leaves_the_lease_as_it_was(
     scene: Scene,
@@ -388,6 +398,18 @@ async def test_an_at_that_was_missed_and_wants_no_missed_run_is_done(scene: Scen
     assert await pass_over(scene.board, token, settings=settings_of(token.type, token.spec))
     assert (await scene.item()).state is State.DONE
     assert await scene.tokens() == []
+
+
+@story
+async def test_a_slot_that_is_wanted_by_now_is_not_passed_over(scene: Scene) -> None:
+    """Somebody has said so since the token was read, and left the schedule as it was."""
+    await scene.add("davis", cron="0 * * * *", missed="none")
+    scene.later(hours=5)
+    token = await scene.token()
+    wanted = Spec(cron="0 * * * *", missed="one")
+    await edit(scene.other, "davis", lambda *_: wanted)
+    assert not await pass_over(scene.board, token, settings=settings_of(token.type, token.spec))
+    assert (await scene.token()).slot == token.slot
 
 
 @pytest.mark.parametrize("faster", ["claimed", "edited", "removed", "lost"])

@@ -108,6 +108,7 @@ async def kept(scene: Scene) -> Data:
     return {name: row.data[name] for name in row.data if name in MORE}
 
 
+@pytest.mark.case("RR04")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "remove"])
 @story
 async def test_what_people_do_keeps_them(scene: Scene, verb: str) -> None:
@@ -117,6 +118,7 @@ async def test_what_people_do_keeps_them(scene: Scene, verb: str) -> None:
     assert await kept(scene) == MORE
 
 
+@pytest.mark.case("RR04")
 @story
 async def test_a_run_keeps_them_from_its_claim_to_its_release(scene: Scene) -> None:
     """Also when it is overridden, comes late, and finds that its answers were lost."""
@@ -138,6 +140,7 @@ async def test_a_run_keeps_them_from_its_claim_to_its_release(scene: Scene) -> N
     assert await kept(scene) == MORE
 
 
+@pytest.mark.case("RR04")
 @story
 async def test_settings_that_are_not_known_here_go_from_token_to_token(scene: Scene) -> None:
     spec = '{"every":"1h","flavour":{"of":["vanilla",1.0]}}'
@@ -168,6 +171,7 @@ async def test_settings_that_are_not_known_here_outlast_an_edit(scene: Scene) ->
     assert (await scene.token()).spec == edited
 
 
+@pytest.mark.case("RR04")
 @at_work
 async def test_they_are_in_nobodys_way(place: Workplace) -> None:
     """Of a worker, of who looks at the board, of the doctor: in rows of every family."""
@@ -224,6 +228,7 @@ async def lower_version(scene: Scene, rows: dict[str, str]) -> None:
     await scene.table.table.commit(scene.other.partition("newer"), changes)
 
 
+@pytest.mark.case("RR04")
 @at_work
 async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace) -> None:
     await place.add("newer")
@@ -245,6 +250,7 @@ async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace
     await lower_version(place, newer)
 
 
+@pytest.mark.case("RR04")
 @at_work
 async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) -> None:
     """Also one of the worker's own, as it were: it has the same owner, and nobody's nonce."""
@@ -296,6 +302,7 @@ async def test_an_item_that_cannot_be_read_any_more_does_not_end_who_runs_it(
     await place.other.table.commit(partition, [Merge(key, {"state": "active"}, ANY)])
 
 
+@pytest.mark.case("RR04")
 @story
 async def test_a_state_that_this_version_does_not_know_hides_no_other_item(scene: Scene) -> None:
     await scene.add("newer")

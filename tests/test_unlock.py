@@ -20,6 +20,7 @@ DAY = timedelta(days=1)
 # ---- run now
 
 
+@pytest.mark.case("DD03")
 @story
 async def test_dd03_one_run_for_each_trigger(scene: Scene) -> None:
     await scene.add("davis", cron="0 3 * * *")
@@ -41,6 +42,7 @@ async def test_dd03_one_run_for_each_trigger(scene: Scene) -> None:
     assert len(await scene.runs()) == 2
 
 
+@pytest.mark.case("DD03")
 @story
 async def test_dd03_a_trigger_is_known_again_after_others(scene: Scene) -> None:
     await scene.add("davis")
@@ -51,6 +53,7 @@ async def test_dd03_a_trigger_is_known_again_after_others(scene: Scene) -> None:
     assert len((await scene.item()).triggers) < 100 * TRIGGERS
 
 
+@pytest.mark.case("DD03")
 @story
 async def test_dd03_a_run_now_racing_the_claim_of_the_schedule_runs_once_for_each(
     scene: Scene,
@@ -120,6 +123,7 @@ async def test_a_cancelled_run_ends_and_its_item_waits_for_its_next_slot(scene: 
     assert await scene.outcomes() == [(1, "cancelled")]
 
 
+@pytest.mark.case("S2")
 @pytest.mark.parametrize("verb", ["unlock", "cancel"])
 @pytest.mark.parametrize("now", ["waiting", "claimed again", "overridden"])
 @story

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
+from blackboard.simulator.timeline import ProcessLoop, Timeline
 from blackboard.wake import CycleWake
 
 LONG = 3600.0
@@ -25,7 +26,7 @@ def waking(story: Callable[[CycleWake], Awaitable[None]], *, cycle: float = LONG
 def test_it_wakes_again_and_again_with_the_cycle() -> None:
     async def story(wake: CycleWake) -> None:
         for _ in range(3):
-            await wake.wait()
+            assert await wake.wait(), "it was a beat"
 
     waking(story, cycle=0.05)
 
@@ -35,7 +36,7 @@ def test_it_wakes_at_the_earliest_wish() -> None:
         wake.within(LONG)
         wake.within(0.01)
         wake.within(LONG / 2)
-        await wake.wait()
+        assert not await wake.wait(), "it was no beat"
 
     waking(story)
 
@@ -93,3 +94,19 @@ def test_a_beat_is_given_in_the_loop_itself() -> None:
         assert set(threads) == {threading.get_ident()}
 
     asyncio.run(story())
+
+
+def test_it_wakes_within_a_cycle_when_the_wall_clock_was_set_back() -> None:
+    """APScheduler then waits for a moment that is a day away: here it never comes at all."""
+    timeline = Timeline()
+    woken: list[float] = []
+
+    async def worker() -> None:
+        wake = CycleWake(LONG)
+        for _ in range(3):
+            await wake.wait()
+            woken.append(timeline.now)
+
+    ProcessLoop(timeline).spawn(worker())
+    timeline.run(10 * LONG)
+    assert woken == [LONG, 2 * LONG, 3 * LONG]

@@ -38,7 +38,7 @@ def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, al
         worker = await place.worker(slots=8)
         await worker.run("rare-00")
         if not alone:
-            worker.worker.walker.known.race(place.clock.monotonic())
+            worker.worker.walker.known.raced(0, place.clock.monotonic())
         await add_later(place, "feed", 5)
         worker.wake.wishes.clear()
         await worker.walk()
@@ -53,7 +53,8 @@ def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
     @at_work
     async def story(place: Workplace, shards: int) -> None:
         worker = await place.worker(slots=2)
-        worker.worker.walker.known.race(place.clock.monotonic())
+        for number in range(2):
+            worker.worker.walker.known.raced(number, place.clock.monotonic())
         await add_later(place, ids_of_shard(place.board, 0)[0], 2)
         await add_later(place, ids_of_shard(place.board, 1)[0], 50)
 

@@ -1,13 +1,15 @@
 """What a walk takes, in which order, and what it leaves alone."""
 
 import logging
-from datetime import timedelta
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 
 import pytest
 
 from blackboard import keys
+from blackboard.board import Board
 from blackboard.events import Kind
-from blackboard.model import Claim
+from blackboard.model import Claim, Lock, Token
 from blackboard.table import Delete, Insert, Merge
 from blackboard.verbs.take import override
 from tests.faults import Fault
@@ -28,6 +30,30 @@ async def spoil(place: Workplace, item_id: str, spec: str) -> None:
     partition = place.other.partition(item_id)
     rows = [keys.item_key(item_id), keys.next_key(token.ready, item_id)]
     await place.table.table.commit(partition, [Merge(row, {"spec": spec}, "*") for row in rows])
+
+
+# ---- what is read
+
+
+@at_work
+async def test_a_token_that_is_read_twice_is_claimed_once(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan is no snapshot: a row that moves meanwhile may be seen in both places."""
+    honest = Board.walk
+
+    async def twice(board: Board, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
+        async for found in honest(board, shard, until=until):
+            yield found
+            yield found
+
+    monkeypatch.setattr(Board, "walk", twice)
+    await place.add("davis")
+    await place.add("elko")
+    worker = await place.worker()
+    for item_id in ("davis", "elko"):
+        (await worker.run(item_id)).end()
+        assert await place.ended(item_id) == [(1, "ok")]
 
 
 # ---- slots
@@ -200,6 +226,7 @@ async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) ->
     await worker.run("item-8")
 
 
+@pytest.mark.case("CR02")
 @at_work
 async def test_a_token_without_its_item_goes_and_the_rest_is_claimed(place: Workplace) -> None:
     await place.add("orphan")
@@ -234,6 +261,7 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
 # ---- locks
 
 
+@pytest.mark.case("LR09", "L2")
 @at_work
 async def test_a_claim_that_landed_late_is_adopted(place: Workplace) -> None:
     await place.add("davis")
@@ -346,6 +374,7 @@ async def test_what_was_taken_is_run_although_the_walk_fails(place: Workplace) -
     await worker.run("item-2")
 
 
+@pytest.mark.case("SO04")
 @at_work
 async def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(place: Workplace) -> None:
     """It is told when it goes, and when it is back."""

@@ -338,6 +338,7 @@ async def test_asked_to_stop_it_claims_nothing_and_lets_what_runs_finish(place: 
     ]
 
 
+@pytest.mark.case("RR02")
 @at_work
 async def test_after_the_grace_what_runs_is_put_back(place: Workplace) -> None:
     """Due at once, for the same slot and attempt: it was not its fault."""
@@ -356,6 +357,7 @@ async def test_after_the_grace_what_runs_is_put_back(place: Workplace) -> None:
     assert token.ready <= place.clock.now()
 
 
+@pytest.mark.case("RR06")
 @at_work
 async def test_asked_twice_it_gives_no_grace(place: Workplace) -> None:
     await place.add("davis")
@@ -367,6 +369,7 @@ async def test_asked_twice_it_gives_no_grace(place: Workplace) -> None:
     assert await place.outcomes() == [(1, "cancelled")]
 
 
+@pytest.mark.case("RR06")
 @at_work
 async def test_asked_twice_while_the_grace_passes_it_gives_no_more(place: Workplace) -> None:
     await place.add("davis")
@@ -398,7 +401,7 @@ async def test_a_worker_asked_to_stop_while_it_walks_takes_nothing_more(place: W
     for item_id in ("c", "d"):
         await place.add(item_id)
     place.table.script_reads(stop)
-    worker.wake.now()
+    worker.wake.beat()
     await worker.ended()
     assert worker.order == ["davis", "another"]
 
@@ -416,6 +419,7 @@ async def test_a_handler_that_does_not_stop_holds_nobody_up_for_ever(place: Work
     await worker.ended()
 
 
+@pytest.mark.case("RR02")
 @at_work
 async def test_a_store_that_is_away_does_not_keep_a_worker_from_ending(place: Workplace) -> None:
     """What it could not write back goes stale, and is overridden."""
@@ -458,6 +462,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
 # ---- the wall clock
 
 
+@pytest.mark.case("CJ01", "S4")
 @pytest.mark.parametrize("jump", [24 * 3600, -24 * 3600])
 def test_a_wall_clock_that_jumps_takes_no_lock(jump: int, open_table: object) -> None:
     """Neither from whoever holds it, nor in the eyes of others."""
@@ -487,6 +492,7 @@ def test_a_wall_clock_that_jumps_takes_no_lock(jump: int, open_table: object) ->
 # ---- a herd
 
 
+@pytest.mark.case("ME07", "S1", on="memory")
 def test_a_herd_of_workers_runs_a_thousand_items_once_each() -> None:
     async def story() -> None:
         clock, shelf = ManualClock(), Shelf()

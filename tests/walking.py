@@ -6,27 +6,24 @@ land later or never. The code that runs is the real one, without an event loop.
 """
 
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.board import Board
 from blackboard.errors import BlackboardError
 from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
-from blackboard.rows import record_of
 from blackboard.rules import claims
 from blackboard.rules.claims import Move
+from blackboard.simulator.violation import Violation
 from blackboard.spec import Spec
-from blackboard.table import (
-    Busy,
-)
+from blackboard.table import Busy
 from blackboard.verbs import change, free
 from blackboard.verbs.release import Finished, release
 from blackboard.verbs.take import adopt, claim, override, pass_over, renew
 from tests.boards import settings_of
-from tests.clocks import ManualClock, SeededChance
-from tests.oracle import Oracle, Sender, Violation
-from tests.steps import PARTITION, StepClock, StepTable, StillTable, step
+from tests.clocks import SeededChance
+from tests.steps import PARTITION, Doing, StepClock, StepTable, step
 
 LEASE = 10.0
 SPECS = (
@@ -45,7 +42,7 @@ TOO_LONG = 4000
 class Actor:
     """A coroutine under way, and who sends its batches."""
 
-    sender: Sender
+    sender: Doing
     coroutine: Coroutine[Any, Any, None]
     worker: "Worker | None" = None
 
@@ -62,16 +59,10 @@ class Worker:
 class World:
     """Everything that happens, from one seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        store: Callable[[ManualClock], StillTable] = StillTable,
-        verbs: Sequence[str] = VERBS,
-    ) -> None:
+    def __init__(self, seed: int, *, verbs: Sequence[str] = VERBS) -> None:
         self.random = random.Random(seed)
         self.clock = StepClock()
-        self.table = StepTable(store(self.clock), Oracle(clock=self.clock), self.fate)
+        self.table = StepTable(self.clock, self.fate)
         self.actors: list[Actor] = []
         self.verbs = verbs
         self.people = self.random.choice((1, 2, 3))
@@ -138,7 +129,7 @@ class World:
             if actor not in self.actors:
                 return
             self.turn(actor)
-        raise Violation(f"NO END: {actor.sender.verb}")
+        raise Violation("NO END", actor.sender.task)
 
     def start(self, actor: Actor) -> Actor:
         self.actors.append(actor)
@@ -155,9 +146,9 @@ class World:
 
     def walk(self, worker: Worker) -> Actor | None:
         """A worker begins a walk, if it is not on one."""
-        if any(one.worker is worker and one.sender.verb == "walk" for one in self.actors):
+        if any(one.worker is worker and one.sender.task == "walk" for one in self.actors):
             return None
-        sender = Sender(verb="walk", owner=worker.owner)
+        sender = Doing(name=worker.owner, task="walk")
         return self.start(Actor(sender=sender, coroutine=self.walks(worker), worker=worker))
 
     async def walks(self, worker: Worker) -> None:
@@ -207,10 +198,10 @@ class World:
 
     def run(self, worker: Worker, made: Claim) -> None:
         if (made.id, made.fence) in self.started:
-            raise Violation(f"TWICE started: {made.id} {made.fence}")
+            raise Violation("TWICE", f"started fence {made.fence}", item=made.id)
         self.started.add((made.id, made.fence))
         worker.nonces.add(made.nonce)
-        sender = Sender(verb="run", owner=worker.owner, nonce=made.nonce, fence=made.fence)
+        sender = Doing(name=worker.owner, task="run")
         self.start(Actor(sender=sender, coroutine=self.runs(worker, made), worker=worker))
 
     async def runs(self, worker: Worker, made: Claim) -> None:
@@ -242,10 +233,10 @@ class World:
             self.ask(self.random.choice(self.verbs), self.random.choice(self.names))
 
     def ask(self, verb: str, name: str) -> Actor:
-        sender = Sender(verb=verb)
+        sender = Doing(name="ann", verb=verb, task=verb)
         return self.start(Actor(sender=sender, coroutine=self.asks(sender, name)))
 
-    async def asks(self, sender: Sender, name: str) -> None:
+    async def asks(self, sender: Doing, name: str) -> None:
         """One request. It may be refused, or find nothing to do."""
         mark = Mark(by="ann", at=self.clock.now())
         try:
@@ -289,7 +280,7 @@ class World:
         living = {worker.owner: worker.nonces for worker in self.workers}
         for lock in self.locks():
             if lock.owner in living and lock.nonce not in living[lock.owner]:
-                raise Violation(f"ORPHAN: {lock.id} is locked by a worker that does not know it")
+                raise Violation("ORPHAN", "its worker does not know it", item=lock.id)
         self.settle()
         fences = {item.id: item.fence for item in self.items()}
         for _ in range(10):
@@ -299,7 +290,7 @@ class World:
                 self.settle()
         for item in self.items():
             if item.state is State.ACTIVE and item.fence == fences[item.id]:
-                raise Violation(f"STUCK: {item.id} is active and is not run")
+                raise Violation("STUCK", "it is active and is not run", item=item.id)
 
     def settle(self) -> None:
         """All that is under way ends."""
@@ -307,9 +298,7 @@ class World:
             self.finish(self.actors[0])
 
     def items(self) -> list[Item]:
-        rows = self.table.rows().items()
-        return [record_of(Item, row) for key, row in rows if key.startswith("item:")]
+        return [one.item for one in self.table.shadows.of.values() if one.item is not None]
 
     def locks(self) -> list[Lock]:
-        rows = self.table.rows().items()
-        return [record_of(Lock, row) for key, row in rows if key.startswith("lock:")]
+        return [one.lock for one in self.table.shadows.of.values() if one.lock is not None]

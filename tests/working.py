@@ -29,7 +29,7 @@ from tests.stores import OpenTable
 
 SINGLY, IN_BULK = 2.2, 0.1
 """Requests of a run, at the most."""
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds that something may take here before it counts as not happening."""
 
 
@@ -77,6 +77,7 @@ class HandWake:
         self.waiting = False
         self.rounds = 0
         self.running = False
+        self.beaten = False
 
     def start(self) -> None:
         self.running = True
@@ -84,15 +85,21 @@ class HandWake:
     def now(self) -> None:
         self.event.set()
 
+    def beat(self) -> None:
+        self.beaten = True
+        self.now()
+
     def within(self, seconds: float) -> None:
         self.wishes.append(seconds)
 
-    async def wait(self) -> None:
+    async def wait(self) -> bool:
         self.rounds += 1
         self.waiting = True
         await self.event.wait()
         self.event.clear()
         self.waiting = False
+        beaten, self.beaten = self.beaten, False
+        return beaten
 
     def stop(self) -> None:
         self.running = False
@@ -206,10 +213,10 @@ class AtWork:
         return found()[number]
 
     async def walk(self) -> None:
-        """Another walk, to its end."""
+        """Another walk over all shards, as at the next beat, to its end."""
         await until(lambda: self.wake.waiting or self.task.done(), "the walk before")
         before = self.wake.rounds
-        self.wake.now()
+        self.wake.beat()
         await until(lambda: self.is_idle(before) or self.task.done(), "a walk")
 
     def is_idle(self, before: int = 0) -> bool:

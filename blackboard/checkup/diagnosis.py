@@ -5,7 +5,8 @@
     D3   paused, done or removed: no waiting token; a lock only while it drains
     D4   no token without its item, of an earlier life of it, or in a shard where it does not belong
     D5   the waiting token says what the item says: it is a projection of it
-    D6   no run in the history has a higher fence than the item; the newest agrees with it
+    D6   no run in the history has a higher fence than the item; the newest agrees with it; no
+         history is without an item, for a removed one leaves a tombstone
     D7   times are well-formed and, unless a person chose them, not beyond every horizon; nothing is
          overdue for long
     D8   no lock is older than twice its lease, and than its lease and a cycle
@@ -28,8 +29,19 @@ from blackboard.verbs.batches import token_of
 
 HORIZON = timedelta(days=51 * 366)
 """No schedule that repeats looks further ahead than fifty years."""
-COMPARED = ("type", "spec", "fence", "slot", "planned", "attempt", "runs", "failures", "once")
-"""What a token repeats of its item, besides the parts of its key."""
+COMPARED = (
+    "type",
+    "spec",
+    "fence",
+    "slot",
+    "ready",
+    "planned",
+    "attempt",
+    "runs",
+    "failures",
+    "once",
+)
+"""What a token repeats of its item, besides its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +92,7 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     if case.sealed:
         return list(case.sealed)
     if case.item is None:
-        return [Finding(code="D4", subject=case.id, problem=told) for told in _orphans(case)]
+        return [Finding(code=code, subject=case.id, problem=told) for code, told in _orphans(case)]
     told = [
         *_tokens(case, case.item),
         *_lock(case, case.item),
@@ -95,11 +107,13 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
 Told = Iterator[tuple[str, str]]
 
 
-def _orphans(case: Case) -> Iterator[str]:
+def _orphans(case: Case) -> Told:
     if case.lock is not None:
-        yield f"a lock of {case.lock.owner}, but no item"
+        yield "D4", f"a lock of {case.lock.owner}, but no item"
     for key in case.tokens:
-        yield f"the token {key}, but no item"
+        yield "D4", f"the token {key}, but no item"
+    if case.newest is not None:
+        yield "D6", "a history, but no item: its row is lost"
 
 
 def _tokens(case: Case, item: Item) -> Told:

@@ -6,15 +6,14 @@ between two readings of its item with the same etag: since whatever moves a toke
 that is one moment's picture.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from blackboard import keys
 from blackboard.board import Board
 from blackboard.checkup.diagnosis import Case, Finding
+from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.rows import record_of, version_of
 from blackboard.table import Row, read
@@ -149,32 +148,10 @@ def _with_run(case: Case, row: Row) -> Case:
 
 
 def record(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row, its columns checked. Raises Unreadable."""
+    """The record in a row. Raises Unreadable."""
     if version_of(row.data) > VERSION:
         raise Unreadable("D10", f"version {version_of(row.data)}, this program knows {VERSION}")
     try:
-        found = record_of(record_type, row, **extra)
-    except ValueError:
-        raise Unreadable("D7", "cannot be read") from None
-    wrong = [name for name, kinds in _KINDS[record_type] if not _is(getattr(found, name), kinds)]
-    if wrong:
-        raise Unreadable("D7", f"no good {', '.join(wrong)}")
-    return found
-
-
-def _is(value: object, kinds: tuple[type, ...]) -> bool:
-    if isinstance(value, datetime):
-        return datetime in kinds and value.tzinfo is not None
-    return isinstance(value, kinds) or (float in kinds and isinstance(value, int))
-
-
-def _kinds(record_type: type[Any]) -> Iterator[tuple[str, tuple[type, ...]]]:
-    hints = get_type_hints(record_type)
-    for one in fields(record_type):
-        hint = hints[one.name]
-        yield one.name, get_args(hint) if isinstance(hint, UnionType) else (hint,)
-
-
-_KINDS: dict[type[Any], tuple[tuple[str, tuple[type, ...]], ...]] = {
-    record_type: tuple(_kinds(record_type)) for record_type in (Item, Token, Lock, Run)
-}
+        return record_of(record_type, row, **extra)
+    except BadRow as bad:
+        raise Unreadable("D7", bad.problem) from None

@@ -43,6 +43,7 @@ COMMANDS = {
     "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",
     "cost": "requests and bill of the board in a month",
+    "simulate": "what the board would do, how late and at what price",
     "azurite": "start an emulator of Azure Table Storage",
 }
 

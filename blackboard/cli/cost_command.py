@@ -36,7 +36,7 @@ WORDS = {
     "claims": "runs that begin",
     "releases": "runs that end",
     "renewals": "locks of long runs",
-    "races": "workers that wake for what another gets",
+    "races": "read or claimed by two, for one gets it",
     "membership": "one a minute and worker",
     "pruning": "the history",
 }
@@ -96,7 +96,7 @@ def command(
     Each worker looks at each shard every cycle; a run is a claim and a release. What runs together
     is claimed and released together, up to 33 and 25 in one request. On SQLite nothing is billed.
     """
-    dollars = _dollars(price)
+    per_million = dollars(price)
     session = Session.start(chosen).with_defaults()
     settings = session.settings
     beat = parse_duration(cycle or settings.worker.cycle, "cycle")
@@ -113,7 +113,7 @@ def command(
                     cycle=beat,
                     retention=Retention(runs=settings.board.history, age=age),
                 ),
-                price=dollars,
+                price=per_million,
                 billed=session.store.lower().startswith("https:"),
                 announced=at_work > 0,
             )
@@ -126,7 +126,8 @@ def command(
     return 0
 
 
-def _dollars(text: str | None) -> float:
+def dollars(text: str | None) -> float:
+    """The price of a million transactions that --price says. Raises BadInput."""
     try:
         price = cost.PRICE if text is None else float(text)
     except ValueError:
@@ -203,13 +204,14 @@ def _bill(estimate: Estimate) -> str:
     priced = "as you said" if estimate.price != cost.PRICE else cost.PRICED
     head = "" if estimate.billed else "this store costs nothing; on Azure it would be "
     return (
-        f"{head}{_amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
+        f"{head}{amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
         f"transactions ({priced}) and ${cost.STORAGE_PRICE:g} for a GB and month"
     )
 
 
-def _amount(dollars: float) -> str:
-    return f"${dollars:,.2f}" if dollars >= 0.01 else "less than $0.01"
+def amount(bill: float) -> str:
+    """US dollars in words."""
+    return f"${bill:,.2f}" if bill >= 0.01 else "less than $0.01"
 
 
 def view(estimate: Estimate) -> dict[str, Any]:

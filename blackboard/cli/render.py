@@ -3,12 +3,14 @@
 Text from the board reaches rich as text, never as markup, and never with its control characters.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from blackboard.cli.columns import worker_name
@@ -99,3 +101,19 @@ def _kind_style(kind: Kind) -> str:
         Kind.LOST: "red",
         Kind.STORE: "red",
     }.get(kind, "")
+
+
+@contextmanager
+def bar(what: str, stream: TextIO) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal, which is told the share that is done; nothing of it is left behind."""
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, auto_refresh=False
+    ) as progress:
+        task = progress.add_task(what, total=1.0)
+
+        def moved(share: float) -> None:
+            progress.update(task, completed=share, refresh=True)
+
+        yield moved

@@ -17,7 +17,7 @@ from blackboard.board import Board, Resolve
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.text import one_line
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
-from blackboard.errors import BadInput, MissingStore
+from blackboard.errors import BadInput, BlackboardError, MissingStore
 from blackboard.handlers import Handler
 from blackboard.settings import Settings, resolver
 from blackboard.stores import open_table, resolve_path
@@ -152,7 +152,11 @@ def run(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 def emit(value: Any) -> None:
     """JSON for programs: times are ISO 8601 in UTC with Z."""
-    click.echo(json_text.dumps(value, ensure_ascii=False, indent=2))
+    try:
+        text = json_text.dumps(value, ensure_ascii=False, indent=2)
+    except RecursionError:
+        raise BlackboardError("JSON that is nested so deeply cannot be written") from None
+    click.echo(text)
 
 
 def note(message: str) -> None:

@@ -52,7 +52,10 @@ def _top_level(value: Any, key: str) -> str:
     if isinstance(value, str) and "\n" in value:
         inner = _ESCAPED_IN_LINES.sub(_escape, value)
         return f'"""\n{inner}"""'
-    line = value_text(value, key)
+    try:
+        line = value_text(value, key)
+    except RecursionError:
+        raise BadInput(key, "it is nested too deeply", "use --json") from None
     if not isinstance(value, list) or len(line) <= LINE:
         return line
     inner = "".join(f"  {value_text(one, key)},\n" for one in value)

@@ -112,7 +112,7 @@ def mark_of(text: str) -> Mark | None:
     """A mark as it stands in a row; None when there is none, or what is there is none."""
     try:
         return msgspec.json.decode(text, type=Mark) if text else None
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -122,5 +122,5 @@ def decoded(text: str) -> Any:
         return None
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -42,10 +42,45 @@ class _Part:
 
 @dataclass(slots=True)
 class Shelf:
-    """What is kept: partitions, and the counter that no etag comes from twice."""
+    """What is kept: partitions, and the counter that no etag comes from twice. It works at once,
+    for whoever brings the moment; the table below makes a store of it.
+    """
 
     parts: dict[str, _Part] = field(default_factory=dict)
     etag: int = 0
+
+    def apply(
+        self, partition: str, ops: Sequence[Op], datas: list[dict[str, Value]], *, moment: float
+    ) -> list[Etag]:
+        """Write a batch whose `datas` were checked. Raises Conflict or Refused."""
+        part = self.parts.setdefault(partition, _Part())
+        there = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
+        if conflict := checks.first_conflict(ops, there):
+            raise conflict
+        for index, op in enumerate(ops):
+            if isinstance(op, Merge):
+                datas[index] = {**part.rows[op.key].data, **datas[index]}
+                checks.check_merged(index, datas[index])
+        self.etag += 1
+        etag = str(self.etag)
+        for op, data in zip(ops, datas, strict=True):
+            if isinstance(op, Delete):
+                part.drop(op.key)
+            else:
+                part.put(op.key, _Kept(etag, moment, data))
+        return ["" if isinstance(op, Delete) else etag for op in ops]
+
+    def row(self, partition: str, key: str) -> Row | None:
+        part = self.parts.get(partition)
+        if part is None or key not in part.rows:
+            return None
+        return _row(key, part.rows[key])
+
+    def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
+        """The first `count` rows from `first` on, before `end`."""
+        part = self.parts.get(partition, _Part())
+        low, high = bisect_left(part.keys, first), bisect_left(part.keys, end)
+        return [_row(key, part.rows[key]) for key in part.keys[low : min(high, low + count)]]
 
 
 class MemoryTable:
@@ -71,15 +106,7 @@ class MemoryTable:
         if not ops:
             return []
         self.requests.commits += 1
-        part = self._shelf.parts.setdefault(partition, _Part())
-        there = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
-        if conflict := checks.first_conflict(ops, there):
-            raise conflict
-        for index, op in enumerate(ops):
-            if isinstance(op, Merge):
-                datas[index] = {**part.rows[op.key].data, **datas[index]}
-                checks.check_merged(index, datas[index])
-        return self._write(part, ops, datas)
+        return self._shelf.apply(partition, ops, datas, moment=self._clock.monotonic())
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -89,9 +116,7 @@ class MemoryTable:
         async def fetch(start: str, count: int) -> list[Row]:
             await self._request()
             self.requests.pages += 1
-            part = self._shelf.parts.get(partition, _Part())
-            low, high = bisect_left(part.keys, start), bisect_left(part.keys, end)
-            return [_row(key, part.rows[key]) for key in part.keys[low : min(high, low + count)]]
+            return self._shelf.page(partition, start, end, count)
 
         return Pages(fetch, first=first, limit=limit)
 
@@ -109,18 +134,6 @@ class MemoryTable:
         await asyncio.sleep(0)
         if self._closed:
             raise Unavailable("the table is closed")
-
-    def _write(
-        self, part: _Part, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
-    ) -> list[Etag]:
-        self._shelf.etag += 1
-        etag, touched = str(self._shelf.etag), self._clock.monotonic()
-        for op, data in zip(ops, datas, strict=True):
-            if isinstance(op, Delete):
-                part.drop(op.key)
-            else:
-                part.put(op.key, _Kept(etag, touched, data))
-        return ["" if isinstance(op, Delete) else etag for op in ops]
 
 
 def _row(key: str, kept: _Kept) -> Row:

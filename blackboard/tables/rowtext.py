@@ -25,7 +25,7 @@ def decode(text: str) -> dict[str, Value]:
     data = _read(text)
     for name, value in data.items():
         if type(value) is list:
-            data[name] = datetime.fromisoformat(value[0])
+            data[name] = _time(value)
     return data
 
 
@@ -37,8 +37,15 @@ def merged(text: str, data: Data) -> str:
 def _read(text: str) -> dict[str, Any]:
     try:
         return _decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, TypeError) as error:
         raise ValueError(str(error)) from None
+
+
+def _time(marked: list[Any]) -> datetime:
+    try:
+        return datetime.fromisoformat(marked[0])
+    except (IndexError, TypeError):
+        raise ValueError(f"{marked} is no time") from None
 
 
 def _marked(data: Data) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class SqliteFile:
         with self._request():
             found = self._connection.execute(_PAGE, (partition, first, last, count)).fetchall()
         return [
-            Row(key, str(etag), self._decoded(key, text), Stamp(boot, touched))
+            Row(key, str(etag), self._decoded(key, text), self._moment(key, boot, touched))
             for key, etag, boot, touched, text in found
         ]
 
@@ -133,6 +133,11 @@ class SqliteFile:
             return rowtext.decode(text)
         except ValueError as error:
             raise damaged(self._path, f"row {key}: {error}") from None
+
+    def _moment(self, key: str, boot: Any, touched: Any) -> Stamp:
+        if not isinstance(boot, str) or not isinstance(touched, int | float):
+            raise damaged(self._path, f"row {key}: {boot!r} and {touched!r} are no moment")
+        return Stamp(boot, touched)
 
     @contextmanager
     def _request(self) -> Iterator[None]:

@@ -108,13 +108,16 @@ def _make(path: Path) -> None:
     try:
         with explained(path), closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
             connection.executescript(_MAKE)
+            # Else closing it would do so, and say nothing when it fails.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         with suppress(FileExistsError):  # another process was faster: its board is as good
             path.hardlink_to(fresh)
     except OSError as error:
         raise StoreProblem(f"no board can be made at {path}: {error.strerror}") from None
     finally:
         for suffix in ("", "-journal", "-wal", "-shm"):
-            Path(name + suffix).unlink(missing_ok=True)
+            with suppress(OSError):  # what is left there is nobody's, and does no harm
+                Path(name + suffix).unlink(missing_ok=True)
 
 
 def _check_access(path: Path) -> None:

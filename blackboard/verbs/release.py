@@ -24,6 +24,7 @@ from blackboard.spec import RunSettings
 from blackboard.table import (
     Busy,
     Conflict,
+    ConflictKind,
     Delete,
     Op,
     Refused,
@@ -40,6 +41,10 @@ ROWS_OF_A_RELEASE = 4
 """At the most: the lock goes, the next token comes, the item and the history say so."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
 """Seconds between tries while the store is away, at the least and at the most."""
+REFUSALS = 3
+"""Times that rows are in the way of one release which nobody else can have written while its lock
+is its own, before that is left to go stale.
+"""
 REFUSED = "the store refused the outcome"
 
 
@@ -84,8 +89,13 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
     """
     fitted = [fit(one, board.table.max_value) for one in finished]
     released: dict[str, Released] = {}
-    doubtful = [one for one in fitted if not one.claim.item_etag]
-    certain = [one for one in fitted if one.claim.item_etag]
+    # Of two runs of one item the earlier has lost its lock, and a batch has each row once.
+    newest = {one.claim.id: one.claim.fence for one in sorted(fitted, key=_fence)}
+    certain: list[Finished] = []
+    doubtful: list[Finished] = []
+    for one in fitted:
+        is_sure = one.claim.item_etag and one.claim.fence == newest[one.claim.id]
+        (certain if is_sure else doubtful).append(one)
     for batch in _batches(board, certain, now=await _patiently(board, board.table.now)):
         ops = [op for _, ops, _ in batch for op in ops]
         partition = board.partition(batch[0][0].claim.id)
@@ -102,6 +112,10 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
             run = _run_of(one.claim, one.ended, now=await _patiently(board, board.table.now))
             released[one.claim.nonce] = Released(how=Release.DROPPED, run=run)
     return [released[one.claim.nonce] for one in finished]
+
+
+def _fence(finished: Finished) -> int:
+    return finished.claim.fence
 
 
 Prepared = tuple[Finished, list[Op], Released]
@@ -207,8 +221,10 @@ def _run_of(claim: Claim, ended: Ended, *, now: datetime) -> Run:
 
 
 async def _settle(board: Board, finished: Finished) -> Released:
-    """Let one run go after a doubt: built from the item as it is now, and again until it lands."""
-    claim = finished.claim
+    """Let one run go after a doubt: built from the item as it is now, and again until it lands. It
+    never does where the board contradicts itself: when the history has another run of this fence.
+    """
+    claim, refusals = finished.claim, 0
     while True:
         lock = await _patiently(board, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
@@ -223,8 +239,12 @@ async def _settle(board: Board, finished: Finished) -> Released:
         ops, let_go = _prepare(board, finished, current, now=now)
         try:
             await _patiently(board, partial(board.table.commit, board.partition(claim.id), ops))
-        except (Conflict, Unknown):
+        except Unknown:
             continue
+        except Conflict as lost:
+            refusals += lost.kind is ConflictKind.EXISTS
+            if refusals == REFUSALS:
+                return Released(how=Release.DROPPED, run=let_go.run)
         except Refused as refused:
             if _is_terse(finished):
                 return Released(how=Release.DROPPED, run=let_go.run)

@@ -188,10 +188,10 @@ def holds(item: Item | None, lock: Lock) -> bool:
 
 async def pass_over(board: Board, token: Token, *, settings: RunSettings) -> bool:
     """Move a waiting item on to its next slot without a run: its slot is missed, and it wants no
-    missed runs. False: somebody was faster.
+    missed runs. `settings` are the token's. False: somebody was faster.
     """
     item = await board.item(token.id)
-    if item is None or not item.waits or item.ready != token.ready:
+    if item is None or not item.waits or _wanted(item) != _wanted(token):
         return False
     now = await board.table.now()
     after = planned(item, passed_plan(item, settings=settings, now=now))
@@ -200,6 +200,11 @@ async def pass_over(board: Board, token: Token, *, settings: RunSettings) -> boo
     except (Conflict, Unknown):
         return False
     return True
+
+
+def _wanted(one: Item | Token) -> tuple[object, ...]:
+    """What decides whether a slot is missed."""
+    return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
 
 
 async def override(board: Board, lock: Lock, *, owner: str) -> Claim | None:

@@ -204,6 +204,7 @@ def test_an_etag_is_never_used_twice_for_a_key(
     assert len(set(seen)) == 5
 
 
+@pytest.mark.case("HK03")
 def test_partitions_do_not_see_each_other(table: Table, run: Run) -> None:
     """HK03: what is before and after the border between partition and key is told apart."""
     run(table.commit("ab", [Insert("c", {"n": 1})]))

@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import suppress
 
+import pytest
+
 from blackboard.table import Busy, Conflict, Insert, Merge, Table, read
 from tests.clocks import ManualClock
 from tests.stores import OpenTable, Run
@@ -32,6 +34,7 @@ async def counts(table: Table) -> list[object]:
     return [row and row.data["count"] for row in rows]
 
 
+@pytest.mark.case("ME05")
 def test_me05_eight_tasks_count_two_counters_exactly(
     table: Table, open_table: OpenTable, clock: ManualClock, run: Run
 ) -> None:

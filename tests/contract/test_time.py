@@ -50,6 +50,7 @@ def test_a_write_starts_the_age_again(
     assert age(table, run, "b") == near(table, 100)
 
 
+@pytest.mark.case("CJ01")
 @pytest.mark.parametrize("hours", [24, -24, -24 * 3653])
 def test_cj01_setting_the_wall_clock_ages_nothing(
     table: Table, run: Run, clock: ManualClock, hours: int

@@ -108,6 +108,7 @@ BAD_VALUES: dict[str, Any] = {
 }
 
 
+@pytest.mark.case("OP01")
 @pytest.mark.parametrize("value", BAD_VALUES.values(), ids=BAD_VALUES.keys())
 @pytest.mark.parametrize("op", [Insert, Merge, Replace])
 def test_a_value_that_no_store_keeps_is_refused_by_its_field(
@@ -122,6 +123,7 @@ def test_a_value_that_no_store_keeps_is_refused_by_its_field(
     assert [row.data for row in run(rows_of(table, P))] == [{"n": 1}, {"n": 1}]
 
 
+@pytest.mark.case("OP01")
 @pytest.mark.parametrize("text", ["x" * 32_768, "é" * 32_768, "🏙" * 16_384])
 def test_op01_the_longest_text_is_kept(table: Table, run: Run, text: str) -> None:
     assert table.max_value == 32_768
@@ -131,11 +133,13 @@ def test_op01_the_longest_text_is_kept(table: Table, run: Run, text: str) -> Non
     assert row.data["text"] == text
 
 
+@pytest.mark.case("OP01")
 def test_op01_a_refusal_names_the_size(table: Table, run: Run) -> None:
     with pytest.raises(Refused, match=r"40,000 characters.*32,768"):
         run(table.commit(P, [Insert("a", {"result": "x" * 40_000})]))
 
 
+@pytest.mark.case("OP01")
 def test_op01_a_row_beyond_a_mebibyte_is_refused(table: Table, run: Run) -> None:
     texts = {f"text{number:02}": "x" * 32_000 for number in range(16)}
     run(table.commit(P, [Insert("fits", texts)]))
@@ -145,6 +149,7 @@ def test_op01_a_row_beyond_a_mebibyte_is_refused(table: Table, run: Run) -> None
     assert [row.key for row in run(rows_of(table, P))] == ["fits"]
 
 
+@pytest.mark.case("OP01")
 @pytest.mark.not_on_azurite("it does not measure what a merge makes")
 def test_op01_a_row_does_not_grow_beyond_its_limits_by_merging(table: Table, run: Run) -> None:
     texts = {f"text{number:02}": "x" * 32_000 for number in range(16)}
@@ -157,6 +162,7 @@ def test_op01_a_row_does_not_grow_beyond_its_limits_by_merging(table: Table, run
     assert row.data == {"n": 1}
 
 
+@pytest.mark.case("OP01")
 @pytest.mark.not_on_azurite("it does not measure what a merge makes")
 def test_op01_a_row_has_at_most_252_fields(table: Table, run: Run) -> None:
     full = {f"f{number}": number for number in range(252)}
@@ -184,6 +190,7 @@ BAD_KEYS = [
 ]
 
 
+@pytest.mark.case("HK01")
 @pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: ascii(key)[:20])
 def test_hk01_a_key_that_some_store_could_not_keep_is_refused(
     table: Table, run: Run, key: str
@@ -196,6 +203,7 @@ def test_hk01_a_key_that_some_store_could_not_keep_is_refused(
     assert run(rows_of(table, P)) == []
 
 
+@pytest.mark.case("HK01")
 @pytest.mark.parametrize("key", ["x" * 512, "..", "it's", "a&b=c+d", "<a>", "é", "~", "a b"])
 def test_hk01_any_other_key_is_kept(table: Table, run: Run, key: str) -> None:
     run(table.commit(P, [Insert(key, {"n": 1})]))
@@ -214,6 +222,7 @@ def test_a_batch_holds_at_most_max_rows(table: Table, run: Run) -> None:
     assert run(rows_of(table, P)) == []
 
 
+@pytest.mark.case("OP01")
 def test_a_batch_holds_at_most_max_bytes(table: Table, run: Run) -> None:
     row = {f"text{number:02}": "x" * 32_000 for number in range(16)}
     ops = [Insert(f"k{number}", row) for number in range(table.max_bytes // 1_024_000 + 2)]

@@ -1,0 +1,120 @@
+"""What a batch did to each item: the rows it wrote as records, before and after.
+
+The oracles look at these. The shadows below are the board as they know it: every row of an item,
+parsed once, when it is written.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from blackboard import keys
+from blackboard.model import Item, Lock, Run, Token
+from blackboard.rows import record_of
+from blackboard.simulator.store import Sender, Written
+from blackboard.table import Op, Row
+
+Record = Item | Token | Lock | Run
+READERS: dict[str, Callable[[Row], Record]] = {
+    keys.ITEM: partial(record_of, Item),
+    keys.LOCK: partial(record_of, Lock),
+    keys.NEXT: partial(record_of, Token),
+    keys.RUN: partial(record_of, Run),
+}
+"""By the family of a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """One operation, and the record it left or found."""
+
+    op: Op
+    old: Record | None
+    new: Record | None
+    age: float
+    """Seconds since the old row was written, by the store's own scale."""
+
+
+@dataclass(slots=True)
+class Shadow:
+    """All that there is of one id, but its history."""
+
+    item: Item | None = None
+    lock: Lock | None = None
+    touched: float = 0.0
+    """When the lock was last written."""
+    tokens: dict[str, Token] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one batch did to one item."""
+
+    id: str
+    sender: Sender
+    moment: float
+    now: datetime
+    touches: Sequence[Touch]
+    before: Item | None
+    shadow: Shadow
+    """As it is now."""
+
+    def of(self, record_type: type[Record]) -> list[Touch]:
+        return [one for one in self.touches if isinstance(one.new or one.old, record_type)]
+
+
+class Shadows:
+    """The board as the oracles know it."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Shadow] = {}
+        self._records: dict[str, Record] = {}
+
+    def changes(self, written: Written) -> list[Change]:
+        """One for each item that the batch touched; none when it was not about items."""
+        touches: dict[str, list[Touch]] = {}
+        for op in written.ops:
+            read = READERS.get(op.key[: op.key.find(":") + 1])
+            if read is None:
+                return []
+            old_row, new_row = written.before.get(op.key), written.after.get(op.key)
+            touch = Touch(
+                op=op,
+                old=self._records.pop(op.key, None),
+                new=None if new_row is None else read(new_row),
+                age=0.0 if old_row is None else written.moment - float(old_row.stamp),
+            )
+            if touch.new is not None:
+                self._records[op.key] = touch.new
+            record = touch.new or touch.old
+            assert record is not None, "a batch was applied and left nothing"
+            touches.setdefault(record.id, []).append(touch)
+        return [self._change(item_id, mine, written) for item_id, mine in touches.items()]
+
+    def _change(self, item_id: str, touches: list[Touch], written: Written) -> Change:
+        shadow = self.of.setdefault(item_id, Shadow())
+        before = shadow.item
+        for touch in touches:
+            self._take(shadow, touch, written.moment)
+        return Change(
+            id=item_id,
+            sender=written.sender,
+            moment=written.moment,
+            now=written.now,
+            touches=touches,
+            before=before,
+            shadow=shadow,
+        )
+
+    def _take(self, shadow: Shadow, touch: Touch, moment: float) -> None:
+        match touch.new or touch.old:
+            case Item():
+                shadow.item = touch.new if isinstance(touch.new, Item) else None
+            case Lock():
+                shadow.lock = touch.new if isinstance(touch.new, Lock) else None
+                shadow.touched = moment
+            case Token() as token:
+                shadow.tokens.pop(touch.op.key, None)
+                if touch.new is not None:
+                    shadow.tokens[touch.op.key] = token

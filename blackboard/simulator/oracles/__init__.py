@@ -1,0 +1,13 @@
+"""What must hold of a board at the moment of every single write, whoever made it.
+
+An oracle is called with each `Change` and raises `Violation`. It remembers what no row says: the
+fences that were used, the runs that completed, what a person was promised. None of them asks the
+code under test for its opinion.
+
+    whole      an active item has one token, another none; running or not, the rows agree
+    locks      fences rise; only the holder frees a lock, or whoever finds it stale
+    history    one row a fence; a run completes once, a slot is good once; late is late
+    people     what people asked for stays, and happens once
+    limits     no etag comes twice; no batch is refused again and again for one cause
+    quiet      nobody holds what it does not know; once faults stop, what is due starts
+"""

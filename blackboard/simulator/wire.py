@@ -1,0 +1,96 @@
+"""The store as one process of the simulated world sees it: the contract, over the network.
+
+Its limits are those of Azure Table Storage, so that requests are counted as they would be billed.
+Ages are as the store knew them when it served the page; `now` is the store's clock, as a client
+knows it from the store's replies.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from blackboard.simulator.host import Process
+from blackboard.simulator.network import Network, Request
+from blackboard.simulator.store import Sender, Store
+from blackboard.table import Etag, Op, Requests, Row
+from blackboard.tables import checks
+from blackboard.tables.pages import AFTER_ALL, Pages
+
+BATCH_ROWS, BATCH_BYTES = 100, 1_310_720
+"""As in `tables/azure.py`: rows of a batch, and its bytes with what they are wrapped in."""
+FIRST_PAGE = 250
+
+
+class Wire:
+    """One process's way to the store. `sender` is who sends, as the oracles are told."""
+
+    max_rows = BATCH_ROWS
+    max_bytes = BATCH_BYTES
+    max_value = checks.MAX_VALUE
+    resolution = 0.5
+
+    def __init__(self, network: Network, store: Store, process: Process, sender: Sender) -> None:
+        self.requests = Requests()
+        self._network = network
+        self._store = store
+        self._process = process
+        self._sender = sender
+
+    def sent_by(self, sender: Sender) -> "Wire":
+        """The same way, for another task of the process."""
+        wire = Wire(self._network, self._store, self._process, sender)
+        wire.requests = self.requests
+        return wire
+
+    def at_once(self) -> "Wire":
+        """A way that takes no time and on which nothing goes wrong."""
+        return _Short(self._network, self._store, self._process, Sender(name="world", verb="make"))
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        ops = tuple(ops)
+        datas = checks.checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
+        if not ops:
+            return []
+        self.requests.commits += 1
+
+        def ask() -> list[Etag]:
+            return self._store.commit(self._sender, partition, ops, datas)
+
+        etags: list[Etag] = await self._asked(ask, ops)
+        return etags
+
+    def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        end = AFTER_ALL if last is None else last
+
+        async def fetch(start: str, count: int) -> list[Row]:
+            self.requests.pages += 1
+
+            def ask() -> list[Row]:
+                return self._store.page(partition, start, end, count)
+
+            rows: list[Row] = await self._asked(ask, ())
+            return rows
+
+        return Pages(fetch, first=first, limit=limit, first_page=FIRST_PAGE)
+
+    async def now(self) -> datetime:
+        return self._store.now()
+
+    def age(self, row: Row) -> float:
+        return float(row.stamp)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _asked(self, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        self._network.send(Request(process=self._process, ask=ask, ops=ops, answer=answer))
+        return await answer
+
+
+class _Short(Wire):
+    async def _asked(self, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:  # noqa: ARG002
+        return ask()

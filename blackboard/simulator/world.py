@@ -1,0 +1,198 @@
+"""A world: everything that happens on one board, from one seed, in one thread.
+
+First comes the time in which things go wrong. Then all troubles stop, whoever is away comes back,
+and the world goes on until everything that was left behind must have been made good: what is then
+still waiting, held or lost is a violation.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from blackboard.board import Board
+from blackboard.events import Event, Kind
+from blackboard.settings import resolver
+from blackboard.simulator.chance import stream
+from blackboard.simulator.changes import Change, Shadows
+from blackboard.simulator.crew import BOARD, Crew, Member
+from blackboard.simulator.desk import Desk
+from blackboard.simulator.figures import Figures
+from blackboard.simulator.handlers import Nature, Stage
+from blackboard.simulator.host import Process
+from blackboard.simulator.mishaps import Mishaps
+from blackboard.simulator.network import Network
+from blackboard.simulator.oracles.history import History
+from blackboard.simulator.oracles.limits import Etags, Refusals, Walks
+from blackboard.simulator.oracles.locks import Locks
+from blackboard.simulator.oracles.people import People
+from blackboard.simulator.oracles.quiet import Quiet
+from blackboard.simulator.oracles.whole import check_whole
+from blackboard.simulator.plan import Plan, draw_plan
+from blackboard.simulator.scenario import Scenario
+from blackboard.simulator.store import Sender, Store, Written
+from blackboard.simulator.telling import told
+from blackboard.simulator.timeline import Timeline
+from blackboard.simulator.trace import Trace
+from blackboard.simulator.weather import DrawnWeather, PlannedWeather
+from blackboard.simulator.wire import Wire
+from blackboard.verbs.change import add
+
+
+class World:
+    """One world. `run` is called once."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        plan: Plan | None = None,
+        *,
+        sink: Callable[[str], None] | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.plan = plan or draw_plan(scenario)
+        self.timeline = Timeline()
+        self.trace = Trace(sink)
+        self.figures = Figures()
+        self.shadows = Shadows()
+        self._refusals = refusals = Refusals()
+        self._walks = Walks(scenario.shards, self.timeline)
+        fated = self.plan.fated
+        self.drawn = DrawnWeather(stream(scenario.seed, "weather"), scenario.weather)
+        self.network = Network(
+            timeline=self.timeline,
+            chance=stream(scenario.seed, "network"),
+            weather=self.drawn if fated is None else PlannedWeather(fated),
+            spring=lambda *about: self.mishaps.spring(*about),  # noqa: PLW0108 - it is made below
+            tell=self._went_wrong,
+            refused=refusals.refused,
+        )
+        takes = {one.id: one.takes for one in scenario.items}
+        self.stage = Stage(
+            timeline=self.timeline,
+            seed=scenario.seed,
+            nature=Nature(takes=takes.__getitem__, failing=scenario.failing),
+        )
+        handlers = scenario.types.handlers
+        resolve = resolver(scenario.types.settings, handlers)
+        self.store = Store(timeline=self.timeline)
+        self.crew = Crew(
+            scenario=scenario,
+            timeline=self.timeline,
+            network=self.network,
+            store=self.store,
+            stage=self.stage,
+            handlers=handlers,
+            resolve=resolve,
+            hears=self._hears,
+            ended=lambda *about: self.mishaps.ended(*about),  # noqa: PLW0108
+        )
+        self._desk = desk = self.crew.process("desk")
+        self._wire = Wire(self.network, self.store, desk, Sender(name="desk", verb="ask"))
+        self.board = Board(
+            self._wire,
+            name=BOARD,
+            shards=scenario.shards,
+            clock=desk.clock,
+            chance=desk.chance,
+            resolve=resolve,
+        )
+        self.desk = Desk(self.board, self._wire, desk, scenario.items)
+        self.quiet = Quiet(self.scenario, self.timeline, self.shadows, self.crew, self.stage)
+        self._oracles: list[Callable[[Change], None]] = [
+            check_whole,
+            Locks(),
+            History(lambda item: resolve(item.type, item.spec).fenced),
+            People(),
+            self.quiet.changed,
+            self.figures.changed,
+        ]
+        self.store.watchers = [Etags(), refusals.written, self._written]
+        self.mishaps = Mishaps(
+            timeline=self.timeline,
+            trace=self.trace,
+            figures=self.figures,
+            network=self.network,
+            crew=self.crew,
+            desk=self.desk,
+        )
+        self.last_members: list[Member] = []
+        """Those who were there in the end."""
+
+    def watch(self, look: Callable[[Change], None]) -> None:
+        """Somebody else looks at every change, too."""
+        self._oracles.append(look)
+
+    # ---- the whole of it
+
+    def run(self) -> Figures:
+        """Raises Violation as soon as anything is wrong."""
+        try:
+            self._happen()
+        finally:
+            self.last_members = self.crew.members
+            for member in self.last_members:
+                self.crew.kill(member)
+            self._desk.loop.kill()
+        return self.figures
+
+    def _happen(self) -> None:
+        self._add_items()
+        starts = stream(self.scenario.seed, "starts")
+        for seat in range(self.scenario.workers):
+            late = starts.fraction() * self.scenario.cycle.total_seconds()
+            self.timeline.at(late, self.mishaps.hire, seat)
+        for one in self.plan.happenings:
+            self.timeline.at(one.at, self.mishaps.happens, one)
+        self._go_on(self.scenario.hours * 3600.0)
+        self.figures.measure(self.crew, self.stage, self.timeline.now)
+        if self.scenario.faults:
+            self.mishaps.stop()
+            self._go_on(self.timeline.now + self.quiet.longest())
+            left = self.quiet.left_lying()
+            self._go_on(self.timeline.now + self.quiet.bound)
+            self.quiet.check_left(left)
+
+    def _go_on(self, until: float) -> None:
+        """To a moment; every cycle, somebody looks for what nobody wrote."""
+        step = self.scenario.cycle.total_seconds()
+        while self.timeline.now < until:
+            self.timeline.run(min(self.timeline.now + step, until))
+            self.quiet.check()
+
+    def _add_items(self) -> None:
+        """The items are there when the world begins."""
+        board = self.board.seen_through(self._wire.at_once())
+        for one in self.scenario.items:
+            adding = add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first)
+            with suppress(StopIteration):
+                adding.send(None)
+                raise AssertionError("it waits")
+
+    # ---- what is seen
+
+    def _written(self, written: Written) -> None:
+        for change in self.shadows.changes(written):
+            self.trace.add(written.moment, written.sender.name, told(change))
+            for check in self._oracles:
+                check(change)
+
+    def _went_wrong(self, process: Process, what: str) -> None:
+        self.figures.count("faults")
+        self._refusals.troubled(process)
+        self.trace.add(self.timeline.now, process.name, what)
+
+    def _hears(self, process: Process, event: Event) -> None:
+        if event.kind in {Kind.CLAIMED, Kind.ENDED}:
+            self._walks.ran(process)
+        elif event.kind is Kind.WALKED:
+            process.walks += event.record.looked
+            held = len(self.crew.by_name[process.name].worker.holdings)
+            # Not here: nobody who listens to a worker can stop it.
+            self.timeline.at(
+                self.timeline.now, self._walks.walked, process, event.record, held, process.requests
+            )
+        elif event.kind in _TOLD:
+            what = f"{event.kind.value} {event.item}: {event.message}".rstrip(": ")
+            self.trace.add(self.timeline.now, process.name, what)
+
+
+_TOLD = {Kind.LOST, Kind.ADOPTED, Kind.LEFT, Kind.SKIPPED}

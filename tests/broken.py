@@ -1,0 +1,256 @@
+"""Broken pieces of the protocol: what stands in the place of an honest one while a bug is planted.
+
+Each wraps the honest piece and leaves one condition out, as somebody would who did not know what
+it is there for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from blackboard.board import Board
+from blackboard.heartbeat import Heartbeat
+from blackboard.holdings import Holding
+from blackboard.keys import lock_key
+from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.patient import PatientTable
+from blackboard.rules.claims import Move, decide_lock, is_missed
+from blackboard.rules.outcomes import after_run, late_move
+from blackboard.schedules import Schedule, due_between
+from blackboard.spec import RunSettings
+from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
+from blackboard.tables.memory import Shelf
+from blackboard.verbs import batches, change, free, release, take
+from blackboard.walk import Seen, Walker
+
+MILLISECOND = timedelta(milliseconds=1)
+
+# ---- conditions on rows
+
+
+def blind(ops: Sequence[Op], prefix: str) -> list[Op]:
+    """The batch without the condition on a row."""
+    return [
+        replace(op, etag=ANY) if not isinstance(op, Insert) and op.key.startswith(prefix) else op
+        for op in ops
+    ]
+
+
+def without_etag(name: str, prefix: str) -> Callable[..., list[Op]]:
+    honest = getattr(batches, name)
+    return lambda *given, **named: blind(honest(*given, **named), prefix)
+
+
+def blind_merge(key: str, data: Any, _etag: Etag) -> Merge:
+    return Merge(key, data, ANY)
+
+
+_honest_apply = Shelf.apply
+
+
+def counts_each_row(
+    shelf: Shelf,
+    partition: str,
+    ops: Sequence[Op],
+    datas: list[dict[str, Value]],
+    *,
+    moment: float,
+) -> list[Etag]:
+    """Etags that count the writes of a row, and start again when it comes again."""
+    part = shelf.parts.get(partition)
+    counts = {op.key: part.rows[op.key].etag for op in ops if part and op.key in part.rows}
+    etags = _honest_apply(shelf, partition, ops, datas, moment=moment)
+    rows = shelf.parts[partition].rows
+    for number, op in enumerate(ops):
+        if not isinstance(op, Delete):
+            etags[number] = str(int(counts.get(op.key, "0")) + 1)
+            rows[op.key] = rows[op.key]._replace(etag=etags[number])
+    return etags
+
+
+# ---- fences, and lives of an id
+
+
+def keeps_the_fence(item: Item, etag: Etag, after: Item, run: Run) -> list[Op]:
+    return batches.free_ops(item, etag, replace(after, fence=item.fence), run)
+
+
+def forgets_the_fence(item: Item, *, over: Item | None) -> list[Op]:
+    return batches.add_ops(replace(item, fence=0, born=0), over=over)
+
+
+def counts_anew(before: Item, after: Item) -> list[Op]:
+    resumed = before.state is State.PAUSED and after.state is State.ACTIVE
+    return batches.change_ops(before, replace(after, fence=after.born) if resumed else after)
+
+
+def born_as_before(item: Item, *, now: datetime) -> Item:
+    return replace(batches.tombstone_of(item, now=now), fence=item.fence + item.running)
+
+
+# ---- what people ask for
+
+
+def touches_the_lock(before: Item, after: Item) -> list[Op]:
+    touched: list[Op] = [Merge(lock_key(before.id), {}, ANY)] if before.running else []
+    return batches.change_ops(before, after) + touched
+
+
+def leaves_the_lock(item: Item, etag: Etag, after: Item, run: Run) -> list[Op]:
+    ops = batches.free_ops(item, etag, after, run)
+    return ops[1:] if run.outcome is Outcome.CANCELLED else ops
+
+
+async def unlocks_whoever_it_is(
+    board: Board,
+    item_id: str,
+    mark: Mark,
+    *,
+    fence: int,
+) -> change.Changed:
+    now = await board.table.now()
+
+    def build(item: Item) -> tuple[list[Op], Item] | None:
+        if not item.running:
+            return None
+        plan = free._plan_of(item, now)
+        return free._freed(item, plan, outcome=Outcome.ABANDONED, mark=mark, now=now)
+
+    return await change.change_item(board, item_id, build)
+
+
+# ---- releases
+
+
+def forgets_the_pause(made: Claim, outcome: Outcome, **about: Any) -> Any:
+    return after_run(replace(made, state=State.ACTIVE), outcome, **about)
+
+
+def forgets_run_now(made: Claim, outcome: Outcome, **about: Any) -> Any:
+    return after_run(replace(made, again=""), outcome, **about)
+
+
+def forgets_its_birth(item: Item | None, **about: Any) -> Any:
+    return late_move(item and replace(item, born=0), **about)
+
+
+def takes_no_type_for_fenced(item: Item | None, **about: Any) -> Any:
+    return late_move(item, **{**about, "fenced": False})
+
+
+def loses_the_token_of_a_failure(made: Claim, after: Item, run: Run) -> list[Op]:
+    ops = batches.release_ops(made, after, run)
+    failed = run.outcome is Outcome.FAILED
+    return [op for op in ops if not (failed and op.key.startswith("next:"))]
+
+
+_honest_prepare = release._prepare
+
+
+def prepares_from_memory(
+    board: Board, finished: release.Finished, read: Claim, *, now: datetime
+) -> Any:
+    known = replace(finished.claim, lock_etag=read.lock_etag, item_etag=read.item_etag)
+    return _honest_prepare(board, finished, known, now=now)
+
+
+_honest_settle = release._settle
+
+
+async def settles_with_any_lock(board: Board, finished: release.Finished) -> release.Released:
+    made = finished.claim
+    lock = await release._patiently(board, lambda: board.lock(made.id))
+    if lock is not None:
+        finished = replace(finished, claim=replace(made, nonce=lock.nonce))
+    return await _honest_settle(board, finished)
+
+
+async def takes_a_race_for_a_loss(board: Board, finished: release.Finished) -> release.Released:
+    return await release._without_lock(board, finished)
+
+
+def counts_the_one_before(
+    schedule: Schedule, after: datetime, until: datetime, limit: int
+) -> list[datetime]:
+    return due_between(schedule, after - MILLISECOND, until, limit)
+
+
+# ---- claims and overrides
+
+
+async def takes_silence_for_a_yes(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    return tuple(claims)
+
+
+_honest_claim_of = take._claim_of
+
+
+def named_by_its_owner(token: Token, *, owner: str, nonce: str, **about: Any) -> Claim:
+    return _honest_claim_of(token, owner=owner, nonce=f"{owner}/{token.id}", **about)
+
+
+_honest_abandoned_run = take.abandoned_run
+
+
+def counts_as_completed(item: Item, lock: Lock, *, now: datetime) -> Run:
+    return replace(_honest_abandoned_run(item, lock, now=now), outcome=Outcome.OK)
+
+
+def forgets_to_adopt(lock: Lock, **about: Any) -> Move:
+    move = decide_lock(lock, **about)
+    return Move.LEAVE if move is Move.ADOPT else move
+
+
+def overrides_too_soon(lock: Lock, **about: Any) -> Move:
+    return decide_lock(replace(lock, age=lock.age * 1.5), **about)
+
+
+def rounds_against_the_holder(lock: Lock, *, resolution: float) -> bool:
+    return lock.age > lock.stale_after - resolution
+
+
+_honest_take_over = Walker._take_over
+
+
+async def compares_two_clocks(walker: Walker, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
+    """The store's stamp, and the worker's own time."""
+    ahead = walker.board.clock.now() - await walker.board.table.now()
+    lock = replace(lock, age=lock.age + ahead.total_seconds())
+    await _honest_take_over(walker, lock, seen, ours=ours)
+
+
+# ---- time
+
+
+async def asks_its_own_clock(table: PatientTable) -> datetime:
+    return table._asking._clock.now()
+
+
+_honest_decide = Walker._decide
+
+
+def misses_by_its_own_clock(
+    walker: Walker, token: Token, settings: RunSettings, seen: Seen
+) -> Move:
+    move = _honest_decide(walker, token, settings, seen)
+    missed = is_missed(token, now=walker.board.clock.now(), settings=settings)
+    return Move.SKIP if move is Move.RUN and missed else move
+
+
+_honest_ask = Heartbeat.ask
+
+
+def counts_from_the_last_send(heartbeat: Heartbeat, held: Holding) -> None:
+    _honest_ask(heartbeat, held)
+    if held.asking:
+        held.asked = None
+        held.claim = replace(held.claim, sent=heartbeat.board.clock.monotonic())
+
+
+_honest_renew = take.renew
+
+
+async def goes_on_without_its_lock(board: Board, made: Claim, *, progress: str = "") -> Claim:
+    renewed = await _honest_renew(board, made, progress=progress)
+    return renewed or replace(made, sent=board.clock.monotonic())

@@ -1,0 +1,42 @@
+"""A bug that can be switched on, and off again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+Patch = tuple[Any, str, Any]
+"""A module, class or dictionary; a name in it; what stands there instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One bug."""
+
+    name: str
+    without: str
+    """What is left out, or done instead."""
+    patches: tuple[Patch, ...]
+    shows: str
+    """The kinds of violation that may tell of it, with bars between."""
+    walks: bool = True
+    """Whether random walks find it: they know nothing of networks, nor of two clocks."""
+    verbs: tuple[str, ...] = ()
+    """What people ask for that shows it soonest; none: anything."""
+
+    @property
+    def kinds(self) -> set[str]:
+        return set(self.shows.split("|"))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While this lasts, the product has the bug."""
+        with pytest.MonkeyPatch.context() as patch:
+            for where, name, instead in self.patches:
+                if isinstance(where, dict):
+                    patch.setitem(where, name, instead)
+                else:
+                    patch.setattr(where, name, instead)
+            yield

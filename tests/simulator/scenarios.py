@@ -1,0 +1,108 @@
+"""Small crowded worlds, in which a few minutes hold what takes weeks elsewhere.
+
+Everything that a drawn plan has happens here every few seconds. Besides, people ask for several
+things of one item at the same moment, and workers stand still for about as long as a lease lasts:
+races that are won by milliseconds come about all the time.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from blackboard.simulator.handlers import FENCED
+from blackboard.simulator.plan import TRAPS, VERBS, Happening, Plan, draw_plan
+from blackboard.simulator.scenario import ALL, Declared, Scenario, Trouble
+from blackboard.simulator.weather import Odds
+from blackboard.simulator.world import World
+from blackboard.spec import Spec
+
+CROWD = (
+    Declared(id="often", spec=Spec(every="20s", stale_after="10s", retries=1), takes=5.0),
+    Declared(id="long", spec=Spec(every="20s", stale_after="10s", timeout="60s"), takes=25.0),
+    Declared(id="fenced", type=FENCED, spec=Spec(every="20s", stale_after="10s"), takes=10.0),
+    Declared(id="all", spec=Spec(cron="* * * * *", stale_after="10s", missed="all"), takes=5.0),
+    Declared(
+        id="none",
+        spec=Spec(cron="* * * * *", stale_after="10s", missed="none", missed_after="20s"),
+        takes=5.0,
+    ),
+    Declared(id="patient", spec=Spec(every="20s"), takes=2.0),
+)
+"""Short intervals and leases, every way of missing a run, and one with its interval for a lease.
+Specs that differ in all but the schedule: an edit may leave a waiting token its key.
+"""
+RUSHED = ("edit", "pause", "resume", "unlock", "cancel")
+"""What people may ask for again and again: an item remembers the last eight additions and runs that
+were asked for, and no more.
+"""
+
+
+def crowded(seed: int) -> Scenario:
+    """Three workers, six items, a troubled network."""
+    return Scenario(
+        seed=seed,
+        items=CROWD,
+        workers=3,
+        hours=0.25,
+        slots=3,
+        cycle=timedelta(seconds=30),
+        faults=ALL,
+        trouble_every=12.0,
+        odds=Odds(busy=0.02, lost=0.08, late=0.06),
+        failing=0.1,
+    )
+
+
+def crowded_world(seed: int, verbs: Sequence[str] = VERBS) -> World:
+    """`verbs` are what people ask for most."""
+    scenario = crowded(seed)
+    drawn, chance = draw_plan(scenario).happenings, random.Random(seed)
+    more = _besides(scenario.hours * 3600.0, chance, verbs)
+    plan = sorted([*drawn, *more], key=lambda one: one.at)
+    return World(scenario, Plan(happenings=tuple(plan)))
+
+
+def _besides(end: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+    """What happens besides the plan that was drawn, every five seconds on the mean."""
+    at = 0.0
+    while (at := at + chance.expovariate(1 / 5.0)) < end:
+        draw = chance.random()
+        if draw < 0.55:
+            yield from _company(at, chance, verbs)
+        elif draw < 0.60:
+            yield from _rush(at, chance, [verb for verb in verbs if verb in RUSHED])
+        else:
+            yield _stands_still(at, chance)
+
+
+def _company(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+    """People ask for one or two kinds of things of one item: within milliseconds, or as somebody
+    does who got no answer.
+    """
+    number, two = chance.randrange(len(CROWD)), (chance.choice(verbs), chance.choice(verbs))
+    within = chance.choice((0.03, 0.03, 10.0))
+    for _ in range(chance.choice((2, 3, 4))):
+        yield _asks(at + chance.uniform(0.0, within), number, chance.choice(two), chance)
+
+
+def _rush(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+    """Something is done to an item again and again."""
+    number = chance.randrange(len(CROWD))
+    for turn in range(30 if verbs else 0):
+        yield _asks(at + 0.1 * turn, number, chance.choice(verbs), chance)
+
+
+def _asks(at: float, number: int, verb: str, chance: random.Random) -> Happening:
+    detail = chance.random()
+    return Happening(at=at, trouble=Trouble.EDIT, target=number, seconds=detail, how=verb)
+
+
+def _stands_still(at: float, chance: random.Random) -> Happening:
+    """A worker does nothing for about a lease."""
+    return Happening(
+        at=at,
+        trouble=Trouble.PAUSE,
+        target=chance.randrange(3),
+        seconds=chance.uniform(1.0, 20.0),
+        how=chance.choice(("now", *TRAPS)),
+    )

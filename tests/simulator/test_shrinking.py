@@ -1,0 +1,71 @@
+"""A failure is brought down to what it takes, and tells its story."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.simulator.scenario import ALL, Scenario, synthetic
+from blackboard.simulator.shrinking import Failure, Shrinker, failure_of
+from blackboard.table import ANY, Insert, Op
+from blackboard.verbs import batches, release
+
+
+@pytest.fixture
+def blind_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases that do not look whether the item is still the one they were built from."""
+
+    def blind(*given: Any) -> list[Op]:
+        return [
+            op
+            if isinstance(op, Insert) or not op.key.startswith("item:")
+            else replace(op, etag=ANY)
+            for op in batches.release_ops(*given)
+        ]
+
+    monkeypatch.setattr(release, "release_ops", blind)
+
+
+def first_failure() -> Failure:
+    for seed in range(100):
+        scenario = Scenario(
+            seed=seed,
+            items=synthetic(8, every=timedelta(minutes=1)),
+            workers=3,
+            hours=0.5,
+            faults=ALL,
+            trouble_every=10.0,
+        )
+        if found := failure_of(scenario):
+            return found
+    raise AssertionError("a hundred worlds have found nothing")
+
+
+@pytest.mark.usefixtures("blind_releases")
+def test_a_failure_shrinks_to_what_it_takes() -> None:
+    failure = first_failure()
+    assert len(failure.plan.happenings) > 20
+    told: list[Failure] = []
+    shrinker = Shrinker(failure, tell=told.append)
+    smallest = shrinker.shrink()
+    assert smallest.violation.kind == failure.violation.kind
+    assert told[-1] is smallest
+    assert len(smallest.plan.happenings) <= len(failure.plan.happenings) / 5
+    assert smallest.size <= failure.size / 4
+    again = failure_of(smallest.scenario, smallest.plan)
+    assert again is not None
+    assert str(again.violation) == str(smallest.violation)
+
+
+@pytest.mark.usefixtures("blind_releases")
+def test_a_failure_given_back_is_the_same_failure() -> None:
+    failure = first_failure()
+    again = failure_of(failure.scenario, failure.plan)
+    assert again is not None
+    assert (str(again.violation), again.story) == (str(failure.violation), failure.story)
+
+
+def test_a_world_in_which_all_is_well_is_no_failure() -> None:
+    scenario = Scenario(seed=1, items=synthetic(3, every=timedelta(minutes=5)), workers=1)
+    assert failure_of(scenario) is None
