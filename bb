@@ -3,6 +3,8 @@
 #   ./bb demo           the main job, on one SQLite file
 #   ./bb test [ARGS]    lint and all tests; with ARGS only pytest ARGS
 #   ./bb lint           format, lint, types
+#   ./bb chaos [ARGS]   real trouble for real workers, for many minutes: the long forms of the tests
+#                       in tests/chaos, and their figures; ARGS go to pytest
 #   ./bb ARGS           blackboard ARGS
 # The environment is .venv, made on first use and again when what it is made of changes.
 set -eu
@@ -92,6 +94,11 @@ test)
         set -- -n 2 --cov --cov-report=
     fi
     exec "$venv/bin/python" -m pytest "$@"
+    ;;
+chaos)
+    shift
+    cd "$home"
+    BLACKBOARD_CHAOS=full exec "$venv/bin/python" -m pytest tests/chaos -rA "$@"
     ;;
 *)
     BLACKBOARD_PROG=$0 exec "$venv/bin/blackboard" "$@"

@@ -42,6 +42,7 @@ def test_what_runs_may_finish(site: Site, type_: str, number: signal.Signals) ->
     assert site.item("another").start is None
 
 
+@pytest.mark.case("RR02")
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("grace", ["0s", "700ms"])
 def test_what_takes_longer_than_the_grace_is_put_back(site: Site, type_: str, grace: str) -> None:
@@ -54,6 +55,7 @@ def test_what_takes_longer_than_the_grace_is_put_back(site: Site, type_: str, gr
     assert site.outcomes("davis") == [(1, "cancelled"), (2, "ok")]
 
 
+@pytest.mark.case("RR06")
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("times", [2, 5])
 def test_asked_twice_it_gives_no_grace(site: Site, type_: str, times: int) -> None:
@@ -106,6 +108,7 @@ def test_a_supervisor_passes_signals_on(site: Site) -> None:
     assert site.outcomes("davis") == [(1, "ok")]
 
 
+@pytest.mark.case("RR06")
 def test_a_supervisor_asked_twice_gives_no_grace(site: Site) -> None:
     site.add("davis", type_="waits-plain", patient=[1])
     supervisor, _ = fleet(site, "--grace", "10m")
@@ -129,6 +132,7 @@ def test_a_worker_that_is_killed_is_replaced(site: Site) -> None:
     assert supervisor.ended() == 0, supervisor.text
 
 
+@pytest.mark.case("KI07")
 def test_workers_whose_supervisor_is_killed_stop_by_themselves(site: Site) -> None:
     """As if they were asked to: what runs may finish."""
     site.add("davis", type_="waits-plain", patient=[1])

@@ -27,6 +27,7 @@ def all_run(site: Site, runs: int) -> bool:
     return all(site.item(f"item-{number}").runs >= runs for number in range(ITEMS))
 
 
+@pytest.mark.case("SO02", "SO06", "L1")
 @pytest.mark.timeout(AWAY + 200)
 def test_workers_live_through_a_store_that_is_away(azurite: Emulator, tmp_path: Path) -> None:
     """They tell of it once a minute at the most, and knock once a second at the most, each."""
@@ -57,6 +58,7 @@ def test_workers_live_through_a_store_that_is_away(azurite: Emulator, tmp_path: 
         assert site.doctor()["clean"]
 
 
+@pytest.mark.case("SO04")
 def test_so04_a_worker_that_starts_before_its_store_waits_for_it(
     azurite: Emulator, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ async def is_settled(place: Place) -> bool:
     return {item.outcome async for item in place.direct.items()} == {Outcome.OK}
 
 
+@pytest.mark.case("LR01", "LR03", "LR09", "S1", "L1", "L2")
 @pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.parametrize("faults", HARM.values(), ids=list(HARM))
 def test_harm_done_to_requests_costs_no_run_and_makes_none_twice(

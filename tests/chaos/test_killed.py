@@ -64,6 +64,7 @@ def twice(site: Site) -> list[str]:
     ]
 
 
+@pytest.mark.case("KI01", "S1", "S2", "S3", "L1")
 @pytest.mark.timeout(400)
 def test_workers_killed_all_the_time_lose_nothing(site: Site) -> None:
     """Every item has a run, none two good ones for one slot, no claim is let go by another, the
@@ -109,6 +110,7 @@ def traceback_in(started: list[Started]) -> list[str]:
     return [one.text for one in started if "Traceback" in one.text]
 
 
+@pytest.mark.case("KI03", "S1", "L1")
 @pytest.mark.timeout(400)
 def test_a_worker_killed_while_it_claims_and_releases(site: Site) -> None:
     """Again and again, at another moment each time: the next one finishes what is left."""

@@ -33,6 +33,7 @@ LATE = {
 }
 
 
+@pytest.mark.case("LF01", "PP04", "S2", "S3")
 @pytest.mark.timeout(200)
 def test_a_worker_that_stood_still_comes_too_late_with_all_it_had(site: Site) -> None:
     """No run goes on beside the newer one, or takes its lock; a result counts as long as there is

@@ -10,6 +10,7 @@ from tests.processes import Site, all_gone, eventually, is_gone
 pytestmark = pytest.mark.timeout(200)
 
 
+@pytest.mark.case("PP06", "S4")
 def test_children_that_hold_everything_up_cost_no_lock(site: Site) -> None:
     """Beside them, other runs of the same worker keep their locks, and no other worker takes one
     over; each ends at its timeout.
@@ -33,6 +34,7 @@ def test_children_that_hold_everything_up_cost_no_lock(site: Site) -> None:
     assert not second.has_told("overridden")
 
 
+@pytest.mark.case("PP06", "KI09")
 def test_a_coroutine_that_blocks_the_loop_ends_its_worker(site: Site) -> None:
     """Whether it lets other threads run or none; with a traceback that names it. Its item does not
     go round the workers for ever: after some takeovers it waits for its next slot. The others are
