@@ -132,6 +132,14 @@ def test_a_new_schedule_counts_from_now_and_an_every_from_the_last_start(
     assert (plan.state, plan.slot, plan.planned) == (State(state), slot, slot)
 
 
+def test_an_edit_that_waited_for_its_store_asks_for_no_slot_that_was_run_meanwhile() -> None:
+    """It was asked for before the hour, and written after the hour's run."""
+    ran = replace(RAN, start=NOON + timedelta(seconds=2))
+    asked_at = NOON - timedelta(seconds=5)
+    plan = edited_plan(ran, settings=settings(cron=HOURLY), now=asked_at)
+    assert plan.slot == NOON + HOUR
+
+
 @pytest.mark.parametrize(
     ("edited", "said", "delayed"),
     [

@@ -144,9 +144,10 @@ def passed_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
 
 def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
     """The plan of an item whose schedule was changed at `now`: an `at` at its time, an `every`
-    from the last start, the others from now. One that has run is done with an `at` in the past;
-    one that was done and has a slot again is active. Without a schedule that is known here, what
-    waits goes on waiting: its worker may know one.
+    from the last start, the others from now, or from the last start if that is later: the edit may
+    have waited for its store. One that has run is done with an `at` in the past; one that was done
+    and has a slot again is active. Without a schedule that is known here, what waits goes on
+    waiting: its worker may know one.
     """
     schedule = settings.schedule
     planned: datetime | None
@@ -160,7 +161,7 @@ def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
     elif schedule is None:
         planned = item.planned if item.start else now
     else:
-        planned = next_due(schedule, now)
+        planned = next_due(schedule, max(now, item.start or now))
     return _plan_at(item, planned, settings=settings)
 
 
