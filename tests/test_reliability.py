@@ -6,6 +6,7 @@ What it says of the cases is compared in test_cases.py, where all tests are coll
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.pages import page
 from tests.reliability import __main__ as command
 from tests.reliability import writing
 from tests.reliability.bugs import bugs_table
-from tests.reliability.measured import ROOT, Figures, kept
+from tests.reliability.measured import ROOT, Figures, Measured, Origin, kept
 from tests.reliability.parts import PARTS, Failed, Wanted
 from tests.reliability.promises import PROMISES
 from tests.reliability.telling import share, table
@@ -163,6 +164,21 @@ def test_worlds_are_added_up_over_processes() -> None:
     assert one == two
     assert one["worlds"] == one["last_seed"] - one["first_seed"] + 1
     assert one["worker_hours"] >= 6
+
+
+def test_worlds_go_on_from_earlier_ones() -> None:
+    """Together they are what they would have been in one go."""
+    some, all_of_them = Wanted(worker_hours=60, processes=1), Wanted(worker_hours=300, processes=1)
+    origin = Origin(version="0.1.0", commit="abc1234", changed=False, date="2026-11-21")
+    earlier = Measured(origin=origin, nightly=False, seconds=1.0, figures=PARTS["calm"](some))
+    on = replace(all_of_them, earlier={"calm": earlier})
+    whole, shared = PARTS["calm"](all_of_them), PARTS["calm"](on)
+    (before,) = shared.pop("before")
+    assert before["commit"] == "abc1234"
+    assert before["worker_hours"] == earlier.figures["worker_hours"]
+    assert shared | {"before": []} == whole
+    with pytest.raises(Failed, match="kept already"):
+        PARTS["calm"](replace(some, earlier={"calm": earlier}))
 
 
 def test_a_small_share_is_not_told_as_none() -> None:

@@ -32,7 +32,8 @@ def measure(parts: Sequence[str], wanted: Wanted, folder: Path = FIGURES) -> int
             tell(f"{part} FAILED: {failure}")
             failed.append(part)
             continue
-        seconds = round(_processor() - before, 1)
+        earlier = wanted.earlier[part].seconds if part in wanted.earlier else 0.0
+        seconds = round(_processor() - before + earlier, 1)
         measured = Measured(origin=origin, nightly=wanted.nightly, seconds=seconds, figures=figures)
         keep(part, measured, folder)
         tell(f"{part} is kept: {seconds:,.0f} s of processors")
@@ -73,13 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measuring.add_argument("--only", type=parts_of, default=list(PARTS), metavar=",".join(PARTS))
     measuring.add_argument("--processes", type=int, default=usual.processes)
     measuring.add_argument("--nightly", action="store_true", help="the long forms: hours")
+    measuring.add_argument(
+        "--go-on", action="store_true", help="worlds and calm: add to what is kept"
+    )
     measuring.add_argument("--into", type=Path, default=FIGURES, help="another folder for figures")
     writing = commands.add_parser("write", help=f"make docs/{PAGE.name}")
     writing.add_argument("--check", action="store_true", help="see whether it is up to date")
     said = parser.parse_args(arguments)
     if said.command == "write":
         return write(check=said.check)
-    wanted = Wanted(worker_hours=said.worker_hours, processes=said.processes, nightly=said.nightly)
+    found = kept(said.into) if said.go_on else {}
+    wanted = Wanted(
+        worker_hours=said.worker_hours,
+        processes=said.processes,
+        nightly=said.nightly,
+        earlier={part: found[part] for part in ("worlds", "calm") if part in found},
+    )
     try:
         return measure(said.only, wanted, said.into)
     except KeyboardInterrupt:

@@ -9,10 +9,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 from tests.model.cases import KEPT, LEFT_OUT, NIGHTLY, LeftOut
 from tests.model.conditions import without
 from tests.model.search import search
-from tests.reliability.measured import ROOT, Figures
+from tests.reliability.measured import ROOT, Figures, Measured
 from tests.simulator.worlds import Totals, run_worlds, scenarios
 
 ONE = 1.0
@@ -45,6 +45,8 @@ class Wanted:
     worker_hours: float = 100_000.0
     processes: int = 2
     nightly: bool = False
+    earlier: Mapping[str, Measured] = field(default_factory=dict)
+    """By part: what to go on from, and not to begin anew."""
 
 
 class Failed(Exception):
@@ -65,17 +67,26 @@ def pool(wanted: Wanted) -> ProcessPoolExecutor:
 
 
 def worlds(wanted: Wanted) -> Figures:
-    return _run_worlds(wanted, wanted.worker_hours, faults=True)
+    return _run_worlds(wanted, wanted.worker_hours, wanted.earlier.get("worlds"), faults=True)
 
 
 def calm(wanted: Wanted) -> Figures:
-    return _run_worlds(wanted, CALM * wanted.worker_hours, faults=False)
+    return _run_worlds(wanted, CALM * wanted.worker_hours, wanted.earlier.get("calm"), faults=False)
 
 
-def _run_worlds(wanted: Wanted, worker_hours: float, *, faults: bool) -> Figures:
-    """The worlds from the first seed on, one at a time in each process."""
-    seeds = [one.seed for one in scenarios(0, worker_hours, faults=faults)]
-    total, told = Totals(), 0.0
+def _run_worlds(
+    wanted: Wanted, worker_hours: float, earlier: Measured | None, *, faults: bool
+) -> Figures:
+    """The worlds from the first seed on, or those that follow earlier ones until all of them
+    together are enough; one at a time in each process.
+    """
+    before = earlier.figures if earlier else {"last_seed": -1, **Totals().plain()}
+    total = Totals.of(before)
+    told, first = total.worker_hours, before["last_seed"] + 1
+    left = worker_hours - total.worker_hours
+    seeds = [one.seed for one in scenarios(first, left, faults=faults)]
+    if not seeds:
+        raise Failed(f"{total.worker_hours:,.0f} worker-hours are kept already")
     with pool(wanted) as processes:
         for one in processes.map(partial(run_worlds, worker_hours=ONE, faults=faults), seeds):
             add(total, one)
@@ -84,7 +95,19 @@ def _run_worlds(wanted: Wanted, worker_hours: float, *, faults: bool) -> Figures
                 tell(f"  {told:,.0f} worker-hours, violations: {len(total.violations)}")
     if total.violations:
         raise Failed("\n".join(total.violations))
-    return {"first_seed": seeds[0], "last_seed": seeds[-1], **total.plain()}
+    return {
+        "first_seed": before.get("first_seed", first),
+        "last_seed": seeds[-1],
+        "before": [*before.get("before", ()), *([_share(earlier)] if earlier else ())],
+        **total.plain(),
+    }
+
+
+def _share(earlier: Measured) -> Figures:
+    """What earlier worlds were of, and their worker-hours."""
+    counted = sum(one["worker_hours"] for one in earlier.figures.get("before", ()))
+    hours = earlier.figures["worker_hours"] - counted
+    return {**asdict(earlier.origin), "worker_hours": hours}
 
 
 def add(total: Totals, more: Totals) -> None:

@@ -1,6 +1,6 @@
 """Figures in words and tables of Markdown, one function for each part of the proof."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from blackboard.phrases import plural, span
@@ -73,6 +73,7 @@ def worlds(figures: Figures) -> str:
             ("worlds", figures["worlds"]),
             ("seeds", f"{figures['first_seed']} to {figures['last_seed']}"),
             ("worker-hours", round(figures["worker_hours"])),
+            *_before(figures),
             ("violations", len(figures["violations"])),
             ("claims", figures["claims"]),
             ("overrides", figures["overrides"]),
@@ -81,6 +82,13 @@ def worlds(figures: Figures) -> str:
             *((f"runs: {name}", times) for name, times in sorted(figures["outcomes"].items())),
         ],
     )
+
+
+def _before(figures: Figures) -> Iterator[tuple[str, str]]:
+    """The worker-hours that were of earlier commits."""
+    for one in figures.get("before", ()):
+        commit = f"`{one['commit']}`" + (" with changes" if one["changed"] else "")
+        yield "of them earlier", f"{one['worker_hours']:,.0f} of commit {commit}"
 
 
 def went_wrong(figures: Figures) -> str:
