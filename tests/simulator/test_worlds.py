@@ -36,7 +36,7 @@ def test_whatever_goes_wrong_every_promise_holds(part: int) -> None:
 
 
 def test_where_nothing_goes_wrong_no_two_handlers_overlap() -> None:
-    totals = run_apart(0, 400, faults=False)
+    totals = run_apart(0, 250, faults=False)
     record("calm", totals)
     assert totals.violations == []
     assert totals.handled > 1000
