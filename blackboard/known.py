@@ -2,20 +2,21 @@
 
 A look is a request for each shard, so it brings more tokens than there are free slots, and those
 that become ready before the next one: these are claimed when their time comes, and when a slot is
-free, without another look. So a run costs two requests, its claim and its release, and a worker
-that has nothing to do one for each shard and cycle. Where a shard has tokens that were not read,
-that shard alone is read again when their time comes.
+free, without another look. So a run of a worker that is alone costs two requests, its claim and its
+release, and a worker that has nothing to do one for each shard and cycle. Where a shard has tokens
+that were not read, that shard alone is read again when their time comes.
 
 It promises as much as looking each time. There is a look every cycle, whatever is known. A token
 that was moved meanwhile is a lost race, as always. A look that found a stale lock, and no slot for
 it, is good for nothing else: the lock goes first.
 
 Others at the same tokens. In a shard where somebody was faster, a worker remembers no more than
-its free slots take, and leaves others room: it reads the shard some part of a second after a token
-is ready. Each time when it finds that nothing is left there, it leaves eight times that; when it
-gets something, it begins anew. So each shard is watched closely by a few workers, whoever they
-are, and the others come by once a cycle: a board with a hundred workers is not asked a hundred
-times for each token. Should those few die, the next to come by gets something, and watches.
+its free slots take, and leaves others room: it reads the shard a while after a token is ready. That
+is a part of a fifth of a second at first. Each time when it comes for a token and nothing is left,
+it is eight times that; when it gets something, it begins anew. So each shard is watched closely by
+a few workers, whoever they are, and the others come by once a cycle: a board with a hundred workers
+is not asked a hundred times for each token. Should those few die, the next to come by gets
+something, and watches.
 
 Not known, and found by the next look: what others add, release or ask for.
 """
@@ -26,17 +27,29 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
+from typing import NamedTuple
 
 from blackboard.model import Token
 
-LEAST_ROOM = 0.2
+FIRST_PAUSE = 0.2
 """Seconds that others are left, at the most, where somebody was faster."""
-MORE_ROOM = 8
+PAUSE_GROWTH = 8
 """Times as much, when nothing was left."""
-MOST_ROOM = 16
+LONGEST_PAUSE = 16
 """Cycles: enough for a shard to be read with the whole board only."""
 MOMENT = 0.001
 """Seconds that no clock can be trusted with."""
+
+
+class Expected(NamedTuple):
+    """Tokens that were not read."""
+
+    ready: datetime
+    """The first of them."""
+    share: float
+    """Of the pause that is made for others, in [0, 1)."""
+    is_for_us: bool
+    """Whether there is one that this worker can take, unless others do."""
 
 
 @dataclass(slots=True)
@@ -45,12 +58,21 @@ class Part:
 
     tokens: list[Token] = field(default_factory=list)
     """Most overdue first."""
+    expected: list[Expected] = field(default_factory=list)
     unread: list[datetime] = field(default_factory=list)
-    """When to look for tokens that were not read, soonest first."""
+    """When to look for what is expected, soonest first."""
     raced: float = -math.inf
     """When somebody was faster."""
-    room: float = 0.0
+    pause: float = 0.0
     """Seconds left to others, at the most."""
+
+    def when(self, one: Expected) -> datetime:
+        """The moment to look for it, by the pause as it is now."""
+        return one.ready + timedelta(seconds=self.pause * one.share)
+
+    def make_pause(self, seconds: float) -> None:
+        self.pause = seconds
+        self.unread = sorted(map(self.when, self.expected))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +96,7 @@ class Known:
         """A look begins: the tokens that were known are forgotten."""
         self._looked = now
         for part in self._parts:
-            part.tokens, part.unread = [], []
+            part.tokens, part.expected, part.unread = [], [], []
 
     def forget(self) -> None:
         """Look again before the next claim."""
@@ -86,41 +108,53 @@ class Known:
         return left if left > MOMENT else 0.0
 
     def put(self, shard: int, tokens: list[Token]) -> None:
-        """What was read of a shard; all there is, unless more is expected."""
-        part = self._parts[shard]
-        part.tokens, part.unread = tokens, []
+        """What was read of a shard; all there is, but for what is expected."""
+        self._parts[shard].tokens = tokens
 
     def drop(self, shard: int, ids: Collection[str]) -> None:
         """These are taken, or were tried in vain."""
         part = self._parts[shard]
         part.tokens = [one for one in part.tokens if one.id not in ids]
 
-    def expect(self, shard: int, ready: datetime, part_of_room: float = 0.0) -> None:
-        """There are tokens that were not read, from `ready` on. Others are left some room first,
-        such a part of it.
-        """
+    def expect(
+        self, shard: int, ready: datetime, *, share: float = 0.0, is_for_us: bool = True
+    ) -> None:
+        """There are tokens that were not read, from `ready` on."""
+        part, one = self._parts[shard], Expected(ready, share, is_for_us)
+        part.expected.append(one)
+        insort(part.unread, part.when(one))
+
+    def expects(self, shard: int, moment: datetime) -> bool:
+        """Whether a token that was not read is there at `moment`, and for this worker."""
         part = self._parts[shard]
-        insort(part.unread, ready + timedelta(seconds=part.room * part_of_room))
+        return any(one.is_for_us and part.when(one) <= moment for one in part.expected)
+
+    def expect_no_more(self, shard: int) -> None:
+        """It is being read."""
+        part = self._parts[shard]
+        part.expected, part.unread = [], []
 
     def alone(self, shard: int) -> bool:
         """Whether nobody else seems to be at a shard's tokens."""
-        return self._parts[shard].room == 0.0
+        return self._parts[shard].pause == 0.0
 
     def raced(self, shard: int, now: float) -> None:
         """Somebody was faster."""
         part = self._parts[shard]
-        part.raced, part.room = now, max(part.room, LEAST_ROOM)
+        part.raced = now
+        part.make_pause(max(part.pause, FIRST_PAUSE))
 
     def lost(self, shard: int, now: float) -> None:
         """Somebody was faster, and nothing is left."""
         part = self._parts[shard]
         part.raced = now
-        part.room = min(max(part.room * MORE_ROOM, LEAST_ROOM), MOST_ROOM * self.cycle)
+        longer = max(part.pause * PAUSE_GROWTH, FIRST_PAUSE)
+        part.make_pause(min(longer, LONGEST_PAUSE * self.cycle))
 
     def won(self, shard: int, now: float) -> None:
         """Tokens were there for the taking. Who was not raced for a cycle is alone."""
         part = self._parts[shard]
-        part.room = 0.0 if now - part.raced >= self.cycle else LEAST_ROOM
+        part.make_pause(0.0 if now - part.raced >= self.cycle else FIRST_PAUSE)
 
     def unread(self, moment: datetime) -> list[tuple[datetime, int]]:
         """The shards that have more than is known, and since when, most overdue first."""

@@ -21,9 +21,9 @@ class Reading:
     def __init__(self, holdings: Holdings, *, alone: bool) -> None:
         self.tokens: dict[str, Token] = {}
         """Kept, by id: one that moves meanwhile may be read twice."""
-        self.unread: list[datetime] = []
-        """When tokens are ready that are not kept: the first of them, and the first of those that
-        are not ready yet."""
+        self.unread: list[tuple[datetime, bool]] = []
+        """When tokens are ready that are not kept, and whether one is for us: the first of them,
+        and the first of those that are not ready yet."""
         self._alone = alone
         self._room = Room(holdings)
         self._ahead = max(AHEAD, 2 * holdings.slots)
@@ -35,13 +35,13 @@ class Reading:
         if self._room.take(token.type, settings) or len(self.tokens) < self._most:
             self.tokens[token.id] = token
             return True
-        self.unread = self.unread or [token.ready]
+        self.unread = self.unread or [(token.ready, True)]
         return bool(self._room)
 
     def later(self, token: Token, *, is_for_us: bool) -> bool:
         """A token that is not ready yet. Returns whether to read on."""
         if self._ahead <= 0 or (is_for_us and not self._alone):
-            self.unread.append(token.ready)
+            self.unread.append((token.ready, is_for_us))
             return False
         self._ahead -= 1
         if is_for_us:

@@ -52,7 +52,8 @@ class Seen:
     due: int = 0
     """Stale locks and due tokens that were not taken: no slot was free, or others were faster."""
     crowded: bool = False
-    """Whether others were faster all the time, and more is there."""
+    """Whether slots stayed free although more may be there: others were faster, or a claim was not
+    answered."""
     soonest: timedelta | None = None
     """Until there is something to do, if that is within the horizon."""
     mine: set[str] = field(default_factory=set)
@@ -98,24 +99,25 @@ class Walker:
         """This item has a token that no walk has read, ready then."""
         self._expect(shard_of(item_id, self.board.shards), ready)
 
-    def _expect(self, number: int, ready: datetime) -> None:
-        self.known.expect(number, ready, self.board.chance.fraction())
+    def _expect(self, number: int, ready: datetime, *, is_for_us: bool = True) -> None:
+        share = self.board.chance.fraction()
+        self.known.expect(number, ready, share=share, is_for_us=is_for_us)
 
     async def walk(self) -> Seen:
         """Look at every shard, take over what is stale, claim what the free slots allow. What is
         taken is started at once: should the store fail half-way, nothing waits for the rest.
         """
+        begun = await self.board.table.now()
         self.known.look(self.board.clock.monotonic())
         self._broken.clear()
-        begun = await self.board.table.now()
         seen = Seen(now=begun)
         try:
             for number in range(self.board.shards):
                 await self._look_into(number, seen)
+            await self._claim_all(seen)
         except TableError:
             self.known.forget()
             raise
-        await self._claim_all(seen)
         # What became ready while other shards were read was counted by nobody.
         seen.soonest = self._until_next(begun)
         seen.looked = True
@@ -123,7 +125,7 @@ class Walker:
 
     async def go_on(self) -> Seen | None:
         """Claim what is known to be ready, and read the shards that have more, until the free slots
-        are filled. None: it is time to look at every shard.
+        are filled. None: it is time to look at every shard, or a token is not to be run any more.
         """
         clock = self.board.clock.monotonic()
         if not self.known.until(clock):
@@ -135,14 +137,14 @@ class Walker:
                 if self._filled(seen, before=since_then):
                     break
                 await self._read_again(number, seen)
+            if not all(self._runs(one, seen) for one in self._choose(self.known.ready(seen.now))):
+                return None
+            await self._claim_all(seen)
         except TableError:
             self.known.forget()
             raise
-        if not all(self._runs(one, seen) for one in self._choose(self.known.ready(now))):
-            return None
-        seen.due = len(self.known.ready(now)) + len(self.known.unread(now))
+        seen.due = len(self.known.ready(seen.now)) + len(self.known.unread(seen.now))
         seen.due += not self.known.until(clock)  # a stale lock waits for a slot
-        await self._claim_all(seen)
         look = timedelta(seconds=self.known.until(clock))
         seen.soonest = min(self._until_next(now) or look, look)
         return seen
@@ -154,9 +156,10 @@ class Walker:
 
     async def _read_again(self, number: int, seen: Seen) -> None:
         """Read a shard for a token that is ready. If it is gone, somebody was faster."""
+        expected = self.known.expects(number, seen.now)
         before = seen.due + seen.claims
         await self._look_into(number, seen)
-        if seen.due + seen.claims == before:
+        if expected and seen.due + seen.claims == before:
             self.known.lost(number, self.board.clock.monotonic())
 
     async def _look_into(self, number: int, seen: Seen) -> None:
@@ -179,6 +182,7 @@ class Walker:
         """
         locks: list[Lock] = []
         reading = Reading(self.holdings, alone=self.known.alone(number))
+        self.known.expect_no_more(number)  # from here on: somebody may let go while it is read
         skipped, is_first = seen.skipped, True
         async for found in self.board.walk(number, until=seen.now + self.horizon):
             if is_first:  # its page may have told more of the time than was known before
@@ -188,7 +192,7 @@ class Walker:
             elif not await self._keep(found, reading, seen):
                 break
         if seen.skipped > skipped:
-            reading.unread.append(seen.now)  # their next tokens
+            reading.unread.append((seen.now, False))  # their next tokens
         seen.locks += sum(lock.type in self.handlers for lock in locks)
         seen.mine |= {lock.nonce for lock in locks if lock.owner == self.owner}
         self._know(number, reading)
@@ -212,11 +216,11 @@ class Walker:
         if not self.known.alone(number):
             kept = self._choose(turned(tokens, self.board.chance.fraction()))
             if len(kept) < len(tokens):
-                unread = [tokens[0].ready, *unread]
+                unread = [(tokens[0].ready, True), *unread]
             tokens = kept
         self.known.put(number, tokens)
-        for ready in unread:
-            self._expect(number, ready)
+        for ready, is_for_us in unread:
+            self._expect(number, ready, is_for_us=is_for_us)
 
     def _is_for_us(self, token: Token) -> bool:
         """Whether a token that is not ready yet will be one to take."""
@@ -272,10 +276,21 @@ class Walker:
 
     async def _claim_all(self, seen: Seen) -> None:
         """Claim the most overdue tokens that are known, as many as the free slots take."""
-        chosen = self._choose(self.known.ready(seen.now))
+        chosen, before = self._choose(self.known.ready(seen.now)), seen.claims
         wanted = Counter(shard_of(one.id, self.board.shards) for one in chosen)
         for number, count in wanted.items():
             await self._claim(number, seen, wanted=count)
+        if seen.claims - before < len(chosen) and self._choose(self.known.ready(seen.now)):
+            self._doubt(seen)
+
+    def _doubt(self, seen: Seen) -> None:
+        """Slots stayed free, for others were faster; so they may be with all that is known to be
+        ready. It is read again, a little later, before it is claimed.
+        """
+        for number in {shard_of(one.id, self.board.shards) for one in self.known.ready(seen.now)}:
+            self.known.raced(number, self.board.clock.monotonic())
+            self.known.put(number, [])
+            self._expect(number, seen.now)
 
     async def _claim(self, number: int, seen: Seen, *, wanted: int) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then."""
@@ -304,6 +319,8 @@ class Walker:
                 seen.due -= 1
             elif answer.reread:
                 self.known.raced(number, clock)
+            elif len(answer.claims) < len(batch):
+                seen.crowded = True  # the store was away, or lost the reply
             if answer.reread:
                 rereadings += 1
                 await self._read(number, Seen(now=seen.now))

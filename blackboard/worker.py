@@ -22,7 +22,6 @@ from blackboard.calls import Calls
 from blackboard.events import Events, Kind
 from blackboard.heartbeat import Heartbeat
 from blackboard.holdings import Holding, Holdings
-from blackboard.known import LEAST_ROOM
 from blackboard.model import Claim, Run
 from blackboard.phrases import plural, stamp
 from blackboard.releases import Releases
@@ -38,6 +37,8 @@ LAST_RENEWAL = 2.0
 """Seconds that a run which has ended waits for the answer to a renewal of its lock."""
 REFUSED_PAUSE = 5.0
 """Seconds until the next walk after one that the store would not have."""
+CROWDED_PAUSE = 0.2
+"""Seconds, at the most, until the next walk when others were faster."""
 IDLE_LOOK = 1.0
 """Seconds until a worker that waits for the board to be idle looks again."""
 
@@ -144,10 +145,10 @@ class Worker:
         return not (seen.due or seen.locks or seen.claims or seen.skipped or len(self.holdings))
 
     async def _walk(self, *, whole: bool, until_idle: bool) -> Seen | None:
-        """One walk, over the whole board at a beat; what it claims is started. None: the store did
-        not answer.
+        """One walk, over the whole board at a beat or when the last such walk is a cycle ago; what
+        it claims is started. None: the store did not answer.
         """
-        before = list(self.holdings)
+        before, runs = list(self.holdings), self.releases.runs
         self._broken = None
         try:
             seen = None if whole else await self.walker.go_on()
@@ -161,10 +162,12 @@ class Worker:
             if held.claim.nonce not in seen.mine:
                 self.heartbeat.ask(held)  # unlocked, cancelled, removed or overridden: find out
         self._more = seen.due > 0
+        if self._more and self.releases.runs > runs and self._frees_no_more():
+            self.wake.now()  # a slot became free meanwhile, and nobody knew of more
         if seen.soonest is not None:
             self.wake.within(seen.soonest.total_seconds())
         if seen.crowded or seen.skipped:
-            self.wake.within(LEAST_ROOM * self.board.chance.fraction())
+            self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
         self.events.emit(
             Kind.WALKED,
             level=logging.DEBUG,

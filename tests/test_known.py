@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from blackboard.known import LEAST_ROOM, MORE_ROOM, MOST_ROOM, Known
+from blackboard.known import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, Known
 from blackboard.model import Token
 from tests.clocks import START
 
@@ -93,7 +93,7 @@ def test_shards_with_more_are_read_again_most_overdue_first() -> None:
     assert known.unread(START + 11 * SECOND) == []
     assert known.unread(START + 12 * SECOND) == [(START + 12 * SECOND, 1)]
     assert [shard for _, shard in known.unread(START + 15 * SECOND)] == [1, 0]
-    known.put(1, [])
+    known.expect_no_more(1)
     assert [shard for _, shard in known.unread(START + 20 * SECOND)] == [0]
 
 
@@ -119,8 +119,8 @@ def test_who_was_slower_is_not_alone_until_it_wins_a_cycle_later() -> None:
 
 def room(known: Known) -> float:
     """Seconds that others are left at a token of the first shard, at the most."""
-    known.put(0, [])
-    known.expect(0, START, 1.0)
+    known.expect_no_more(0)
+    known.expect(0, START, share=1.0)
     ((moment, _),) = known.unread(START + timedelta(days=1))
     return (moment - START).total_seconds()
 
@@ -132,8 +132,8 @@ def test_who_finds_nothing_left_leaves_more_room_each_time() -> None:
     for _ in range(10):
         known.lost(0, 110.0)
         rooms.append(room(known))
-    assert rooms[:4] == [LEAST_ROOM * MORE_ROOM**n for n in range(4)]
-    assert rooms[-1] == MOST_ROOM * 60.0
+    assert rooms[:4] == [FIRST_PAUSE * PAUSE_GROWTH**n for n in range(4)]
+    assert rooms[-1] == LONGEST_PAUSE * 60.0
 
 
 def test_who_gets_something_begins_anew_with_the_room_it_leaves() -> None:
@@ -143,11 +143,30 @@ def test_who_gets_something_begins_anew_with_the_room_it_leaves() -> None:
     known.raced(0, 111.0)
     assert room(known) > 50
     known.won(0, 112.0)
-    assert room(known) == LEAST_ROOM
+    assert room(known) == FIRST_PAUSE
+
+
+def test_who_gets_something_comes_for_the_rest_as_soon_as_others_would() -> None:
+    known = looked()
+    for _ in range(5):
+        known.lost(0, 110.0)
+    known.expect(0, START, share=0.5)
+    assert known.unread(START + 10 * SECOND) == []
+    known.won(0, 112.0)
+    ((moment, _),) = known.unread(START + 10 * SECOND)
+    assert moment == START + timedelta(seconds=FIRST_PAUSE / 2)
+
+
+def test_it_is_known_whether_what_is_expected_is_for_this_worker() -> None:
+    known = looked()
+    known.expect(0, START, is_for_us=False)
+    assert not known.expects(0, START)
+    known.expect(0, START + SECOND)
+    assert [known.expects(0, START + after * SECOND) for after in (0, 1)] == [False, True]
 
 
 def test_a_look_does_not_forget_how_much_room_others_want() -> None:
     known = looked()
     known.lost(0, 110.0)
     known.look(200.0)
-    assert room(known) == LEAST_ROOM
+    assert room(known) == FIRST_PAUSE

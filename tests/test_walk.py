@@ -220,8 +220,7 @@ async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) ->
     place.table.script(*[another_is_faster] * 8)
     worker = await place.worker(slots=1)
     assert worker.order == []
-    (wish,) = worker.wake.wishes
-    assert wish < 1
+    assert any(wish < 1 for wish in worker.wake.wishes)
     await worker.walk()
     await worker.run("item-8")
 

@@ -38,7 +38,7 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
     world.run()
     assert world.figures.claims == 1000
     assert world.figures.lag(0.99) <= 5.0
-    assert lost["next:"] < 8 * scenario.workers
+    assert lost["next:"] < 5 * scenario.workers
 
 
 @pytest.mark.case("HERD01", on="memory")
