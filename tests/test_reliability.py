@@ -23,7 +23,7 @@ from tests.reliability.parts import PARTS, Failed, Wanted
 from tests.reliability.promises import PROMISES
 from tests.reliability.telling import share, table
 
-LEAST = 50_000
+LEAST = 100_000
 """Worker-hours in which everything goes wrong."""
 
 
