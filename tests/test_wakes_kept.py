@@ -1,13 +1,15 @@
 """What is ready wakes a worker, whatever else lies on the board; and no odd row ends one."""
 
 import asyncio
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
 
 import pytest
 
 from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
+from blackboard.model import Lock, Token
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.verbs.change import add
@@ -17,10 +19,27 @@ from tests.stores import OpenTable
 from tests.working import Workplace, at_work, until
 
 
-async def add_later(place: Workplace, item_id: str, seconds: float) -> None:
+async def add_later(
+    place: Workplace, item_id: str, seconds: float, item_type: str = "feed"
+) -> None:
     """An item that is due in so many seconds."""
     first = place.clock.now() + timedelta(seconds=seconds)
-    await add(place.other, item_id=item_id, item_type="feed", spec=Spec(every="1h"), first=first)
+    await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
+
+
+def after_the_next_reading(
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
+) -> None:
+    """Something happens when the rows of a shard were read, and nobody has looked at them all."""
+    honest, actions = Board.walk, [action]
+
+    async def walk(board: Board, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
+        async for found in honest(board, shard, until=until):
+            yield found
+        if actions:
+            await actions.pop()()
+
+    monkeypatch.setattr(Board, "walk", walk)
 
 
 def ids_of_shard(board: Board, number: int) -> list[str]:
@@ -70,6 +89,88 @@ def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
         assert any(wish <= 2.5 for wish in worker.wake.wishes)
 
     story(open_table=open_table, shards=2)
+
+
+def test_who_was_slower_in_one_shard_looks_soon_at_what_it_knows_of_another(
+    open_table: OpenTable,
+) -> None:
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        first, second = (ids_of_shard(place.board, number)[0] for number in range(shards))
+        for item_id in (first, second):
+            await place.add(item_id)
+            place.later(seconds=1)
+
+        async def another_is_faster() -> None:
+            await place.claimed(first, board=place.other, owner="another")
+
+        place.table.script(another_is_faster)
+        worker = await place.worker(slots=1)
+        assert worker.order == []
+        assert any(wish < 1 for wish in worker.wake.wishes)
+        place.later(seconds=1)
+        worker.wake.now()
+        await worker.run(second)
+
+    story(open_table=open_table, shards=2)
+
+
+@at_work
+async def test_what_is_let_go_while_its_shard_is_read_is_run_when_it_is_ready(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new token came too late for the page, and the next beat is far."""
+    await place.add("davis", every="20s", stale_after="10s")
+    worker = await place.worker(slots=2)
+    running = await worker.run("davis")
+
+    async def davis_ends() -> None:
+        running.end()
+        await worker.tells(Kind.ENDED)
+
+    after_the_next_reading(monkeypatch, davis_ends)
+    await worker.walk()
+    assert worker.of(Kind.ENDED)
+    place.later(seconds=21)
+    worker.wake.now()
+    await worker.run("davis", 1)
+
+
+@at_work
+async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workplace) -> None:
+    """There was none when the walk began, and who let go knew of nothing that was due."""
+    await place.add("davis", every="1h")
+    worker = await place.worker(slots=1)
+    running = await worker.run("davis")
+    await place.add("elko")
+    place.later(seconds=1)
+
+    async def davis_ends() -> None:
+        running.end()
+        await worker.tells(Kind.ENDED)
+
+    place.table.script_reads(davis_ends)
+    worker.wake.beat()
+    await worker.run("elko")
+
+
+@at_work
+async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Workplace) -> None:
+    """Neither a type it does not know, nor a slot that is passed over."""
+    await place.add("hourly", cron="0 * * * *", missed="none")
+    worker = await place.worker()
+    (await worker.run("hourly")).end()
+    await place.ended("hourly")
+    await add_later(place, "strange", 5, item_type="strange")
+    await worker.walk()
+    place.later(seconds=6)
+    await worker.looks_again()
+    assert worker.worker.walker.known.alone(0)
+    place.later(hours=1, minutes=30)
+    await worker.walk()
+    assert len(worker.of(Kind.SKIPPED)) == 1
+    await worker.looks_again()
+    assert worker.worker.walker.known.alone(0)
 
 
 @pytest.mark.parametrize("slots", [1, 2])

@@ -214,9 +214,16 @@ class AtWork:
 
     async def walk(self) -> None:
         """Another walk over all shards, as at the next beat, to its end."""
+        await self._woken(self.wake.beat)
+
+    async def looks_again(self) -> None:
+        """What it does when it wakes between two beats, to its end."""
+        await self._woken(self.wake.now)
+
+    async def _woken(self, wake: Callable[[], None]) -> None:
         await until(lambda: self.wake.waiting or self.task.done(), "the walk before")
         before = self.wake.rounds
-        self.wake.beat()
+        wake()
         await until(lambda: self.is_idle(before) or self.task.done(), "a walk")
 
     def is_idle(self, before: int = 0) -> bool:
