@@ -85,7 +85,8 @@ class Walker:
     _left: set[str] = field(default_factory=set)
     """Items left alone for their settings; each is told once."""
     _broken: set[str] = field(default_factory=set)
-    """Etags of tokens that do not fit their items: not to be tried again before the next look."""
+    """Etags of tokens that do not fit their items, or could not be passed over: not to be tried
+    again before the next look."""
     known: Known = field(init=False)
 
     def __post_init__(self) -> None:
@@ -244,6 +245,8 @@ class Walker:
                 seen.skipped += 1
                 if await pass_over(self.board, token, settings=settings):
                     self._tell(Kind.SKIPPED, token, f"missed {token.slot:%Y-%m-%d %H:%M:%S}Z")
+                else:
+                    self._broken.add(token.etag)
         except (BadInput, ValueError) as error:
             self._leave(token, str(error))
             return None

@@ -412,6 +412,16 @@ async def test_a_slot_that_is_wanted_by_now_is_not_passed_over(scene: Scene) -> 
     assert (await scene.token()).slot == token.slot
 
 
+@story
+async def test_a_missed_token_without_its_item_goes(scene: Scene) -> None:
+    await scene.add("davis", cron="0 * * * *", missed="none")
+    scene.later(hours=5)
+    token = await scene.token()
+    await scene.table.commit(scene.board.partition("davis"), [Delete(keys.item_key("davis"), ANY)])
+    assert not await pass_over(scene.board, token, settings=settings_of(token.type, token.spec))
+    assert await scene.tokens() == []
+
+
 @pytest.mark.parametrize("faster", ["claimed", "edited", "removed", "lost"])
 @story
 async def test_a_slot_that_somebody_else_sees_to_is_not_passed_over(

@@ -188,10 +188,14 @@ def holds(item: Item | None, lock: Lock) -> bool:
 
 async def pass_over(board: Board, token: Token, *, settings: RunSettings) -> bool:
     """Move a waiting item on to its next slot without a run: its slot is missed, and it wants no
-    missed runs. `settings` are the token's. False: somebody was faster.
+    missed runs. `settings` are the token's. False: somebody was faster, or there is no such item,
+    and the token goes.
     """
     item = await board.item(token.id)
-    if item is None or not item.waits or _wanted(item) != _wanted(token):
+    if item is None:
+        await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
+        return False
+    if not item.waits or _wanted(item) != _wanted(token):
         return False
     now = await board.table.now()
     after = planned(item, passed_plan(item, settings=settings, now=now))
