@@ -5,6 +5,8 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,11 +40,16 @@ Examples:
 """
 WORKERS = 8
 """That are simulated when nobody says how many, and none has announced itself."""
-LONGEST = 24 * 366.0
+DAY, LONGEST = 24.0, 24 * 366.0
 """Hours."""
+REQUESTS = 1_500_000
+"""Simulated in some minutes: a world has no more, unless it is told for how long it lasts."""
+REQUESTS_OF_A_RUN = 4
+"""Its claim, its release, and what others ask for in vain."""
 FAILING = 0.05
 """The share of runs that fail in a world with faults. In one without, handlers do what they are
 there for."""
+HOUR = timedelta(hours=1)
 STEPS = 200
 """Of the bar that shows how far it is."""
 
@@ -72,7 +79,7 @@ STEPS = 200
 @click.option(
     "--shards", metavar="N", type=click.IntRange(1, cost.MOST_SHARDS), help="[the board's, or 1]"
 )
-@click.option("--hours", metavar="N", type=float, default=24.0, help="To simulate [24].")
+@click.option("--hours", metavar="N", type=float, help="To simulate [24; fewer of a large board].")
 @click.option("--seed", metavar="N", type=int, default=1, help="The same one, the same story [1].")
 @click.option(
     "--faults", metavar="A,B", default="none", help="all, none, or kinds, as below [none]."
@@ -97,7 +104,7 @@ def command(
     slots: int | None,
     cycle: str | None,
     shards: int | None,
-    hours: float,
+    hours: float | None,
     seed: int,
     faults: str,
     trouble_every: str,
@@ -123,7 +130,7 @@ def command(
     with_items = partial(
         Scenario,
         seed=seed,
-        hours=_hours(hours),
+        hours=DAY if hours is None else _hours(hours),
         slots=slots or session.settings.worker.slots,
         cycle=parse_duration(cycle or session.settings.worker.cycle, "cycle"),
         faults=troubles,
@@ -141,6 +148,7 @@ def command(
             shards=shards or found.shards,
             types=found.types(session.settings, session.handlers),
         )
+        runs = Load(rhythms=rhythms).runs * (HOUR / cost.MONTH)
     else:
         interval = parse_duration(every or "8h", "every")
         scenario = with_items(
@@ -148,6 +156,9 @@ def command(
             workers=count or WORKERS,
             shards=shards or 1,
         )
+        runs = items * (HOUR / interval)
+    if hours is None:
+        scenario = replace(scenario, hours=_no_more_than_a_day(scenario, runs))
     world, violation = _played(scenario, trace)
     if violation is not None and shrink:
         world, violation = _shrunk(world, violation)
@@ -175,6 +186,15 @@ def _hours(number: float) -> float:
     if not 0 < number <= LONGEST:
         raise BadInput("hours", f"{number:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
     return number
+
+
+def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
+    """Hours: fewer where a day would take long. `runs` are those of an hour."""
+    looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
+    found = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
+    if found < DAY:
+        note(f"it is much to simulate: {found:g} h; --hours says for how long")
+    return found
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:

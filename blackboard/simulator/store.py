@@ -85,11 +85,8 @@ class Store:
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
         """As they are now; `stamp` is the age, in seconds."""
-        moment = self.timeline.now
-        return [
-            Row(row.key, row.etag, row.data, moment - row.stamp)
-            for row in self.shelf.page(partition, first, end, count)
-        ]
+        moment, found = self.timeline.now, self.shelf.page(partition, first, end, count)
+        return [Row(key, kept.etag, kept.data, moment - kept.touched) for key, kept in found]
 
     def _rows(self, partition: str, ops: Sequence[Op]) -> dict[str, Row]:
         found = ((op.key, self.shelf.row(partition, op.key)) for op in ops)

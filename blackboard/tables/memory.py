@@ -6,7 +6,7 @@ process.
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -18,9 +18,13 @@ from blackboard.tables.pages import AFTER_ALL, Pages
 
 
 class _Kept(NamedTuple):
+    """A row, but for its key."""
+
     etag: Etag
     touched: float
+    """The moment of its last writing."""
     data: dict[str, Value]
+    """Never changed: a row that is written again is another."""
 
 
 @dataclass(slots=True)
@@ -74,13 +78,14 @@ class Shelf:
         part = self.parts.get(partition)
         if part is None or key not in part.rows:
             return None
-        return _row(key, part.rows[key])
+        kept = part.rows[key]
+        return Row(key, kept.etag, kept.data, kept.touched)
 
-    def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
-        """The first `count` rows from `first` on, before `end`."""
+    def page(self, partition: str, first: str, end: str, count: int) -> Iterator[tuple[str, _Kept]]:
+        """The first `count` rows from `first` on, before `end`, by their keys."""
         part = self.parts.get(partition, _Part())
         low, high = bisect_left(part.keys, first), bisect_left(part.keys, end)
-        return [_row(key, part.rows[key]) for key in part.keys[low : min(high, low + count)]]
+        return ((key, part.rows[key]) for key in part.keys[low : min(high, low + count)])
 
 
 class MemoryTable:
@@ -116,7 +121,8 @@ class MemoryTable:
         async def fetch(start: str, count: int) -> list[Row]:
             await self._request()
             self.requests.pages += 1
-            return self._shelf.page(partition, start, end, count)
+            found = self._shelf.page(partition, start, end, count)
+            return [Row(key, kept.etag, dict(kept.data), kept.touched) for key, kept in found]
 
         return Pages(fetch, first=first, limit=limit)
 
@@ -134,7 +140,3 @@ class MemoryTable:
         await asyncio.sleep(0)
         if self._closed:
             raise Unavailable("the table is closed")
-
-
-def _row(key: str, kept: _Kept) -> Row:
-    return Row(key, kept.etag, dict(kept.data), kept.touched)

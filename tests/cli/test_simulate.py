@@ -8,6 +8,7 @@ import pytest
 
 from blackboard import cost
 from blackboard.board import Board
+from blackboard.cli.simulate_command import _no_more_than_a_day
 from blackboard.cli.simulated_story import LONGEST, story_of
 from blackboard.members import announce
 from blackboard.model import Lock, Member, Outcome
@@ -171,6 +172,18 @@ def test_as_many_workers_as_have_announced_themselves_or_eight(blackboard: Comma
     assert blackboard(*brief).json["scenario"]["workers"] == 8
     blackboard.on_board(at_work)
     assert blackboard(*brief).json["scenario"]["workers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "shards", "runs", "hours"),
+    [(8, 1, 25.0, 24), (20, 16, 1_000.0, 24), (40, 16, 10_000.0, 19), (200, 64, 12_500.0, 1)],
+)
+def test_of_a_large_board_fewer_hours_are_simulated_than_a_day(
+    workers: int, shards: int, runs: float, hours: int
+) -> None:
+    """A plan for 100,000 items and 200 workers is there within minutes, not hours."""
+    scenario = Scenario(seed=1, items=(), workers=workers, shards=shards)
+    assert _no_more_than_a_day(scenario, runs) == hours
 
 
 @pytest.mark.parametrize(
