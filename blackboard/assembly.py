@@ -26,6 +26,7 @@ from blackboard.patient import Asking
 from blackboard.releases import Releases
 from blackboard.rules.patience import Need
 from blackboard.runner import Runner
+from blackboard.scanner import Scanner
 from blackboard.table import TableError
 from blackboard.verbs.history import Retention
 from blackboard.wake import Wake
@@ -88,6 +89,14 @@ def assemble(
     def start(claims: Sequence[Claim]) -> None:
         worker.start(claims)
 
+    scanner = Scanner(
+        board=board,
+        handlers=handlers,
+        holdings=holdings,
+        events=events,
+        horizon=settings.cycle,
+        overdue_after=notifier.overdue_after if notifier else None,
+    )
     worker = Worker(
         board=board,
         events=events,
@@ -99,9 +108,8 @@ def assemble(
             handlers=handlers,
             holdings=holdings,
             events=events,
-            horizon=settings.cycle,
+            scanner=scanner,
             start=start,
-            overdue_after=notifier.overdue_after if notifier else None,
         ),
         heartbeat=Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning),
         calls=Calls(

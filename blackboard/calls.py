@@ -108,7 +108,4 @@ class _Report:
         self.held.report_progress(done, total)
 
     def log(self, level: int, message: str) -> None:
-        claim, said = self.held.claim, self.mask.text(message)
-        self.events.emit(
-            Kind.SAID, said, level=level, item=claim.id, type=claim.type, fence=claim.fence
-        )
+        self.events.emit_of(self.held.claim, Kind.SAID, self.mask.text(message), level=level)

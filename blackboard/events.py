@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 class Kind(StrEnum):
@@ -27,6 +27,17 @@ class Kind(StrEnum):
     NOTIFIED = "notified"
     """Somebody was told of something: a webhook, a command."""
     NOTIFY = "notify trouble"
+
+
+class OfRun(Protocol):
+    """What names a run: a claim, a lock, a token, a row of the history."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def fence(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +78,7 @@ class Events:
                 subscriber(event)
             except Exception:  # noqa: BLE001 - whatever is wrong with it
                 self._subscribers.remove(subscriber)
+
+    def emit_of(self, run: OfRun, kind: Kind, message: str = "", **about: Any) -> None:
+        """Of a run, or of what may become one."""
+        self.emit(kind, message, item=run.id, type=run.type, fence=run.fence, **about)

@@ -154,15 +154,7 @@ class Heartbeat:
         if held.lost:
             return
         held.lose(reason)
-        claim = held.claim
-        self.events.emit(
-            Kind.LOST,
-            reason,
-            level=logging.WARNING,
-            item=claim.id,
-            type=claim.type,
-            fence=claim.fence,
-        )
+        self.events.emit_of(held.claim, Kind.LOST, reason, level=logging.WARNING)
         self._start(self._stop(held))
 
     async def _stop(self, held: Holding) -> None:

@@ -86,13 +86,11 @@ class Releases:
     def _tell(self, finished: Finished, released: Released) -> None:
         run, ended = released.run, finished.ended
         good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
-        self.events.emit(
+        self.events.emit_of(
+            run,
             Kind.ENDED,
             run.outcome.value + (f": {first_line(run.error)}" if run.error else ""),
             level=logging.INFO if good else logging.WARNING,
-            item=run.id,
-            type=run.type,
-            fence=run.fence,
             data={
                 "outcome": run.outcome.value,
                 "release": released.how.value,

@@ -26,10 +26,11 @@ from blackboard.model import Claim, Run
 from blackboard.phrases import plural, stamp
 from blackboard.releases import Releases
 from blackboard.rules.patience import LONGEST, SPACING
+from blackboard.seen import Seen
 from blackboard.table import Busy, Requests, TableError, Unavailable, Unusable
 from blackboard.verbs.take import claims_at_once
 from blackboard.wake import Wake
-from blackboard.walk import Seen, Walker
+from blackboard.walk import Walker
 
 LAST_RELEASES = 10.0
 """Seconds for writing back what was cut short, before the process ends all the same."""
@@ -204,13 +205,8 @@ class Worker:
             held = Holding(claim=claim, settings=settings)
             self.holdings.add(held)
             self._group.create_task(self._run(held))
-            self.events.emit(
-                Kind.CLAIMED,
-                f"due {stamp(claim.slot)}" + (f", attempt {n}" if (n := claim.attempt) > 1 else ""),
-                item=claim.id,
-                type=claim.type,
-                fence=claim.fence,
-            )
+            again = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
+            self.events.emit_of(claim, Kind.CLAIMED, f"due {stamp(claim.slot)}{again}")
         if claims:
             self.heartbeat.beat()  # whoever listens must know the new leases before they run
 
@@ -241,7 +237,7 @@ class Worker:
     def _wake_for(self, run: Run, ready: datetime) -> None:
         """A retry, or a short interval, may be due before the next beat."""
         wait = ready - run.stop
-        if wait < self.walker.horizon:
+        if wait < self.walker.scanner.horizon:
             self.walker.expect(run.id, ready)
             self.wake.within(wait.total_seconds())
 

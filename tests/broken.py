@@ -17,12 +17,14 @@ from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.patient import PatientTable
 from blackboard.rules.claims import Move, decide_lock, is_missed
 from blackboard.rules.outcomes import after_run, late_move
+from blackboard.scanner import Scanner
 from blackboard.schedules import Schedule, due_between
+from blackboard.seen import Seen
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Shelf
 from blackboard.verbs import batches, change, free, release, take
-from blackboard.walk import Seen, Walker
+from blackboard.walk import Walker
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -227,14 +229,14 @@ async def asks_its_own_clock(table: PatientTable) -> datetime:
     return table._asking._clock.now()
 
 
-_honest_decide = Walker._decide
+_honest_decide = Scanner._decide
 
 
 def misses_by_its_own_clock(
-    walker: Walker, token: Token, settings: RunSettings, seen: Seen
+    scanner: Scanner, token: Token, settings: RunSettings, seen: Seen
 ) -> Move:
-    move = _honest_decide(walker, token, settings, seen)
-    missed = is_missed(token, now=walker.board.clock.now(), settings=settings)
+    move = _honest_decide(scanner, token, settings, seen)
+    missed = is_missed(token, now=scanner.board.clock.now(), settings=settings)
     return Move.SKIP if move is Move.RUN and missed else move
 
 

@@ -161,7 +161,7 @@ async def notifying(at: AtWork, *ways: Box, **settings: Any) -> AsyncIterator[No
         at_most=settings.get("at_most", 20),
     )
     worker.events.subscribe(made.heard)
-    worker.walker.overdue_after = made.overdue_after
+    worker.walker.scanner.overdue_after = made.overdue_after
     task = asyncio.get_running_loop().create_task(made.run())
     try:
         yield made

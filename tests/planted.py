@@ -9,6 +9,7 @@ from blackboard import heartbeat, walk
 from blackboard.heartbeat import Heartbeat
 from blackboard.patient import PatientTable
 from blackboard.rules import claims, outcomes
+from blackboard.scanner import Scanner
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
 from blackboard.verbs import change, free, release, take
@@ -274,7 +275,7 @@ MISTAKES = (
     Planted(
         name="own missed",
         without="whether a slot was missed goes by the worker's own clock",
-        patches=((Walker, "_decide", broken.misses_by_its_own_clock),),
+        patches=((Scanner, "_decide", broken.misses_by_its_own_clock),),
         shows="PASSED",
         walks=False,
     ),

@@ -28,8 +28,8 @@ LAYERS = {
         "tables tables.* stores azurite azurite_install"
     ),
     "the worker, and those who look at a board": (
-        "patient calls holdings releases heartbeat known reading walk wake worker assembly doctor "
-        "checkup checkup.* why cost notify notify.*"
+        "patient calls holdings releases heartbeat known reading seen scanner walk wake worker "
+        "assembly doctor checkup checkup.* why cost notify notify.*"
     ),
     "the settings file": "settings",
     "the worker in a simulated world": "simulator simulator.*",

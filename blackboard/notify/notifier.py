@@ -24,10 +24,10 @@ from blackboard.notify.pings import Pinger
 from blackboard.notify.table import NEVER, News, NotifyTable
 from blackboard.notify.told import HANDOVER, begin, confirmed, end, taken
 from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
+from blackboard.seen import Seen
 from blackboard.table import Busy, Etag, TableError, Unavailable
 from blackboard.times.durations import parse_duration
 from blackboard.verbs.release import Finished, Released
-from blackboard.walk import Seen
 
 LAST_WORD = 5.0
 """Seconds that a worker which ends waits for what is still to be told."""
@@ -181,13 +181,8 @@ class Notifier:
         if not by:
             return
         for notice, etag in begun:
-            self.events.emit(
-                Kind.NOTIFIED,
-                f"{notice.event.value}, by {' and '.join(by)}",
-                item=notice.id,
-                type=notice.type,
-                fence=notice.fence,
-            )
+            told_by = f"{notice.event.value}, by {' and '.join(by)}"
+            self.events.emit_of(notice, Kind.NOTIFIED, told_by)
             if etag:
                 with suppress(TableError):  # then it is told once more
                     await taken(self.board, notice.id, etag)

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from blackboard.seen import Seen
 from blackboard.simulator.host import Process
 from blackboard.simulator.store import Written
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Conflict, Insert, Op, TableError
-from blackboard.walk import REREADINGS, Seen
+from blackboard.walk import REREADINGS
 
 MOST_ROWS = 100
 A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3

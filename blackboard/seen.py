@@ -1,0 +1,34 @@
+"""What a walk saw and did."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from blackboard.model import Lock, Token
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """It grows while the walk goes on."""
+
+    now: datetime
+    """By the store's clock."""
+    claims: int = 0
+    """Taken in this walk."""
+    locks: int = 0
+    """Locks of types that this worker takes, whoever holds them."""
+    due: int = 0
+    """Stale locks and due tokens that were not taken: no slot was free, or others were faster."""
+    crowded: bool = False
+    """Whether slots stayed free although more may be there: others were faster, or a claim was not
+    answered."""
+    soonest: timedelta | None = None
+    """Until there is something to do, if that is within the horizon."""
+    mine: set[str] = field(default_factory=set)
+    """Nonces of this worker's locks that are on the board."""
+    skipped: int = 0
+    looked: bool = False
+    """Whether all shards were read, and not only what was known claimed."""
+    overdue: dict[str, Token] = field(default_factory=dict)
+    """By id: ready for longer than is usual, of whatever type, and not taken."""
+    freed: list[Lock] = field(default_factory=list)
+    """Stale locks that were taken away, and nothing is run; or others were faster."""
