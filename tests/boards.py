@@ -6,19 +6,20 @@ the end whether the rows still agree with each other.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard import keys
 from blackboard.board import Board
-from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, Token
+from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.rows import record_of
 from blackboard.simulator.changes import Shadow
 from blackboard.simulator.oracles import whole
-from blackboard.spec import RunSettings, Spec, decode_spec, resolve
-from blackboard.table import Row, Table
+from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, resolve
+from blackboard.table import Op, Row, Table
+from blackboard.verbs.batches import add_ops
 from blackboard.verbs.release import Finished, Released, release
 from blackboard.verbs.take import Claimed, claim
 from tests.clocks import ManualClock, SeededChance
@@ -64,6 +65,31 @@ class Scene:
 
         said = said or {"every": "1h"}
         return (await add(self.other, item_id=item_id, item_type=item_type, spec=Spec(**said))).item
+
+    async def fill(self, count: int, **said: Any) -> list[str]:
+        """Items of one shard that run every eight hours, unless it is said otherwise; ready one
+        after the other, all of them by now. In few batches.
+        """
+        now, spec = self.clock.now(), encode_spec(Spec(**(said or {"every": "8h"})))
+        ids = [f"item-{n:04d}" for n in range(count)]
+        ops: list[Op] = []
+        for n, item_id in enumerate(ids):
+            ready = now - timedelta(milliseconds=count - n)
+            item = Item(
+                id=item_id,
+                type="feed",
+                state=State.ACTIVE,
+                spec=spec,
+                slot=ready,
+                ready=ready,
+                planned=ready,
+            )
+            ops += add_ops(item, over=None)
+        most = self.other.table.max_rows
+        for start in range(0, len(ops), most):
+            batch = ops[start : start + most]
+            await self.other.table.commit(self.other.partition(ids[0]), batch)
+        return ids
 
     async def item(self, item_id: str = "davis") -> Item:
         item = await self.other.item(item_id)
@@ -154,7 +180,27 @@ class TurningClock(ManualClock):
         self.advance(seconds)
 
 
-def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+Test = Callable[..., Awaitable[None]]
+
+
+def on_each_store(
+    told: Callable[..., Coroutine[Any, Any, None]], test: Test
+) -> Callable[..., None]:
+    """`told` as pytest calls it, in the place of `test`, whose first parameter it brings."""
+
+    def run(open_table: OpenTable, **arguments: Any) -> None:
+        asyncio.run(told(open_table, **arguments))
+
+    parameters = list(inspect.signature(test).parameters.values())
+    fixture = inspect.Parameter("open_table", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([fixture, *parameters[1:]])  # type: ignore[attr-defined]
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    for mark in getattr(test, "pytestmark", ()):
+        run.pytestmark = [*getattr(run, "pytestmark", []), mark]  # type: ignore[attr-defined]
+    return run
+
+
+def story(test: Test) -> Callable[..., None]:
     """Run an async test on a fresh board of each store; see that the rows agree at the end."""
 
     async def told(open_table: OpenTable, **arguments: Any) -> None:
@@ -175,14 +221,7 @@ def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
             await table.close()
             await another.close()
 
-    def run(open_table: OpenTable, **arguments: Any) -> None:
-        asyncio.run(told(open_table, **arguments))
-
-    parameters = list(inspect.signature(test).parameters.values())
-    fixture = inspect.Parameter("open_table", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([fixture, *parameters[1:]])  # type: ignore[attr-defined]
-    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-    return run
+    return on_each_store(told, test)
 
 
 async def disagreements(board: Board) -> list[str]:

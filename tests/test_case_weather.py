@@ -8,37 +8,11 @@ from itertools import pairwise
 import pytest
 
 from blackboard.events import Kind
-from blackboard.model import Item, State
 from blackboard.rules.patience import LONGEST, SPACING
-from blackboard.spec import Spec, encode_spec
-from blackboard.table import Op
-from blackboard.verbs.batches import add_ops
 from tests.village import Hired, Sky, Village, in_a_village
 
 FULL = os.environ.get("BLACKBOARD_CHAOS") == "full"
 HOUR = 3600.0
-
-
-async def fill(village: Village, count: int, **said: str) -> list[str]:
-    """Items that are due, in few batches."""
-    board, ready = village.other, village.clock.now()
-    ids = [f"item-{n:04d}" for n in range(count)]
-    ops: list[Op] = []
-    for item_id in ids:
-        item = Item(
-            id=item_id,
-            type="feed",
-            state=State.ACTIVE,
-            spec=encode_spec(Spec(**said)),  # type: ignore[arg-type]
-            slot=ready,
-            ready=ready,
-            planned=ready,
-        )
-        ops += add_ops(item, over=None)
-    for start in range(0, len(ops), board.table.max_rows):
-        batch = ops[start : start + board.table.max_rows]
-        await board.table.commit(board.partition(ids[0]), batch)
-    return ids
 
 
 def lost(*workers: Hired) -> list[str]:
@@ -156,7 +130,7 @@ async def test_th04_a_thousand_due_items_stay_below_what_a_partition_takes(
     beyond two rows a second for each item is given the time it needs.
     """
     count = 1000 if FULL or store != "azurite" else 150  # the emulator needs a minute for all
-    ids = await fill(village, count, every="8h")
+    ids = await village.fill(count, every="8h")
     village.sky.a_second = 2 * count
     village.sky.delays = (0.005, 0.02)
     workers = [await village.hire(f"worker-{n}", slots=100, cycle=10) for n in range(4)]

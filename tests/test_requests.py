@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from blackboard.events import Kind
 from blackboard.keys import lock_key
 from blackboard.members import ANNOUNCE_EVERY
-from blackboard.model import Item, Outcome, State
+from blackboard.model import Outcome
 from blackboard.settings import Settings
-from blackboard.spec import Spec, encode_spec
-from blackboard.table import ANY, Merge, Op, Requests
+from blackboard.spec import Spec
+from blackboard.table import ANY, Merge, Requests
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.batches import add_ops
 from blackboard.verbs.change import add, pause
 from tests.clocks import ManualClock
 from tests.faults import Fault
@@ -32,30 +30,6 @@ from tests.working import (
 )
 
 HOUR = timedelta(hours=1)
-
-
-async def fill(place: Workplace, count: int, **said: Any) -> list[str]:
-    """Items of one shard, ready one after the other, all of them by now."""
-    board = place.other
-    ids = [f"item-{n:04d}" for n in range(count)]
-    ops: list[Op] = []
-    for n, item_id in enumerate(ids):
-        ready = place.clock.now() - timedelta(milliseconds=count - n)
-        spec = encode_spec(Spec(**(said or {"every": "8h"})))
-        item = Item(
-            id=item_id,
-            type="feed",
-            state=State.ACTIVE,
-            spec=spec,
-            slot=ready,
-            ready=ready,
-            planned=ready,
-        )
-        ops += add_ops(item, over=None)
-    for start in range(0, len(ops), board.table.max_rows):
-        batch = ops[start : start + board.table.max_rows]
-        await board.table.commit(board.partition(ids[0]), batch)
-    return ids
 
 
 def counter(place: Workplace) -> Callable[[], Requests]:
@@ -133,7 +107,7 @@ async def test_nothing_is_asked_until_the_next_token_is_ready(place: Workplace) 
 
 @at_work
 async def test_a_backlog_in_one_slot_costs_two_requests_a_run(place: Workplace) -> None:
-    ids = await fill(place, 100)
+    ids = await place.fill(100)
     spent = counter(place)
     worker = await place.worker(slots=1, at_once=True)
     await all_done(worker, 100)
@@ -190,7 +164,7 @@ async def test_more_of_a_type_than_is_known_wakes_its_slot_again(place: Workplac
 
 
 async def _bulk(place: Workplace) -> None:
-    await fill(place, 1000)
+    await place.fill(1000)
     spent = counter(place)
     worker = await place.worker(slots=100, at_once=True, retention=KEEP_ALL)
     await all_done(worker, 1000)
@@ -234,7 +208,7 @@ def test_batches_of_a_hundred_rows_are_enough_for_that() -> None:
 
 @at_work
 async def test_there_is_a_look_every_cycle_however_much_is_known(place: Workplace) -> None:
-    ids = await fill(place, 30)
+    ids = await place.fill(30)
     worker = await place.worker(slots=1, cycle=timedelta(minutes=1))
     spent = counter(place)
     place.later(seconds=59)
@@ -272,7 +246,7 @@ async def test_a_stale_lock_goes_before_what_is_known(place: Workplace) -> None:
 @at_work
 async def test_what_is_known_and_was_moved_meanwhile_is_not_run(place: Workplace) -> None:
     """It is a lost race, and the rest is claimed; then every claim is preceded by a look."""
-    ids = await fill(place, 30)
+    ids = await place.fill(30)
     place.later(seconds=1)
     worker = await place.worker(slots=1, cycle=HOUR)
     await pause(place.other, ids[1], place.mark())
@@ -290,7 +264,7 @@ async def test_what_is_known_and_was_moved_meanwhile_is_not_run(place: Workplace
 @at_work
 async def test_what_is_known_and_could_not_be_claimed_is_next(place: Workplace) -> None:
     """The claim never came, or the store was away."""
-    ids = await fill(place, 30)
+    ids = await place.fill(30)
     worker = await place.worker(slots=1, cycle=HOUR)
     place.table.script(Fault.NONE, Fault.NEVER)
     (await worker.run(ids[0])).end()
@@ -359,7 +333,7 @@ async def test_types_and_settings_that_are_not_ours_are_not_known(place: Workpla
 
 @at_work
 async def test_walks_tell_what_was_asked_for_since_the_last(place: Workplace) -> None:
-    await fill(place, 20)
+    await place.fill(20)
     worker = await place.worker(slots=4, at_once=True)
     await all_done(worker, 20)
     await worker.walk()

@@ -6,9 +6,8 @@ still while a store works. At the end the rows must agree with each other.
 """
 
 import asyncio
-import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +20,7 @@ from blackboard.runner import Call, Execution, Report
 from blackboard.settings import Settings
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
 from blackboard.worker import Mode
-from tests.boards import Scene, disagreements
+from tests.boards import Scene, Test, disagreements, on_each_store
 from tests.clocks import START, ManualClock, TurnedWake
 from tests.faults import FaultyTable
 from tests.stores import OpenTable
@@ -285,9 +284,6 @@ class Village(Scene):
             await table.close()
 
 
-Test = Callable[..., Awaitable[None]]
-
-
 def in_a_village(test: Test) -> Callable[..., None]:
     """Run an async test in a fresh village of each store. A parameter `begins` says by how many
     seconds the clocks of all, the store's too, are wrong from the beginning.
@@ -313,11 +309,4 @@ def in_a_village(test: Test) -> Callable[..., None]:
             await village.close()
             await table.close()
 
-    def run(open_table: OpenTable, **arguments: Any) -> None:
-        asyncio.run(told(open_table, **arguments))
-
-    parameters = list(inspect.signature(test).parameters.values())
-    fixture = inspect.Parameter("open_table", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([fixture, *parameters[1:]])  # type: ignore[attr-defined]
-    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-    return run
+    return on_each_store(told, test)

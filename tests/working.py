@@ -5,9 +5,8 @@ workers are stopped, and the rows must agree with each other.
 """
 
 import asyncio
-import inspect
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,7 +21,7 @@ from blackboard.settings import Settings, resolver
 from blackboard.table import Etag, Op, Row
 from blackboard.verbs.history import Retention
 from blackboard.worker import Mode, Worker
-from tests.boards import Scene, disagreements
+from tests.boards import Scene, Test, disagreements, on_each_store
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable
 from tests.stores import OpenTable
@@ -337,9 +336,6 @@ async def board_on(table: Any, clock: ManualClock, settings: Settings, **about: 
     )
 
 
-Test = Callable[..., Awaitable[None]]
-
-
 def at_work(test: Test) -> Callable[..., None]:
     """Run an async test at a fresh workplace of each store. A parameter `shards` is the board's."""
 
@@ -369,16 +365,7 @@ def at_work(test: Test) -> Callable[..., None]:
             for opened in (table, another, *place.tables):
                 await opened.close()
 
-    def run(open_table: OpenTable, **arguments: Any) -> None:
-        asyncio.run(told(open_table, **arguments))
-
-    parameters = list(inspect.signature(test).parameters.values())
-    fixture = inspect.Parameter("open_table", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([fixture, *parameters[1:]])  # type: ignore[attr-defined]
-    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-    for mark in getattr(test, "pytestmark", ()):
-        run.pytestmark = [*getattr(run, "pytestmark", []), mark]  # type: ignore[attr-defined]
-    return run
+    return on_each_store(told, test)
 
 
 def minutes(count: float) -> timedelta:
