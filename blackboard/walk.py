@@ -72,7 +72,7 @@ class Walker:
             self.known.forget()
             raise
         # What became ready while other shards were read was counted by nobody.
-        seen.soonest = self._until_next(begun)
+        seen.soonest = await self._until_next(begun)
         seen.looked = True
         return seen
 
@@ -86,8 +86,8 @@ class Walker:
         now = await self.board.table.now()
         seen = Seen(now=now, mine=self._nonces())
         try:
-            for since_then, number in self.known.unread(now):
-                if self._filled(seen, before=since_then):
+            for ready, number in self.known.unread(now):
+                if self._filled(seen, before=ready):
                     break
                 await self._read_again(number, seen)
             if not all(self.scanner.runs(one, seen) for one in self._chosen(seen)):
@@ -99,7 +99,8 @@ class Walker:
         seen.due = len(self.known.ready(seen.now)) + len(self.known.unread(seen.now))
         seen.due += not self.known.until(clock)  # a stale lock waits for a slot
         look = timedelta(seconds=self.known.until(clock))
-        seen.soonest = min(self._until_next(now) or look, look)
+        following = await self._until_next(now)
+        seen.soonest = look if following is None else min(following, look)
         return seen
 
     def _chosen(self, seen: Seen) -> list[Token]:
@@ -128,9 +129,12 @@ class Walker:
         for lock in locks:
             await self._take_over(lock, seen, ours=before | self._nonces())
 
-    def _until_next(self, now: datetime) -> timedelta | None:
-        following = self.known.next(now)
-        return None if following is None else following - now
+    async def _until_next(self, begun: datetime) -> timedelta | None:
+        """Until the first thing to do after the walk was begun, which may have come meanwhile."""
+        following = self.known.next(begun)
+        if following is None:
+            return None
+        return max(following - await self.board.table.now(), timedelta(0))
 
     def _nonces(self) -> set[str]:
         """Of every task and batch of this worker."""
