@@ -134,7 +134,7 @@ class Worker:
             if mode is Mode.ONCE and seen is not None:
                 return
             if mode is Mode.UNTIL_IDLE and seen is not None:
-                if seen.looked and self._idle(seen):
+                if self._idle(seen):
                     return
                 self.wake.within(IDLE_LOOK)
             beat = await self.wake.wait()

@@ -51,7 +51,7 @@ def ids_of_shard(board: Board, number: int) -> list[str]:
 def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, alone: bool) -> None:
     @at_work
     async def story(place: Workplace) -> None:
-        for number in range(12):
+        for number in range(60):  # more than a walk keeps in mind
             await place.add(f"rare-{number:02}", item_type="rare")
         place.later(seconds=1)
         worker = await place.worker(slots=8)
