@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything from a fresh checkout, with nothing installed but Python 3.11 and its venv module:
 #   ./bb demo           the main job, on one SQLite file
-#   ./bb test [ARGS]    lint and all tests; with ARGS only pytest ARGS
+#   ./bb test [ARGS]    lint and all tests; with ARGS only pytest ARGS, as in ./bb test -n 2 --cov
 #   ./bb lint           format, lint, types
 #   ./bb chaos [ARGS]   real trouble for real workers, for many minutes: the long forms of the tests
 #                       in tests/chaos, and their figures; ARGS go to pytest
@@ -91,7 +91,7 @@ test)
     cd "$home"
     if [ $# -eq 0 ]; then
         lint
-        set -- -n 2 --cov --cov-report=
+        set -- -n 2 --dist worksteal
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;

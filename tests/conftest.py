@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from coverage import Coverage
 
 from blackboard.table import Table
 from blackboard.testing import azurite, azurite_board, sqlite_board
@@ -79,22 +78,3 @@ def table(open_table: OpenTable, clock: ManualClock, run: Run) -> Iterator[Table
     table = run(opened())
     yield table
     run(table.close())
-
-
-UNTRACED = {"history", "model", "simulator", "test_damaged_file", "test_mutated_rows", "test_walks"}
-"""Folders and files of tests that run the same lines millions of times."""
-
-
-@pytest.fixture(autouse=True)
-def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Nobody looks which lines are run there: other tests show them, and it takes twice as long."""
-    is_one = not UNTRACED.isdisjoint({request.path.parent.name, request.path.stem})
-    running = Coverage.current() if is_one else None
-    if running is None:
-        yield
-        return
-    running.stop()
-    try:
-        yield
-    finally:
-        running.start()

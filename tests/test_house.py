@@ -207,9 +207,9 @@ LINT = ["ruff format --check .", "ruff check .", "mypy"]
         (["lint"], "", LINT),
         (["lint"], "ruff", LINT[:1]),
         (["lint"], "mypy", LINT),
-        (["test"], "", [*LINT, "python -m pytest -n 2 --cov --cov-report="]),
+        (["test"], "", [*LINT, "python -m pytest -n 2 --dist worksteal"]),
         (["test"], "mypy", LINT),
-        (["test"], "python", [*LINT, "python -m pytest -n 2 --cov --cov-report="]),
+        (["test"], "python", [*LINT, "python -m pytest -n 2 --dist worksteal"]),
         (["test", "-k", "a or b"], "", ["python -m pytest -k a or b"]),
         (["chaos"], "", ["python -m pytest tests/chaos -rA"]),
         (
