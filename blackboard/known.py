@@ -129,6 +129,23 @@ class Known:
         part = self._parts[shard]
         return any(one.is_for_us and part.when(one) <= moment for one in part.expected)
 
+    def waits(self, moment: datetime) -> int:
+        """How much is there to be taken at `moment`, at the least."""
+        return len(self.ready(moment)) + sum(
+            self.expects(shard, moment) for shard in range(self.shards)
+        )
+
+    def is_empty(self, shard: int, moment: datetime) -> bool:
+        """Whether there is nothing that this worker could take, now or after a pause."""
+        expected = self._parts[shard].expected
+        return not self.of_shard(shard, moment) and not any(
+            one.is_for_us and one.ready <= moment for one in expected
+        )
+
+    def has(self, shard: int, item_id: str) -> bool:
+        """Whether a token of the item was read."""
+        return any(one.id == item_id for one in self._parts[shard].tokens)
+
     def expect_no_more(self, shard: int) -> None:
         """It is being read."""
         part = self._parts[shard]

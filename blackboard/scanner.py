@@ -86,7 +86,6 @@ class Scanner:
         settings = await self._wanted(token, seen)
         if settings is None:
             return True
-        seen.due += 1
         return reading.ready(token, settings)
 
     def _know(self, number: int, reading: Reading) -> None:
@@ -122,8 +121,9 @@ class Scanner:
             settings = self.board.resolve(token.type, token.spec)
             move = self._decide(token, settings, seen)
             if move is Move.SKIP:
-                seen.skipped += 1
+                seen.missed += 1
                 if await pass_over(self.board, token, settings=settings):
+                    seen.skipped += 1
                     missed = f"missed {token.slot:%Y-%m-%d %H:%M:%S}Z"
                     self.events.emit_of(token, Kind.SKIPPED, missed)
                 else:

@@ -17,7 +17,10 @@ class Seen:
     locks: int = 0
     """Locks of types that this worker takes, whoever holds them."""
     due: int = 0
-    """Stale locks and due tokens that were not taken: no slot was free, or others were faster."""
+    """What is there to be taken, as far as is known, and was not: no slot was free, or others were
+    faster."""
+    stale: int = 0
+    """Of that, the stale locks."""
     crowded: bool = False
     """Whether slots stayed free although more may be there: others were faster, or a claim was not
     answered."""
@@ -25,7 +28,10 @@ class Seen:
     """Until there is something to do, if that is within the horizon."""
     mine: set[str] = field(default_factory=set)
     """Nonces of this worker's locks that are on the board."""
+    missed: int = 0
+    """Slots that nobody wants any more."""
     skipped: int = 0
+    """Of them, those that were passed over here."""
     looked: bool = False
     """Whether all shards were read, and not only what was known claimed."""
     overdue: dict[str, Token] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from blackboard.board import Board
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
-from blackboard.holdings import Holdings
+from blackboard.holdings import Holdings, Room
 from blackboard.keys import shard_of
 from blackboard.known import Known
 from blackboard.model import Claim, Lock, Token
@@ -29,6 +29,8 @@ from blackboard.verbs.take import adopt, claim, claims_at_once, override
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
+OF_ITS_TYPE = "{}"
+"""The spec of an item that says nothing itself."""
 
 Start = Callable[[Sequence[Claim]], None]
 """Runs what was claimed; it is in the holdings from then on."""
@@ -53,8 +55,10 @@ class Walker:
         self.known = self.scanner.known
 
     def expect(self, item_id: str, ready: datetime) -> None:
-        """This item has a token that no walk has read, ready then."""
-        self.scanner.expect(shard_of(item_id, self.board.shards), ready)
+        """This item was let go, and is ready then: nobody else knows of it."""
+        number = shard_of(item_id, self.board.shards)
+        if not self.known.has(number, item_id):
+            self.known.expect(number, ready)
 
     async def walk(self) -> Seen:
         """Look at every shard, take over what is stale, claim what the free slots allow. What is
@@ -71,10 +75,10 @@ class Walker:
         except TableError:
             self.known.forget()
             raise
-        # What became ready while other shards were read was counted by nobody.
+        # What became ready while other shards were read is in nobody's slot, either.
         seen.soonest = await self._until_next(begun)
         seen.looked = True
-        return seen
+        return await self._reckoned(seen)
 
     async def go_on(self) -> Seen | None:
         """Claim what is known to be ready, and read the shards that have more, until the free slots
@@ -96,11 +100,14 @@ class Walker:
         except TableError:
             self.known.forget()
             raise
-        seen.due = len(self.known.ready(seen.now)) + len(self.known.unread(seen.now))
-        seen.due += not self.known.until(clock)  # a stale lock waits for a slot
         look = timedelta(seconds=self.known.until(clock))
         following = await self._until_next(now)
         seen.soonest = look if following is None else min(following, look)
+        return await self._reckoned(seen)
+
+    async def _reckoned(self, seen: Seen) -> Seen:
+        """With what is left, now that the walk is over."""
+        seen.due = self.known.waits(await self.board.table.now()) + seen.stale
         return seen
 
     def _chosen(self, seen: Seen) -> list[Token]:
@@ -114,10 +121,10 @@ class Walker:
 
     async def _read_again(self, number: int, seen: Seen) -> None:
         """Read a shard for a token that is ready. If it is gone, somebody was faster."""
-        expected = self.known.expects(number, seen.now)
-        before = seen.due + seen.claims
+        expected, before = self.known.expects(number, seen.now), seen.claims + seen.stale
         await self._look_into(number, seen)
-        if expected and seen.due + seen.claims == before:
+        nothing = seen.claims + seen.stale == before and self.known.is_empty(number, seen.now)
+        if expected and nothing:
             self.known.lost(number, self.board.clock.monotonic())
 
     async def _look_into(self, number: int, seen: Seen) -> None:
@@ -175,14 +182,12 @@ class Walker:
             for taken in answer.claims:
                 seen.overdue.pop(taken.id, None)
             seen.claims += len(answer.claims)
-            seen.due -= len(answer.claims)
             wanted -= len(answer.claims)
             clock = self.board.clock.monotonic()
             if answer.claims:
                 self.known.won(number, clock)
             if answer.broken is not None:
                 self.scanner.broken.add(answer.broken.etag)
-                seen.due -= 1
             elif answer.reread:
                 self.known.raced(number, clock)
             elif len(answer.claims) < len(batch):
@@ -206,26 +211,29 @@ class Walker:
         )
         if move is Move.LEAVE:
             return
-        if move is Move.OVERRIDE and not self.holdings.free:
-            seen.due += 1
-            self.known.forget()
-            return
         try:
+            if move is Move.OVERRIDE and not self._has_room(lock.type):
+                seen.stale += 1
+                self.known.forget()
+                return
             taken = await self._taken(move, lock)
         except (BadInput, ValueError) as error:
             self.scanner.leave(lock, str(error))
+            seen.locks -= move is Move.OVERRIDE  # there is nobody whose end could be waited for
             return
         if taken is not None:
             self.start([taken])
             seen.claims += 1
         elif move is Move.OVERRIDE:
             seen.freed.append(lock)
+            seen.crowded = True  # it may be ready again
+            self.scanner.expect(shard_of(lock.id, self.board.shards), seen.now, is_for_us=False)
+
+    def _has_room(self, item_type: str) -> bool:
+        return Room(self.holdings).take(item_type, self.board.resolve(item_type, OF_ITS_TYPE))
 
     async def _taken(self, move: Move, lock: Lock) -> Claim | None:
         if move is Move.ADOPT:
-            # Whom settings cannot be computed for is not renewed, so that it grows stale.
-            if (item := await self.board.item(lock.id)) is not None:
-                self.board.resolve(item.type, item.spec)
             taken = await adopt(self.board, lock)
             kind, message = Kind.ADOPTED, "its claim had landed late"
         else:

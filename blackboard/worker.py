@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -221,9 +221,11 @@ class Worker:
     async def _let_go(self, mode: Mode) -> None:
         """Write back what has ended, and see that slots that became free are filled."""
         while True:
-            for released in await self.releases.next(hurry=self.stopping):
+            let_go = await self.releases.next(hurry=self.stopping)
+            now = await self.board.table.now()
+            for released in let_go:
                 if released.ready is not None:
-                    self._wake_for(released.run, released.ready)
+                    self._wake_for(released.run, released.ready, wait=released.ready - now)
             if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
                 self.wake.now()
             self._changed.set()
@@ -234,9 +236,8 @@ class Worker:
         """
         return not self.releases.waiting or self.holdings.free >= claims_at_once(self.board)
 
-    def _wake_for(self, run: Run, ready: datetime) -> None:
+    def _wake_for(self, run: Run, ready: datetime, *, wait: timedelta) -> None:
         """A retry, or a short interval, may be due before the next beat."""
-        wait = ready - run.stop
         if wait < self.walker.scanner.horizon:
             self.walker.expect(run.id, ready)
             self.wake.within(wait.total_seconds())

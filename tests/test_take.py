@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard import keys
+from blackboard.errors import BadInput
 from blackboard.model import Lock, State
 from blackboard.rules.claims import Move, decide_lock
 from blackboard.spec import Spec
@@ -14,6 +15,7 @@ from blackboard.table import (
     Busy,
     Delete,
     Insert,
+    Merge,
     Unavailable,
 )
 from blackboard.verbs.change import edit, pause, remove, resume, run_now
@@ -369,6 +371,20 @@ async def test_ov10_an_interval_that_is_lengthened_or_shortened_leaves_the_lease
     for every in ("8h", "1m"):
         await edit(scene.other, "davis", lambda *_, every=every: Spec(every=every))
         assert (await scene.lock()).stale_after == 3600.0
+
+
+@story
+async def test_what_nobody_can_run_is_not_adopted_and_grows_stale(scene: Scene) -> None:
+    """Its item was edited by somebody who knows more, and its claim had landed late."""
+    await scene.add("davis")
+    await scene.claimed("davis")
+    before = await scene.lock()
+    partition, row = scene.other.partition("davis"), keys.item_key("davis")
+    await scene.other.table.commit(partition, [Merge(row, {"spec": '{"cron":"61 * * * *"}'}, ANY)])
+    with pytest.raises(BadInput):
+        await adopt(scene.board, before)
+    assert (await scene.lock()).etag == before.etag
+    await unlock(scene.other, "davis", scene.mark(), fence=1)
 
 
 # ---- pass over

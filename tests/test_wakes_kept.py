@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -10,10 +11,12 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Lock, Token
+from blackboard.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.verbs.change import add
 from blackboard.verbs.history import Retention
+from blackboard.verbs.take import override
 from blackboard.worker import Mode
 from tests.stores import OpenTable
 from tests.working import Workplace, at_work, until
@@ -154,6 +157,73 @@ async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workp
     await worker.run("elko")
 
 
+def test_what_waits_when_a_walk_ends_is_what_a_freed_slot_is_for(open_table: OpenTable) -> None:
+    """Of two that are overdue in the same second, one became so while the other was read."""
+
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        place.clock.advance(0.05)
+        await place.add(ids_of_shard(place.board, 1)[0])
+        await add_later(place, ids_of_shard(place.board, 0)[0], 0.15)
+        place.clock.advance(0.05)
+
+        async def nothing() -> None:
+            """The first shard takes no time."""
+
+        async def slowly() -> None:
+            place.clock.advance(0.2)
+
+        place.table.script_reads(nothing, slowly)
+        worker = await place.worker(slots=1)
+        await until(lambda: worker.order, "a run")
+        (first,) = worker.order
+        (await worker.run(first)).end()
+        await until(lambda: len(worker.order) == 2, "the other is run")
+
+    story(open_table=open_table, shards=2)
+
+
+@at_work
+async def test_what_is_read_after_a_lost_race_is_what_a_freed_slot_is_for(
+    place: Workplace,
+) -> None:
+    await place.add("first")
+    claims = []
+    for item_id in ("second", "third"):
+        await place.add(item_id, every="1s", stale_after="60s")
+        claims.append(await place.claimed(item_id, board=place.other, owner="another"))
+    place.later(seconds=5)
+
+    async def another_is_faster() -> None:
+        await place.claimed("first", board=place.other, owner="another")
+        for one in claims:
+            await place.let_go(one, board=place.other)
+
+    place.table.script(another_is_faster)
+    worker = await place.worker(slots=1)
+    await until(lambda: worker.order, "a run")
+    (first,) = worker.order
+    (await worker.run(first)).end()
+    await until(lambda: set(worker.order) == {"second", "third"}, "both are run")
+
+
+@at_work
+async def test_what_is_freed_and_not_run_is_looked_for_soon(place: Workplace) -> None:
+    """A slot whose attempts are used up: the next one is due by now."""
+    await place.add("davis", every="10s", stale_after="10s")
+    await place.claimed("davis", board=place.other, owner="dead")
+    for _ in range(3):
+        place.later(seconds=11)
+        assert await override(place.other, await place.lock(), owner="dead")
+    place.later(seconds=11)
+    worker = await place.worker()
+    assert worker.order == []
+    assert any(wish < 1 for wish in worker.wake.wishes)
+    place.later(seconds=1)
+    worker.wake.now()
+    await worker.run("davis")
+
+
 @at_work
 async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Workplace) -> None:
     """Neither a type it does not know, nor a slot that is passed over."""
@@ -237,3 +307,35 @@ async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
     worker.wake.now()
     await worker.ended()
     await working
+
+
+@at_work
+async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: Workplace) -> None:
+    """It is that of a missed slot, beside the one that its item has."""
+    await place.add("davis", cron="0 * * * *", missed="none")
+    place.later(hours=1)
+    token = await place.token()
+    stray = replace(token, ready=token.ready - timedelta(minutes=1))
+    partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
+    await place.other.table.commit(partition, [Insert(key, data_of(stray))])
+    place.later(hours=1)
+    worker = await place.worker(Mode.UNTIL_IDLE)
+    while not worker.task.done():
+        assert worker.wake.rounds < 5
+        await worker.looks_again()
+    await place.other.table.commit(partition, [Delete(key, ANY)])
+
+
+@at_work
+async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
+    place: Workplace,
+) -> None:
+    """Its holder is dead, and of its item no settings can be computed."""
+    await place.add("odd", every="1h", stale_after="3s")
+    await place.claimed("odd", board=place.other, owner="dead")
+    partition, row = place.other.partition("odd"), keys.item_key("odd")
+    await place.other.table.commit(partition, [Merge(row, {"spec": "{"}, ANY)])
+    place.later(seconds=10)
+    worker = await place.worker(Mode.UNTIL_IDLE)
+    await worker.ended()
+    assert len(worker.of(Kind.LEFT)) == 1

@@ -108,6 +108,20 @@ async def test_a_type_has_no_more_than_its_slots(place: Workplace) -> None:
 
 
 @at_work
+async def test_a_type_has_no_more_than_its_slots_of_what_is_taken_over(place: Workplace) -> None:
+    for item_id in ("rare-1", "rare-2", "rare-3"):
+        await abandoned(place, item_id, item_type="rare")
+    worker = await place.worker(slots=4)
+    await until(lambda: worker.order, "a run")
+    await worker.walk()
+    (first,) = worker.order
+    (await worker.run(first)).end()
+    await until(lambda: len(worker.order) == 2, "the next")
+    await worker.walk()
+    assert len(worker.order) == 2
+
+
+@at_work
 async def test_a_full_type_is_no_reason_to_walk_all_the_time(place: Workplace) -> None:
     for item_id in ("rare-1", "rare-2"):
         await place.add(item_id, item_type="rare")

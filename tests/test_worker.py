@@ -76,7 +76,7 @@ async def test_a_failed_run_is_tried_again_when_its_backoff_is_over(place: Workp
     await place.add("davis", every="1h", retries=1, backoff="20s")
     worker = await place.worker()
     (await worker.run("davis")).end(Outcome.FAILED, error="no answer")
-    await worker.tells(Kind.ENDED)
+    await until(lambda: worker.wake.wishes, "a wish")
     (wish,) = worker.wake.wishes
     assert 0 < wish <= 20
     place.later(seconds=21)

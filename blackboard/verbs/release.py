@@ -269,8 +269,17 @@ async def _without_lock(board: Board, finished: Finished) -> Released:
     claim, ended = finished.claim, finished.ended
     row = await _patiently(board, lambda: board.run(claim.id, claim.fence))
     if row is not None and _is_mine(row, claim, ended):
-        return Released(how=Release.DONE, run=row)
+        return Released(how=Release.DONE, run=row, ready=await _ready(board, claim.id))
     return await _late(board, finished, now=await _patiently(board, board.table.now))
+
+
+async def _ready(board: Board, item_id: str) -> datetime | None:
+    """When an item that was let go is ready again, as far as it can be told by now."""
+    try:
+        item = await _patiently(board, lambda: board.item(item_id))
+    except BadRow:
+        return None
+    return item.ready if item is not None and item.waits else None
 
 
 def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:

@@ -171,13 +171,15 @@ async def renew(board: Board, claim: Claim, *, progress: str = "") -> Claim | No
 
 async def adopt(board: Board, lock: Lock) -> Claim | None:
     """Take up a lock of this worker that no task of it knows. It is renewed first, so that its
-    deadline is known; what the item says decides the run.
+    deadline is known; what the item says decides the run. Raises BadInput or ValueError where no
+    settings can be computed from that: it is not renewed then, so that it grows stale.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
         return None
     assert item is not None
+    board.resolve(item.type, item.spec)
     return await renew(board, claim_from(item, lock=lock, sent=board.clock.monotonic()))
 
 
