@@ -18,7 +18,8 @@ a few workers, whoever they are, and the others come by once a cycle: a board wi
 is not asked a hundred times for each token. Should those few die, the next to come by gets
 something, and watches.
 
-Not known, and found by the next look: what others add, release or ask for.
+What it lets go itself it expects without a pause: nobody else knows of that. Not known, and found
+by the next look: what others add, release or ask for.
 """
 
 import math

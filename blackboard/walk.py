@@ -75,7 +75,7 @@ class Walker:
         except TableError:
             self.known.forget()
             raise
-        # What became ready while other shards were read is in nobody's slot, either.
+        # From its beginning: nobody has claimed what became ready while other shards were read.
         seen.soonest = await self._until_next(begun)
         seen.looked = True
         return await self._reckoned(seen)

@@ -33,7 +33,7 @@ from tests.stores import Run
 FULL = os.environ.get("BLACKBOARD_CHAOS") == "full"
 CHILD = Path(__file__).with_name("disk_child.py")
 WAYS = ("goes on", "goes on, synchronous", "dies", "dies, synchronous")
-FLAKY_ITEMS = 200 if FULL else 24
+FLAKY_ITEMS = 60 if FULL else 24
 EIO = 5
 FLAKY = ("posix/io/rw/pwrite", "posix/io/sync/fsync", "posix/io/sync/fdatasync")
 RATE = 0.02
