@@ -160,16 +160,20 @@ def prepares_from_memory(
 _honest_settle = release._settle
 
 
-async def settles_with_any_lock(board: Board, finished: release.Finished) -> release.Released:
+async def settles_with_any_lock(
+    board: Board, finished: release.Finished, *, sent: datetime | None
+) -> release.Released:
     made = finished.claim
     lock = await release._patiently(board, lambda: board.lock(made.id))
     if lock is not None:
         finished = replace(finished, claim=replace(made, nonce=lock.nonce))
-    return await _honest_settle(board, finished)
+    return await _honest_settle(board, finished, sent=sent)
 
 
-async def takes_a_race_for_a_loss(board: Board, finished: release.Finished) -> release.Released:
-    return await release._without_lock(board, finished)
+async def takes_a_race_for_a_loss(
+    board: Board, finished: release.Finished, *, sent: datetime | None
+) -> release.Released:
+    return await release._without_lock(board, finished, sent=sent)
 
 
 def counts_the_one_before(

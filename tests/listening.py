@@ -180,7 +180,7 @@ async def notices(place: Workplace) -> list[Row]:
 
 async def ends(place: Workplace, at: AtWork, outcome: Outcome = Outcome.OK, **said: Any) -> None:
     """The item's next run ends so; an hour later it is due again."""
-    number = len(at.inline.runs["davis"])
+    number = sum(run.ended.done() for run in at.inline.runs["davis"])
     await at.walk()
     run = await at.run("davis", number)
     run.end(outcome, **said)

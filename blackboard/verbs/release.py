@@ -96,6 +96,7 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
     for one in fitted:
         is_sure = one.claim.item_etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
+    sent: dict[str, datetime | None] = {}
     for batch in _batches(board, certain, now=await _patiently(board, board.table.now)):
         ops = [op for _, ops, _ in batch for op in ops]
         partition = board.partition(batch[0][0].claim.id)
@@ -103,11 +104,12 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
             await _patiently(board, partial(board.table.commit, partition, ops))
         except (Conflict, Unknown, Refused):
             doubtful += [one for one, _, _ in batch]
+            sent |= {one.claim.nonce: let_go.ready for one, _, let_go in batch}
         else:
             released |= {one.claim.nonce: let_go for one, _, let_go in batch}
     for one in doubtful:
         try:
-            released[one.claim.nonce] = await _settle(board, one)
+            released[one.claim.nonce] = await _settle(board, one, sent=sent.get(one.claim.nonce))
         except BadRow:  # its lock goes stale, and is left alone by whoever cannot read the item
             run = _run_of(one.claim, one.ended, now=await _patiently(board, board.table.now))
             released[one.claim.nonce] = Released(how=Release.DROPPED, run=run)
@@ -220,15 +222,16 @@ def _run_of(claim: Claim, ended: Ended, *, now: datetime) -> Run:
     )
 
 
-async def _settle(board: Board, finished: Finished) -> Released:
+async def _settle(board: Board, finished: Finished, *, sent: datetime | None) -> Released:
     """Let one run go after a doubt: built from the item as it is now, and again until it lands. It
     never does where the board contradicts itself: when the history has another run of this fence.
+    `sent` is the ready time in the release that may have landed.
     """
     claim, refusals = finished.claim, 0
     while True:
         lock = await _patiently(board, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
-            return await _without_lock(board, finished)
+            return await _without_lock(board, finished, sent=sent)
         item = await _patiently(board, lambda: board.item(claim.id))
         if item is None or not holds(item, lock):
             orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
@@ -240,7 +243,7 @@ async def _settle(board: Board, finished: Finished) -> Released:
         try:
             await _patiently(board, partial(board.table.commit, board.partition(claim.id), ops))
         except Unknown:
-            continue
+            sent = let_go.ready
         except Conflict as lost:
             refusals += lost.kind is ConflictKind.EXISTS
             if refusals == REFUSALS:
@@ -264,22 +267,13 @@ def _is_terse(finished: Finished) -> bool:
     return finished.ended.error.startswith(REFUSED)
 
 
-async def _without_lock(board: Board, finished: Finished) -> Released:
+async def _without_lock(board: Board, finished: Finished, *, sent: datetime | None) -> Released:
     """The lock is not mine: either my release has landed, or I am late."""
     claim, ended = finished.claim, finished.ended
     row = await _patiently(board, lambda: board.run(claim.id, claim.fence))
     if row is not None and _is_mine(row, claim, ended):
-        return Released(how=Release.DONE, run=row, ready=await _ready(board, claim.id))
+        return Released(how=Release.DONE, run=row, ready=sent)
     return await _late(board, finished, now=await _patiently(board, board.table.now))
-
-
-async def _ready(board: Board, item_id: str) -> datetime | None:
-    """When an item that was let go is ready again, as far as it can be told by now."""
-    try:
-        item = await _patiently(board, lambda: board.item(item_id))
-    except BadRow:
-        return None
-    return item.ready if item is not None and item.waits else None
 
 
 def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
