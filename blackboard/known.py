@@ -132,9 +132,8 @@ class Known:
 
     def waits(self, moment: datetime) -> int:
         """How much is there to be taken at `moment`, at the least."""
-        return len(self.ready(moment)) + sum(
-            self.expects(shard, moment) for shard in range(self.shards)
-        )
+        ready = sum(one.ready <= moment for part in self._parts for one in part.tokens)
+        return ready + sum(self.expects(shard, moment) for shard in range(self.shards))
 
     def is_empty(self, shard: int, moment: datetime) -> bool:
         """Whether there is nothing that this worker could take, now or after a pause."""
