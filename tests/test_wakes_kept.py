@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Lock, Token
-from blackboard.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.verbs.change import add
@@ -19,7 +17,7 @@ from blackboard.verbs.history import Retention
 from blackboard.verbs.take import override
 from blackboard.worker import Mode
 from tests.stores import OpenTable
-from tests.working import Workplace, at_work, until
+from tests.working import Workplace, at_work, beside_a_stray_token, until
 
 
 async def add_later(
@@ -312,18 +310,11 @@ async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
 @at_work
 async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: Workplace) -> None:
     """It is that of a missed slot, beside the one that its item has."""
-    await place.add("davis", cron="0 * * * *", missed="none")
-    place.later(hours=1)
-    token = await place.token()
-    stray = replace(token, ready=token.ready - timedelta(minutes=1))
-    partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
-    await place.other.table.commit(partition, [Insert(key, data_of(stray))])
-    place.later(hours=1)
-    worker = await place.worker(Mode.UNTIL_IDLE)
-    while not worker.task.done():
-        assert worker.wake.rounds < 5
-        await worker.looks_again()
-    await place.other.table.commit(partition, [Delete(key, ANY)])
+    async with beside_a_stray_token(place):
+        worker = await place.worker(Mode.UNTIL_IDLE)
+        while not worker.task.done():
+            assert worker.wake.rounds < 5
+            await worker.looks_again()
 
 
 @at_work

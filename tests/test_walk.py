@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,11 +10,10 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Claim, Lock, Token
-from blackboard.rows import data_of
-from blackboard.table import ANY, Delete, Insert, Merge
+from blackboard.table import Delete, Insert, Merge
 from blackboard.verbs.take import override
 from tests.faults import Fault
-from tests.working import AtWork, Workplace, at_work, until
+from tests.working import AtWork, Workplace, at_work, beside_a_stray_token, until
 
 
 async def abandoned(place: Workplace, item_id: str = "davis", **said: str) -> Claim:
@@ -210,20 +208,13 @@ async def test_a_missed_slot_that_cannot_be_passed_over_is_no_reason_to_look_all
     place: Workplace,
 ) -> None:
     """A token beside the one that its item has waits for the next look."""
-    await place.add("davis", cron="0 * * * *", missed="none")
-    place.later(hours=1)
-    token = await place.token()
-    stray = replace(token, ready=token.ready - timedelta(minutes=1))
-    partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
-    await place.other.table.commit(partition, [Insert(key, data_of(stray))])
-    place.later(hours=1)
-    worker = await place.worker()
-    worker.wake.wishes.clear()
-    await worker.looks_again()
-    worker.wake.wishes.clear()
-    await worker.looks_again()
-    assert all(wish > 1 for wish in worker.wake.wishes)
-    await place.other.table.commit(partition, [Delete(key, ANY)])
+    async with beside_a_stray_token(place):
+        worker = await place.worker()
+        worker.wake.wishes.clear()
+        await worker.looks_again()
+        worker.wake.wishes.clear()
+        await worker.looks_again()
+        assert all(wish > 1 for wish in worker.wake.wishes)
 
 
 # ---- races

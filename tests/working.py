@@ -7,18 +7,21 @@ workers are stopped, and the rows must agree with each other.
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from blackboard import keys
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
 from blackboard.model import Ended, Outcome
+from blackboard.rows import data_of
 from blackboard.runner import Call, Execution, Report
 from blackboard.settings import Settings, resolver
-from blackboard.table import Etag, Op, Row
+from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
 from blackboard.verbs.history import Retention
 from blackboard.worker import Mode, Worker
 from tests.boards import Scene, Test, disagreements, on_each_store
@@ -366,6 +369,22 @@ def at_work(test: Test) -> Callable[..., None]:
                 await opened.close()
 
     return on_each_store(told, test)
+
+
+@asynccontextmanager
+async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
+    """An item whose slot was missed and is not to be made up, and a second token of that slot: it
+    fits no item, and nobody can pass it over.
+    """
+    await place.add("davis", cron="0 * * * *", missed="none")
+    place.later(hours=1)
+    token = await place.token()
+    stray = replace(token, ready=token.ready - timedelta(minutes=1))
+    partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
+    await place.other.table.commit(partition, [Insert(key, data_of(stray))])
+    place.later(hours=1)
+    yield
+    await place.other.table.commit(partition, [Delete(key, ANY)])
 
 
 def minutes(count: float) -> timedelta:
