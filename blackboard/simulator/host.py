@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from blackboard.clock import SeededChance
 from blackboard.model import whole_milliseconds
@@ -54,12 +55,23 @@ class Process:
         return not (self.loop.dead or self.loop.stopped)
 
 
+class When(StrEnum):
+    """At which moment a process is killed, or stands still."""
+
+    NOW = "now"
+    BEFORE = "before"
+    """Its next batch is sent."""
+    SENT = "sent"
+    """Its next batch, and not yet applied."""
+    APPLIED = "applied"
+    """Its next batch, and it has not heard of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
-    """A kill or a pause that waits for the next batch of a process."""
+    """A kill or a pause of a process."""
 
-    when: str
-    """"before" it is sent, when it has been "sent", or as soon as it is "applied"."""
+    when: When
     seconds: float | None
     """How long the process stands still; None: it is killed."""
     replaced_after: float = 5.0

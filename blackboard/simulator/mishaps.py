@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from blackboard.simulator.crew import Crew, Member
 from blackboard.simulator.desk import Desk
 from blackboard.simulator.figures import Figures
-from blackboard.simulator.host import Process, Trap
+from blackboard.simulator.host import Process, Trap, When
 from blackboard.simulator.network import Broken, Network
 from blackboard.simulator.plan import Happening
 from blackboard.simulator.scenario import Trouble
@@ -22,10 +22,10 @@ from blackboard.simulator.weather import Calm
 RESTARTED_AFTER = 1.0
 """Seconds until another takes the seat of a worker that has ended."""
 _ABOUT = {
-    "now": "",
-    "before": ", a batch of its own about to be sent",
-    "sent": ", a batch of its own just sent",
-    "applied": ", a batch of its own just applied",
+    When.NOW: "",
+    When.BEFORE: ", a batch of its own about to be sent",
+    When.SENT: ", a batch of its own just sent",
+    When.APPLIED: ", a batch of its own just applied",
 }
 
 
@@ -61,12 +61,13 @@ class Mishaps:
         process = member.process
         match one.trouble:
             case Trouble.KILL | Trouble.PAUSE:
+                when = When(one.how)
                 process.trap = (
-                    Trap(when=one.how, seconds=one.seconds)
+                    Trap(when=when, seconds=one.seconds)
                     if one.trouble is Trouble.PAUSE
-                    else Trap(when=one.how, seconds=None, replaced_after=one.seconds)
+                    else Trap(when=when, seconds=None, replaced_after=one.seconds)
                 )
-                if one.how == "now":
+                if when is When.NOW:
                     self.spring(process, process.trap)
             case Trouble.JUMP:
                 self._tell(process.name, f"its wall clock jumps {one.seconds:+.0f} s", "jumped")

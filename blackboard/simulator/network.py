@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from blackboard.clock import Chance
-from blackboard.simulator.host import Process, Trap
+from blackboard.simulator.host import Process, Trap, When
 from blackboard.simulator.timeline import NOBODYS, Call, Timeline
 from blackboard.simulator.weather import Fate, Weather
 from blackboard.table import Busy, Op, TableError, Unavailable, Unknown
@@ -27,9 +27,9 @@ LATEST = 30.0
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
 
 _KILLED = {
-    Fate.KILLED_BEFORE: "before",
-    Fate.KILLED_SENT: "sent",
-    Fate.KILLED_DONE: "applied",
+    Fate.KILLED_BEFORE: When.BEFORE,
+    Fate.KILLED_SENT: When.SENT,
+    Fate.KILLED_DONE: When.APPLIED,
 }
 
 
@@ -92,7 +92,7 @@ class Network:
             request.fate = Fate.ANSWERED
         elif request.is_batch and process.trap is not None:
             request.trap, process.trap = process.trap, None
-        if request.trap is not None and request.trap.when == "before":
+        if request.trap is not None and request.trap.when is When.BEFORE:
             self.spring(process, request.trap)
         if process.runs:
             self._go(request)
@@ -118,7 +118,7 @@ class Network:
                 self._give_up(request)
                 delay = PATIENCE + self.chance.fraction() * (LATEST - PATIENCE)
             self.timeline.at(self.timeline.now + delay, self._arrive, request)
-        if request.trap is not None and request.trap.when == "sent":
+        if request.trap is not None and request.trap.when is When.SENT:
             self.spring(process, request.trap)
 
     def _arrive(self, request: Request) -> None:
@@ -129,7 +129,7 @@ class Network:
             answer = request.ask()
         except TableError as problem:
             answer = problem
-        if request.trap is not None and request.trap.when == "applied":
+        if request.trap is not None and request.trap.when is When.APPLIED:
             self.spring(request.process, request.trap)
         way = self.broken.get(request.process.name)
         if request.fate is Fate.UNHEARD or way in {Broken.BOTH, Broken.REPLIES}:

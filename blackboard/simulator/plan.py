@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from blackboard.clock import SeededChance
 from blackboard.simulator.chance import stream
+from blackboard.simulator.host import When
 from blackboard.simulator.network import Broken
 from blackboard.simulator.scenario import Scenario, Trouble
 from blackboard.simulator.weather import Fated
 
 VERBS = ("add", "edit", "pause", "resume", "run_now", "unlock", "cancel", "remove")
-TRAPS = ("before", "sent", "applied")
 LONGEST_PAUSE_LEASES = 100
 
 
@@ -74,7 +74,7 @@ def _seat(chance: SeededChance, scenario: Scenario) -> int:
 
 
 def _kill(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
-    how = _pick(chance, ("now", *TRAPS))
+    how = _pick(chance, tuple(When)).value
     seat, away = _seat(chance, scenario), _span(chance, 0.1, 60.0)
     return [Happening(at=at, trouble=Trouble.KILL, target=seat, seconds=away, how=how)]
 
@@ -82,7 +82,7 @@ def _kill(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening
 def _pause(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
     lease = scenario.shortest_lease
     seconds = _span(chance, 0.5, LONGEST_PAUSE_LEASES * lease)
-    how = _pick(chance, ("now", *TRAPS))
+    how = _pick(chance, tuple(When)).value
     seat = _seat(chance, scenario)
     return [Happening(at=at, trouble=Trouble.PAUSE, target=seat, seconds=seconds, how=how)]
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from blackboard.simulator.handlers import FENCED
-from blackboard.simulator.plan import TRAPS, VERBS, Happening, Plan, draw_plan
+from blackboard.simulator.host import When
+from blackboard.simulator.plan import VERBS, Happening, Plan, draw_plan
 from blackboard.simulator.scenario import ALL, Declared, Scenario, Trouble
 from blackboard.simulator.weather import Odds
 from blackboard.simulator.world import World
@@ -104,5 +105,5 @@ def _stands_still(at: float, chance: random.Random) -> Happening:
         trouble=Trouble.PAUSE,
         target=chance.randrange(3),
         seconds=chance.uniform(1.0, 20.0),
-        how=chance.choice(("now", *TRAPS)),
+        how=chance.choice([when.value for when in When]),
     )
