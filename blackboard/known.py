@@ -131,16 +131,17 @@ class Known:
         return any(one.is_for_us and part.when(one) <= moment for one in part.expected)
 
     def waits(self, moment: datetime) -> int:
-        """How much is there to be taken at `moment`, at the least."""
+        """How much is there to be taken, at `moment` or after a pause for others, at the least."""
         ready = sum(one.ready <= moment for part in self._parts for one in part.tokens)
-        return ready + sum(self.expects(shard, moment) for shard in range(self.shards))
+        return ready + sum(self._has_unread(shard, moment) for shard in range(self.shards))
 
     def is_empty(self, shard: int, moment: datetime) -> bool:
         """Whether there is nothing that this worker could take, now or after a pause."""
+        return not (self.of_shard(shard, moment) or self._has_unread(shard, moment))
+
+    def _has_unread(self, shard: int, moment: datetime) -> bool:
         expected = self._parts[shard].expected
-        return not self.of_shard(shard, moment) and not any(
-            one.is_for_us and one.ready <= moment for one in expected
-        )
+        return any(one.is_for_us and one.ready <= moment for one in expected)
 
     def has(self, shard: int, item_id: str) -> bool:
         """Whether a token of the item was read."""

@@ -14,11 +14,14 @@ class Seen:
     """By the store's clock."""
     claims: int = 0
     """Taken in this walk."""
-    locks: int = 0
-    """Locks of types that this worker takes, whoever holds them."""
+    locks: set[str] = field(default_factory=set)
+    """Nonces of the locks of types that this worker takes, whoever holds them; but for those that
+    nobody can take over."""
     due: int = 0
     """What is there to be taken, as far as is known, and was not: no slot was free, or others were
     faster."""
+    more: bool = False
+    """Whether a slot that becomes free is a reason to look again."""
     stale: int = 0
     """Of that, the stale locks."""
     crowded: bool = False

@@ -50,6 +50,10 @@ class Walker:
     start: Start
     known: Known = field(init=False)
     """By the scanner."""
+    _in_vain: set[str] = field(default_factory=set)
+    """Etags of stale locks that were tried since the last look, and are as they were."""
+    _in_vain_before: set[str] = field(default_factory=set)
+    """Of those that had been tried by the last look."""
 
     def __post_init__(self) -> None:
         self.known = self.scanner.known
@@ -67,6 +71,7 @@ class Walker:
         begun = await self.board.table.now()
         self.known.look(self.board.clock.monotonic())
         self.scanner.broken.clear()
+        self._in_vain, self._in_vain_before = set(), self._in_vain
         seen = Seen(now=begun)
         try:
             for number in range(self.board.shards):
@@ -107,7 +112,9 @@ class Walker:
 
     async def _reckoned(self, seen: Seen) -> Seen:
         """With what is left, now that the walk is over."""
-        seen.due = self.known.waits(await self.board.table.now()) + seen.stale
+        now = await self.board.table.now()
+        seen.due = self.known.waits(now) + seen.stale
+        seen.more = seen.due > 0 or bool(self.known.unread(now))
         return seen
 
     def _chosen(self, seen: Seen) -> list[Token]:
@@ -131,10 +138,13 @@ class Walker:
         """Read a shard, and take over what is stale in it."""
         before = self._nonces()
         locks = await self.scanner.read(number, seen)
-        seen.locks += sum(lock.type in self.handlers for lock in locks)
+        self._count(locks, seen)
         seen.mine |= {lock.nonce for lock in locks if lock.owner == self.owner}
         for lock in locks:
             await self._take_over(lock, seen, ours=before | self._nonces())
+
+    def _count(self, locks: Sequence[Lock], seen: Seen) -> None:
+        seen.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
 
     async def _until_next(self, begun: datetime) -> timedelta | None:
         """Until the first thing to do after the walk was begun, which may have come meanwhile."""
@@ -153,8 +163,10 @@ class Walker:
         wanted = Counter(shard_of(one.id, self.board.shards) for one in chosen)
         for number, count in wanted.items():
             await self._claim(number, seen, wanted=count)
-        if seen.claims - before < len(chosen) and self._chosen(seen):
-            self._doubt(seen)
+        if seen.claims - before < len(chosen):
+            if self._chosen(seen):
+                self._doubt(seen)
+            seen.crowded |= bool(self.known.unread(seen.now))  # passed over for what was lost
 
     def _doubt(self, seen: Seen) -> None:
         """Slots stayed free, for others were faster; so they may be with all that is known to be
@@ -194,7 +206,7 @@ class Walker:
                 seen.crowded = True  # the store was away, or lost the reply
             if answer.reread:
                 rereadings += 1
-                await self.scanner.read(number, Seen(now=seen.now))
+                self._count(await self.scanner.read(number, Seen(now=seen.now)), seen)
         seen.crowded |= wanted > 0 and rereadings == REREADINGS
 
     async def _take_over(self, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
@@ -219,15 +231,26 @@ class Walker:
             taken = await self._taken(move, lock)
         except (BadInput, ValueError) as error:
             self.scanner.leave(lock, str(error))
-            seen.locks -= move is Move.OVERRIDE  # there is nobody whose end could be waited for
+            if move is Move.OVERRIDE:
+                seen.locks.discard(lock.nonce)  # there is nobody whose end could be waited for
             return
         if taken is not None:
             self.start([taken])
             seen.claims += 1
         elif move is Move.OVERRIDE:
             seen.freed.append(lock)
-            seen.crowded = True  # it may be ready again
+            self._look_after(lock, seen)
+
+    def _look_after(self, lock: Lock, seen: Seen) -> None:
+        """A stale lock was not taken over: it was freed, others were faster, or it cannot be. If it
+        is gone, its item may be ready again. If it is there as it was, it is left to the next look.
+        """
+        if lock.etag in self._in_vain | self._in_vain_before:
+            seen.locks.discard(lock.nonce)
+        else:
+            seen.crowded = True
             self.scanner.expect(shard_of(lock.id, self.board.shards), seen.now, is_for_us=False)
+        self._in_vain.add(lock.etag)
 
     def _has_room(self, item_type: str) -> bool:
         return Room(self.holdings).take(item_type, self.board.resolve(item_type, OF_ITS_TYPE))

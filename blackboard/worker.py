@@ -11,7 +11,6 @@ puts it back: due again at once. Asked twice, it gives no grace.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,8 +33,6 @@ from blackboard.walk import Walker
 
 LAST_RELEASES = 10.0
 """Seconds for writing back what was cut short, before the process ends all the same."""
-LAST_RENEWAL = 2.0
-"""Seconds that a run which has ended waits for the answer to a renewal of its lock."""
 REFUSED_PAUSE = 5.0
 """Seconds until the next walk after one that the store would not have."""
 CROWDED_PAUSE = 0.2
@@ -75,7 +72,7 @@ class Worker:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _asked_to_stop: int = 0
     _more: bool = False
-    """Whether the last walk left something that is due."""
+    """Whether the last walk left something to look for when a slot becomes free."""
     _told: Requests = field(default_factory=Requests)
     """What the store had been asked for when that was last told."""
     _broken: Unusable | None = None
@@ -91,12 +88,18 @@ class Worker:
                 group = self._group
                 beside = [
                     group.create_task(one)
-                    for one in (self.heartbeat.run(), self._let_go(mode), self.announce())
+                    for one in (
+                        self.heartbeat.run(),
+                        self._let_go(mode),
+                        self.releases.keep_pruning(),
+                        self.announce(),
+                    )
                 ]
                 if self.notify is not None:
                     beside.append(group.create_task(self.notify()))
                 await self._cycle(mode)
                 await self._drain()
+                await self.releases.pruned()
                 for task in beside:
                     task.cancel()
         finally:
@@ -162,7 +165,7 @@ class Worker:
         for held in before:
             if held.claim.nonce not in seen.mine:
                 self.heartbeat.ask(held)  # unlocked, cancelled, removed or overridden: find out
-        self._more = seen.due > 0
+        self._more = seen.more
         if self._more and self.releases.runs > runs and self._frees_no_more():
             self.wake.now()  # a slot became free meanwhile, and nobody knew of more
         if seen.soonest is not None:
@@ -175,7 +178,7 @@ class Worker:
             data={
                 "claims": seen.claims,
                 "due": seen.due,
-                "locks": seen.locks,
+                "locks": len(seen.locks),
                 "requests": self._asked_for(),
             },
             record=seen,
@@ -211,12 +214,7 @@ class Worker:
             self.heartbeat.beat()  # whoever listens must know the new leases before they run
 
     async def _run(self, held: Holding) -> None:
-        ended = await self.calls.run(held)
-        held.releasing = True
-        with suppress(TimeoutError):  # a renewal under way changes the etag that the release states
-            async with asyncio.timeout(LAST_RENEWAL):
-                await held.answered.wait()
-        self.releases.add(held, ended)
+        self.releases.add(held, await self.calls.run(held))
 
     async def _let_go(self, mode: Mode) -> None:
         """Write back what has ended, and see that slots that became free are filled."""

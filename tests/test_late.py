@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blackboard import keys
 from blackboard.model import Claim, Outcome, State
 from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.spec import Spec
@@ -292,6 +293,21 @@ async def test_a_run_without_a_row_of_its_own_gets_one(scene: Scene) -> None:
     await scene.table.table.commit(scene.board.partition("davis"), gone)
     assert (await scene.let_go(made)).how is Release.LATE
     assert await scene.outcomes() == [(1, "superseded")]
+
+
+@story
+async def test_a_result_whose_run_was_pruned_is_no_news(scene: Scene) -> None:
+    """It was told, the answer was lost, and it comes back after a hundred others."""
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    await scene.let_go(made, result="old", board=scene.other)
+    scene.later(hours=1)
+    await scene.let_go(await scene.claimed("davis"), result="new")
+    first = [Delete(keys.run_key("davis", made.fence), ANY)]
+    await scene.table.table.commit(scene.board.partition("davis"), first)
+    assert (await scene.let_go(made, result="old")).how is Release.LATE
+    item = await scene.item()
+    assert (item.result, item.result_fence) == ('"new"', made.fence + 1)
 
 
 @story

@@ -1,6 +1,5 @@
 """What is ready wakes a worker, whatever else lies on the board; and no odd row ends one."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
 
@@ -10,22 +9,18 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Lock, Token
-from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge
-from blackboard.verbs.change import add
 from blackboard.verbs.history import Retention
 from blackboard.verbs.take import override
-from blackboard.worker import Mode
 from tests.stores import OpenTable
-from tests.working import Workplace, at_work, beside_a_stray_token, until
-
-
-async def add_later(
-    place: Workplace, item_id: str, seconds: float, item_type: str = "feed"
-) -> None:
-    """An item that is due in so many seconds."""
-    first = place.clock.now() + timedelta(seconds=seconds)
-    await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
+from tests.working import (
+    Workplace,
+    add_later,
+    at_work,
+    beside_an_odd_lock,
+    ids_of_shard,
+    until,
+)
 
 
 def after_the_next_reading(
@@ -41,11 +36,6 @@ def after_the_next_reading(
             await actions.pop()()
 
     monkeypatch.setattr(Board, "walk", walk)
-
-
-def ids_of_shard(board: Board, number: int) -> list[str]:
-    ids = (f"item-{n}" for n in range(100))
-    return [one for one in ids if keys.shard_of(one, board.shards) == number]
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -116,6 +106,34 @@ def test_who_was_slower_in_one_shard_looks_soon_at_what_it_knows_of_another(
     story(open_table=open_table, shards=2)
 
 
+def test_a_shard_that_was_passed_over_for_what_was_lost_is_looked_at_soon(
+    open_table: OpenTable,
+) -> None:
+    """A token was known for the only slot, and is taken by another."""
+
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        known, unread = (ids_of_shard(place.board, number)[0] for number in range(shards))
+        await add_later(place, known, 2)
+        worker = await place.worker(slots=1)
+        await add_later(place, unread, 3)
+        worker.worker.walker.expect(unread, place.clock.now() + timedelta(seconds=3))
+        place.later(seconds=5)
+
+        async def another_is_faster() -> None:
+            await place.claimed(known, board=place.other, owner="another")
+
+        place.table.script(another_is_faster)
+        worker.wake.wishes.clear()
+        await worker.looks_again()
+        assert worker.order == []
+        assert any(wish < 1 for wish in worker.wake.wishes)
+        worker.wake.now()
+        await worker.run(unread)
+
+    story(open_table=open_table, shards=2)
+
+
 @at_work
 async def test_what_is_let_go_while_its_shard_is_read_is_run_when_it_is_ready(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
@@ -152,6 +170,22 @@ async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workp
 
     place.table.script_reads(davis_ends)
     worker.wake.beat()
+    await worker.run("elko")
+
+
+@at_work
+async def test_a_slot_that_is_freed_is_for_what_lies_behind_the_tokens_of_others(
+    place: Workplace,
+) -> None:
+    """They were too many to read on, and then there was no slot."""
+    await place.add("davis", every="1h")
+    worker = await place.worker(slots=1)
+    running = await worker.run("davis")
+    worker.worker.walker.known.expect(0, place.later(seconds=1), is_for_us=False)
+    place.later(seconds=1)
+    await worker.looks_again()
+    await place.add("elko")
+    running.end()
     await worker.run("elko")
 
 
@@ -223,6 +257,19 @@ async def test_what_is_freed_and_not_run_is_looked_for_soon(place: Workplace) ->
 
 
 @at_work
+async def test_a_lock_that_cannot_be_taken_over_is_left_to_the_next_look(place: Workplace) -> None:
+    async with beside_an_odd_lock(place):
+        worker = await place.worker()
+        await worker.looks_again()
+        worker.wake.wishes.clear()
+        before = len(place.table.batches)
+        for _ in range(3):
+            await worker.looks_again()
+        assert len(place.table.batches) == before
+        assert not any(wish < 1 for wish in worker.wake.wishes)
+
+
+@at_work
 async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Workplace) -> None:
     """Neither a type it does not know, nor a slot that is passed over."""
     await place.add("hourly", cron="0 * * * *", missed="none")
@@ -283,50 +330,3 @@ async def test_a_row_of_the_history_that_cannot_be_read_ends_no_worker(place: Wo
     await worker.walk()
     await worker.run("davis", 2)
     await place.other.table.commit(partition, [Merge(key, {"outcome": "ok"}, ANY)])
-
-
-@at_work
-async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
-    """What was known turns out to be nothing, and another is still at work."""
-    await place.add("other", every="1h")
-    other = await place.claimed("other", board=place.other, owner="another")
-    await add_later(place, "ghost", 5)
-    partition = place.other.partition("ghost")
-    await place.other.table.commit(partition, [Delete(keys.item_key("ghost"), ANY)])
-    working = asyncio.ensure_future(place.worker(Mode.UNTIL_IDLE))
-    await until(lambda: place.workers and place.workers[0].wake.waiting, "it waits")
-    (worker,) = place.workers
-    place.later(seconds=6)
-    worker.wake.now()
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not worker.task.done()
-    await place.let_go(other, board=place.other)
-    worker.wake.now()
-    await worker.ended()
-    await working
-
-
-@at_work
-async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: Workplace) -> None:
-    """It is that of a missed slot, beside the one that its item has."""
-    async with beside_a_stray_token(place):
-        worker = await place.worker(Mode.UNTIL_IDLE)
-        while not worker.task.done():
-            assert worker.wake.rounds < 5
-            await worker.looks_again()
-
-
-@at_work
-async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
-    place: Workplace,
-) -> None:
-    """Its holder is dead, and of its item no settings can be computed."""
-    await place.add("odd", every="1h", stale_after="3s")
-    await place.claimed("odd", board=place.other, owner="dead")
-    partition, row = place.other.partition("odd"), keys.item_key("odd")
-    await place.other.table.commit(partition, [Merge(row, {"spec": "{"}, ANY)])
-    place.later(seconds=10)
-    worker = await place.worker(Mode.UNTIL_IDLE)
-    await worker.ended()
-    assert len(worker.of(Kind.LEFT)) == 1

@@ -21,7 +21,9 @@ from blackboard.model import Ended, Outcome
 from blackboard.rows import data_of
 from blackboard.runner import Call, Execution, Report
 from blackboard.settings import Settings, resolver
+from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
+from blackboard.verbs.change import add
 from blackboard.verbs.history import Retention
 from blackboard.worker import Mode, Worker
 from tests.boards import Scene, Test, disagreements, on_each_store
@@ -385,6 +387,33 @@ async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
     place.later(hours=1)
     yield
     await place.other.table.commit(partition, [Delete(key, ANY)])
+
+
+@asynccontextmanager
+async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
+    """A lock whose holder is dead, and of whose fence the history has a run: it cannot be told as
+    abandoned, and so nobody can take it over.
+    """
+    await place.add("odd", every="1h", stale_after="3s")
+    made = await place.claimed("odd", board=place.other, owner="dead")
+    partition, key = place.other.partition("odd"), keys.run_key("odd", made.fence)
+    await place.other.table.commit(partition, [Insert(key, {"outcome": "odd"})])
+    place.later(seconds=10)
+    yield
+    await place.other.table.commit(partition, [Delete(key, ANY)])
+
+
+async def add_later(
+    place: Workplace, item_id: str, seconds: float, item_type: str = "feed"
+) -> None:
+    """An item that is due in so many seconds."""
+    first = place.clock.now() + timedelta(seconds=seconds)
+    await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
+
+
+def ids_of_shard(board: Board, number: int) -> list[str]:
+    ids = (f"item-{n}" for n in range(100))
+    return [one for one in ids if keys.shard_of(one, board.shards) == number]
 
 
 def minutes(count: float) -> timedelta:

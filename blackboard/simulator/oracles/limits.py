@@ -85,7 +85,7 @@ class Walks:
         last, before = self._last.get(process.name, (0.0, 0))
         self._last[process.name] = now, sent
         asked, seconds = sent - before, now - last
-        runs = self._busy.pop(process.name, 0) + held + seen.locks + seen.missed
+        runs = self._busy.pop(process.name, 0) + held + len(seen.locks) + seen.missed
         most = A_WALK + A_SHARD * self._shards + A_RUN * runs + A_SECOND * seconds
         if asked > most:
             what = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"
