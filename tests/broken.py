@@ -11,7 +11,7 @@ from typing import Any
 
 from blackboard.board import Board
 from blackboard.heartbeat import Heartbeat
-from blackboard.holdings import Holding
+from blackboard.holdings import Holding, Holdings
 from blackboard.keys import lock_key
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.patient import PatientTable
@@ -46,6 +46,13 @@ def without_etag(name: str, prefix: str) -> Callable[..., list[Op]]:
 
 def blind_merge(key: str, data: Any, _etag: Etag) -> Merge:
     return Merge(key, data, ANY)
+
+
+_honest_insert_next = batches.insert_next
+
+
+def forgets_the_tries(item: Item) -> Insert:
+    return _honest_insert_next(replace(item, attempt=1))
 
 
 _honest_apply = Shelf.apply
@@ -224,6 +231,43 @@ async def compares_two_clocks(walker: Walker, lock: Lock, seen: Seen, *, ours: s
     ahead = walker.board.clock.now() - await walker.board.table.now()
     lock = replace(lock, age=lock.age + ahead.total_seconds())
     await _honest_take_over(walker, lock, seen, ours=ours)
+
+
+def forgets_to_override(lock: Lock, **about: Any) -> Move:
+    move = decide_lock(lock, **about)
+    return Move.LEAVE if move is Move.OVERRIDE else move
+
+
+_honest_let_go = Holdings.release
+
+
+def keeps_the_slot_of_a_lost_lock(holdings: Holdings, nonce: str) -> None:
+    lost = any(held.lost for held in holdings if held.claim.nonce == nonce)
+    if not lost:
+        _honest_let_go(holdings, nonce)
+
+
+_honest_claim = take.claim
+
+
+async def claims_without_reading(*about: Any, **named: Any) -> take.Claimed:
+    return replace(await _honest_claim(*about, **named), reread=False)
+
+
+# ---- walks
+
+
+async def has_to_look_at_all(_walker: Walker) -> None:
+    """Whatever is known, it is time to look at every shard."""
+
+
+_honest_walk = Walker.walk
+
+
+async def sees_a_crowd(walker: Walker) -> Seen:
+    seen = await _honest_walk(walker)
+    seen.crowded = True
+    return seen
 
 
 # ---- time

@@ -7,12 +7,14 @@ to find each: an oracle that calls a broken board whole is worth nothing.
 
 from blackboard import heartbeat, walk
 from blackboard.heartbeat import Heartbeat
+from blackboard.holdings import Holdings
+from blackboard.known import Known
 from blackboard.patient import PatientTable
 from blackboard.rules import claims, outcomes
 from blackboard.scanner import Scanner
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import change, free, release, take
+from blackboard.verbs import batches, change, free, release, take
 from blackboard.walk import Walker
 from tests import broken
 from tests.broken import without_etag
@@ -298,6 +300,50 @@ MISTAKES = (
         without="a run whose lock was overridden is told as completed",
         patches=((take, "abandoned_run", broken.counts_as_completed),),
         shows="HISTORY|FOREIGN release",
+        walks=False,
+    ),
+    Planted(
+        name="first again",
+        without="a waiting token does not say how often it was tried",
+        patches=((batches, "insert_next", broken.forgets_the_tries),),
+        shows="TOKEN",
+        walks=False,
+    ),
+    Planted(
+        name="no override",
+        without="a lock goes stale, and nobody takes it",
+        patches=(
+            (claims, "decide_lock", broken.forgets_to_override),
+            (walk, "decide_lock", broken.forgets_to_override),
+        ),
+        shows="STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="slot kept",
+        without="a run that lost its lock keeps its slot",
+        patches=((Holdings, "release", broken.keeps_the_slot_of_a_lost_lock),),
+        shows="STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="stubborn",
+        without="a claim that lost its race is made again as it was",
+        patches=(
+            (walk, "claim", broken.claims_without_reading),
+            (Known, "drop", lambda *_: None),
+        ),
+        shows="REFUSED",
+        walks=False,
+    ),
+    Planted(
+        name="restless",
+        without="a worker looks at the whole board whenever it wakes, and wakes for nothing",
+        patches=(
+            (Walker, "go_on", broken.has_to_look_at_all),
+            (Walker, "walk", broken.sees_a_crowd),
+        ),
+        shows="REQUESTS",
         walks=False,
     ),
     Planted(

@@ -21,7 +21,7 @@ from tests.reliability.bugs import bugs_table
 from tests.reliability.measured import ROOT, Figures, Measured, Origin, kept
 from tests.reliability.parts import PARTS, Failed, Wanted
 from tests.reliability.promises import PROMISES
-from tests.reliability.telling import share, table
+from tests.reliability.telling import chosen, share, table
 
 LEAST = 100_000
 """Worker-hours in which everything goes wrong."""
@@ -58,6 +58,8 @@ def test_without_faults_nothing_overlapped(figures: dict[str, Figures]) -> None:
 def test_all_that_was_planted_was_found(figures: dict[str, Figures]) -> None:
     assert len(figures["planted"]["bugs"]) >= 25
     assert all(None not in bug["worker_hours"] for bug in figures["planted"]["bugs"])
+    told = {kind for bug in figures["planted"]["bugs"] for kind in bug["kinds"]}
+    assert {kind for one in PROMISES for kind in one.simulator} <= told
     damaged = figures["histories"]["planted"]
     assert (damaged["found"], damaged["ways"]) == (damaged["planted"], len(WAYS))
     left_out = {one["condition"] for one in figures["model"]["left_out"]}
@@ -69,6 +71,7 @@ def test_chaos_left_every_board_whole_and_did_its_work(figures: dict[str, Figure
     assert {one["store"] for one in storms} == {"sqlite", "azurite"}
     assert all(one["problems"] == 0 and one["percent_done"] >= 80 for one in storms)
     assert [one["lost_locks"] for one in starved] == [0] * len(starved) != []
+    assert figures["chaos"]["tests"] > 40
 
 
 # ---- who sees to the promises
@@ -187,3 +190,5 @@ def test_a_small_share_is_not_told_as_none() -> None:
 
 def test_numbers_in_tables_have_commas() -> None:
     assert table(("a", "b"), [("x", 12345)]) == "| a | b |\n| --- | --- |\n| x | 12,345 |"
+    rows = chosen((("a", "A"),), [{"a": 1, "b": 2}, {"a": 3}])
+    assert rows == "| A |\n| --- |\n| 1 |\n| 3 |"

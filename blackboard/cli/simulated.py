@@ -53,10 +53,13 @@ ENDS = (Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.
 COUNTED = {
     Trouble.KILL: "killed",
     Trouble.PAUSE: "paused",
+    Trouble.JUMP: "jumped",
     Trouble.PARTITION: "partitions",
     Trouble.OUTAGE: "outages",
+    Trouble.REDEPLOY: "redeployed",
+    Trouble.EDIT: "asked",
 }
-"""Troubles that a world counts as they happen, and what it calls them."""
+"""Troubles that befall somebody, and what a world counts them as."""
 FATES = {
     Trouble.LOST: (Fate.NEVER, Fate.UNHEARD),
     Trouble.LATE: (Fate.LATE,),
@@ -118,16 +121,11 @@ class Simulated:
     @cached_property
     def faults(self) -> Mapping[str, int]:
         """How often each kind befell somebody."""
-        happened = Counter(
-            one.trouble for one in self.world.plan.happenings if one.at <= self.figures.seconds
-        )
-        fates = Counter(one.fate for one in self.world.drawn.drawn)
-        for one, name in COUNTED.items():
-            happened[one] = self.figures.troubles[name]
-        for one, some in FATES.items():
-            happened[one] = sum(fates[fate] for fate in some)
+        befell = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
+        fates = Counter(one.fate for one in self.world.fated)
+        befell |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
         chosen = self.scenario.faults - {Trouble.SKEW}
-        return {one.value: happened[one] for one in Trouble if one in chosen}
+        return {one.value: befell[one] for one in Trouble if one in chosen}
 
     @cached_property
     def story(self) -> Sequence[str]:

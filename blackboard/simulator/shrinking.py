@@ -54,10 +54,9 @@ def failure_of(scenario: Scenario, plan: Plan | None = None) -> Failure | None:
 
 def failed(world: World, violation: Violation) -> Failure:
     """A world that has ended in a violation. All that was drawn is in the plan."""
-    fated = world.plan.fated
     return Failure(
         scenario=world.scenario,
-        plan=replace(world.plan, fated=tuple(world.drawn.drawn) if fated is None else fated),
+        plan=replace(world.plan, fated=world.fated),
         violation=violation,
         moment=world.timeline.now,
         story=tuple(world.trace.last),

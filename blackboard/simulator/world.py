@@ -32,7 +32,7 @@ from blackboard.simulator.store import Sender, Store, Written
 from blackboard.simulator.telling import told
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.trace import Trace
-from blackboard.simulator.weather import DrawnWeather, PlannedWeather
+from blackboard.simulator.weather import DrawnWeather, Fated, PlannedWeather
 from blackboard.simulator.wire import Wire
 from blackboard.verbs.change import add
 
@@ -54,7 +54,7 @@ class World:
         self.figures = Figures()
         self.shadows = Shadows()
         self._refusals = refusals = Refusals()
-        self._walks = Walks(scenario.shards, self.timeline)
+        self._walks = Walks(scenario, self.timeline)
         fated = self.plan.fated
         self.drawn = DrawnWeather(stream(scenario.seed, "weather"), scenario.weather)
         self.network = Network(
@@ -117,6 +117,11 @@ class World:
         self.last_members: list[Member] = []
         """Those who were there in the end."""
 
+    @property
+    def fated(self) -> tuple[Fated, ...]:
+        """The requests that met with a fate so far, or were to by the plan."""
+        return tuple(self.drawn.drawn) if self.plan.fated is None else self.plan.fated
+
     def watch(self, look: Callable[[Change], None]) -> None:
         """Somebody else looks at every change, too."""
         self._oracles.append(look)
@@ -142,21 +147,24 @@ class World:
             self.timeline.at(late, self.mishaps.hire, seat)
         for one in self.plan.happenings:
             self.timeline.at(one.at, self.mishaps.happens, one)
-        self._go_on(self.scenario.hours * 3600.0)
+        troubled = bool(self.scenario.faults)
+        self._go_on(self.scenario.hours * 3600.0, calm=not troubled)
         self.figures.measure(self.crew, self.stage, self.timeline.now)
-        if self.scenario.faults:
+        if troubled:
             self.mishaps.stop()
-            self._go_on(self.timeline.now + self.quiet.longest())
-            left = self.quiet.left_lying()
-            self._go_on(self.timeline.now + self.quiet.bound)
-            self.quiet.check_left(left)
+            self._go_on(self.timeline.now + self.quiet.longest(), calm=False)
+            self._go_on(self.timeline.now + self.quiet.enough, calm=True)
 
-    def _go_on(self, until: float) -> None:
-        """To a moment; every cycle, somebody looks for what nobody wrote."""
-        step = self.scenario.cycle.total_seconds()
+    def _go_on(self, until: float, *, calm: bool) -> None:
+        """To a moment. Now and then somebody looks for what nobody wrote, and while it is calm for
+        what nobody sees to.
+        """
+        step = self.quiet.bound if calm else self.scenario.cycle.total_seconds()
         while self.timeline.now < until:
             self.timeline.run(min(self.timeline.now + step, until))
             self.quiet.check()
+            if calm:
+                self.quiet.check_left()
 
     def _add_items(self) -> None:
         """The items are there when the world begins."""

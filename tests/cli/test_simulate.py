@@ -2,6 +2,7 @@
 
 import re
 import sys
+from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -9,11 +10,15 @@ import pytest
 from blackboard import cost
 from blackboard.board import Board
 from blackboard.cli.simulate_command import _no_more_than_a_day
+from blackboard.cli.simulated import Simulated
 from blackboard.cli.simulated_story import LONGEST, story_of
 from blackboard.members import announce
 from blackboard.model import Lock, Member, Outcome
 from blackboard.rules import claims
+from blackboard.simulator.plan import Happening, Plan
 from blackboard.simulator.scenario import Scenario, Trouble, synthetic
+from blackboard.simulator.weather import Fate, Fated
+from blackboard.simulator.world import World
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -101,6 +106,18 @@ def test_faults_are_counted_by_kind(blackboard: CommandLine) -> None:
     told = blackboard(*TROUBLED, "kill").out
     assert re.search(r"^fault: kill +[1-9]", told, re.MULTILINE)
     assert told.endswith("steps\n")
+
+
+def test_only_faults_that_befell_somebody_are_counted() -> None:
+    faults = frozenset({Trouble.LOST, Trouble.JUMP, Trouble.KILL})
+    scenario = Scenario(seed=1, items=synthetic(1, every=timedelta(minutes=10)), faults=faults)
+    jump = Happening(at=60.0, trouble=Trouble.JUMP, target=2, seconds=5.0)
+    nobody = Happening(at=60.0, trouble=Trouble.JUMP, target=scenario.workers, seconds=5.0)
+    lost = Fated(process="host-0:1", number=1, fate=Fate.NEVER)
+    world = World(scenario, Plan(happenings=(jump, nobody), fated=(lost,)))
+    world.run()
+    found = Simulated(world=world, violation=None, size=0, price=0.0, again="")
+    assert found.faults == {"kill": 0, "jump": 1, "lost": 1}
 
 
 def test_the_trace_has_every_line(blackboard: CommandLine) -> None:

@@ -218,7 +218,7 @@ STARVED = (
 def chosen(columns: Sequence[tuple[str, str]], figures: Iterable[Figures]) -> str:
     """A row for each, with the columns under their titles."""
     head = [title for _, title in columns]
-    return table(head, ((one[name] for name, _ in columns) for one in figures))
+    return table(head, (tuple(one[name] for name, _ in columns) for one in figures))
 
 
 def tests(figures: Figures) -> str:

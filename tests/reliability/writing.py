@@ -93,7 +93,9 @@ def simulator(figures: Mapping[str, Figures], sources: Mapping[str, str]) -> Ite
         ones. Workers are killed, stand still for up to a hundred leases, are redeployed; clocks are
         off by years, drift and jump; requests and replies are lost, batches land late, the store
         is busy, away or cut off; people add, edit, pause, run, unlock and remove items meanwhile.
-        Then troubles end, and everything that is due has to start in time.
+        Then troubles end, and everything that is due has to start: what is ready for a cycle and
+        ten seconds at three looks in a row, and a slot is free for it, is stuck. In worlds where
+        nothing goes wrong, somebody looks for that all the time.
     """)
     yield telling.worlds(figures["worlds"])
     yield telling.went_wrong(figures["worlds"])
@@ -108,7 +110,8 @@ def simulator(figures: Mapping[str, Figures], sources: Mapping[str, str]) -> Ite
     yield prose("""
         Tests that find nothing may be blind. So the protocol is broken on purpose, in one way at a
         time, and the simulator has to find out: in small crowded worlds, where everything happens
-        every few seconds, and in which it finds nothing wrong with the protocol as it is.
+        every few seconds. A bug counts as found in a world in which nothing is wrong with the
+        protocol as it is.
     """)
     yield telling.planted_in_short(figures["planted"])
     yield telling.planted(figures["planted"])

@@ -31,7 +31,10 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
     world = World(scenario)
     lost: Counter[str] = Counter()
 
+    may_refuse = world.network.refused
+
     def refused(process: Process, ops: Sequence[Op], problem: TableError) -> None:
+        may_refuse(process, ops, problem)
         lost[ops[0].key[:5]] += 1
 
     world.network.refused = refused

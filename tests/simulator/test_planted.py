@@ -1,7 +1,7 @@
 """The simulator is tested: each planted bug is found, soon, and the honest product is not blamed.
 
 How soon is told in worker-hours of simulated time, as a fleet would have had to work until the bug
-did harm. All bugs are looked for in the same worlds, in which the honest product does none.
+did harm. A bug counts as found in a world in which the honest product does none.
 """
 
 import json
@@ -41,18 +41,27 @@ def lasted(world: World) -> float:
 
 def hunt(bug: Planted, first: int) -> Find | None:
     """None: it was not found. A violation of another kind than those of the bug is passed over."""
-    hours = 0.0
-    with bug.in_place():
-        for seed in count(first):
-            if hours > MOST:
-                return None
-            world = crowded_world(seed, bug.verbs or VERBS)
-            try:
-                world.run()
-            except Violation as violation:
-                if violation.kind in bug.kinds:
-                    return round(hours + lasted(world), 3), violation.kind
-            hours += lasted(world)
+    hours, verbs = 0.0, bug.verbs or VERBS
+    for seed in count(first):
+        if hours > MOST:
+            return None
+        with bug.in_place():
+            world = crowded_world(seed, verbs)
+            violation = ends_with(world)
+        hours += lasted(world)
+        if violation is not None and violation.kind in bug.kinds:
+            honest = ends_with(crowded_world(seed, verbs))
+            assert honest is None, f"seed {seed}, without any bug: {honest}"
+            return round(hours, 3), violation.kind
+    return None
+
+
+def ends_with(world: World) -> Violation | None:
+    """How it ends; None: well."""
+    try:
+        world.run()
+    except Violation as violation:
+        return violation
     return None
 
 
@@ -81,16 +90,14 @@ def test_each_planted_bug_is_found_within_a_thousand_worker_hours_and_half_withi
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(2))
-def test_in_the_same_worlds_the_honest_product_does_no_harm(part: int) -> None:
+def test_in_such_worlds_the_honest_product_does_no_harm(part: int) -> None:
     """Also in those where people ask for little else than what shows a bug."""
     wishes = cycle((VERBS, VERBS, *sorted({bug.verbs for bug in PLANTED if bug.verbs})))
     hours, seed = 0.0, part * FAR
     while hours < HONEST:
         world = crowded_world(seed, next(wishes))
-        try:
-            world.run()
-        except Violation as violation:
-            raise AssertionError(f"seed {seed}: {violation}") from violation
+        violation = ends_with(world)
+        assert violation is None, f"seed {seed}: {violation}"
         hours, seed = hours + lasted(world), seed + 1
 
 

@@ -132,7 +132,7 @@ def run_worlds(first: int, worker_hours: float, *, faults: bool = True) -> Total
         except Violation as violation:
             totals.violations.append(f"seed {scenario.seed}: {violation}")
         totals.add(scenario, world.figures)
-        totals.fates.update(one.fate.value for one in world.drawn.drawn)
+        totals.fates.update(one.fate.value for one in world.fated)
     return totals
 
 

@@ -1,8 +1,7 @@
 """What must hold of a board at the moment of every single write, whoever made it.
 
 An oracle is called with each `Change` and raises `Violation`. It remembers what no row says: the
-fences that were used, the runs that completed, what a person was promised. None of them asks the
-code under test for its opinion.
+fences that were used, the runs that completed, what a person was promised.
 
     whole      an active item has one token, another none; running or not, the rows agree
     locks      fences rise; only the holder frees a lock, or whoever finds it stale

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from blackboard.seen import Seen
 from blackboard.simulator.host import Process
+from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
@@ -13,8 +15,8 @@ from blackboard.walk import REREADINGS
 
 MOST_ROWS = 100
 A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
-"""Requests from one walk of a worker to the next, at the most: in any case, for each shard, for
-each run or lock that it has to do with, and for each second, in which a store may be asked again.
+"""Requests of a worker in a cycle, at the most: in any case, for each shard, for each run or lock
+that it has to do with, and for each second, in which a store may be asked again.
 """
 MOST_REFUSALS = 3
 """Of one process for one version of a row, while nobody changes it and all it asks is answered."""
@@ -65,27 +67,42 @@ class Refusals:
             self._times.pop(op.key, None)
 
 
-class Walks:
-    """A worker asks as much as there is to do, and not again and again."""
+@dataclass(slots=True)
+class Since:
+    """What a process has done since it was last judged."""
 
-    def __init__(self, shards: int, timeline: Timeline) -> None:
-        self._shards = shards
+    began: float
+    sent: int
+    """Requests by then."""
+    runs: int = 0
+    """That were claimed, or have ended."""
+    most: int = 0
+    """Runs, locks and missed slots that it had to do with in one walk."""
+
+
+class Walks:
+    """A worker asks as much as there is to do, and not again and again. Judged every cycle."""
+
+    def __init__(self, scenario: Scenario, timeline: Timeline) -> None:
+        self._shards, self._cycle = scenario.shards, scenario.cycle.total_seconds()
         self._timeline = timeline
-        self._last: dict[str, tuple[float, int]] = {}
-        """When the last walk of a process ended, and the requests that it had sent by then."""
-        self._busy: Counter[str] = Counter()
+        self._since: dict[str, Since] = {}
 
     def ran(self, process: Process) -> None:
         """A run of the process was claimed, or has ended."""
-        self._busy[process.name] += 1
+        if process.name in self._since:
+            self._since[process.name].runs += 1
 
     def walked(self, process: Process, seen: Seen, held: int, sent: int) -> None:
         """So many requests were sent by the end of this walk, and so many runs held."""
         now = self._timeline.now
-        last, before = self._last.get(process.name, (0.0, 0))
-        self._last[process.name] = now, sent
-        asked, seconds = sent - before, now - last
-        runs = self._busy.pop(process.name, 0) + held + len(seen.locks) + seen.missed
+        since = self._since.setdefault(process.name, Since(now, sent))
+        since.most = max(since.most, held + len(seen.locks) + seen.missed)
+        asked, seconds = sent - since.sent, now - since.began
+        if seconds < self._cycle:
+            return
+        self._since[process.name] = Since(now, sent)
+        runs = since.runs + since.most
         most = A_WALK + A_SHARD * self._shards + A_RUN * runs + A_SECOND * seconds
         if asked > most:
             what = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"

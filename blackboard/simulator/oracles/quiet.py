@@ -4,7 +4,10 @@ troubles stop, all that is due starts.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
 
+from blackboard.holdings import Room
 from blackboard.model import Item, Lock
 from blackboard.simulator.changes import Change, Shadows, Touch
 from blackboard.simulator.crew import Crew, Member
@@ -14,6 +17,7 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Delete, Replace
+from blackboard.walk import OF_ITS_TYPE
 
 SPARE = 10.0
 """Seconds beyond a bound for the way to the store and back."""
@@ -21,6 +25,10 @@ BEATS = 2.0
 """Seconds beyond its lease in which a holder that hears nothing tells its handler."""
 WALKS = 2
 """Whole walks of a worker, within which it finds what it holds."""
+LOOKS = 3
+"""One after the other, at all of which something lies there and should not. A slot may be free for
+a moment only, and that may be the moment of a look.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class Quiet:
     _unknown: dict[str, int] = field(default_factory=dict)
     """Walks that a worker had made when a lock of its own was first seen that it did not know."""
     _taken: list[Taken] = field(default_factory=list)
+    _lying: dict[str, int] = field(default_factory=dict)
+    """What is left lying: at so many looks."""
 
     @property
     def _cycle(self) -> float:
@@ -121,26 +131,35 @@ class Quiet:
         known = worker.holdings.nonces | worker.board.in_flight | worker.holdings.given_up
         return lock.nonce in known or worker.stopping
 
-    # ---- the end
+    # ---- while nothing goes wrong
 
     def longest(self) -> float:
-        """Seconds within which all must be made good once troubles stop."""
+        """Seconds until what the dead held is stale, and a little more, once troubles stop."""
         now = self.timeline.now
         left = [
             shadow.lock.stale_after - (now - shadow.touched)
             for shadow in self.shadows.of.values()
             if shadow.lock is not None and shadow.lock.owner not in self.crew.by_name
         ]
-        return max([0.0, *left]) + 4 * self._cycle
+        return max([0.0, *left]) + 2 * self._cycle
 
     @property
     def bound(self) -> float:
         """Seconds within which what is ready, or stale, is taken when a slot is free."""
         return self._cycle + SPARE
 
-    def left_lying(self) -> dict[str, str]:
-        """What should have been seen to by now, by name."""
-        return dict([*self._stuck_workers(), *self._left_on_the_board()])
+    @property
+    def enough(self) -> float:
+        """Seconds in which there are as many looks as it takes."""
+        return LOOKS * self.bound
+
+    def check_left(self) -> None:
+        """A look, to be called every `bound`."""
+        left = dict([*self._stuck_workers(), *self._left_on_the_board()])
+        self._lying = {name: self._lying.get(name, 0) + 1 for name in left}
+        for name, looks in self._lying.items():
+            if looks >= LOOKS:
+                raise Violation("STUCK", left[name])
 
     def _stuck_workers(self) -> Iterator[tuple[str, str]]:
         """Those that were asked to stop and are still there, and what is held and not run."""
@@ -155,28 +174,29 @@ class Quiet:
                     yield claim.nonce, f"{claim.id}: {what}"
 
     def _left_on_the_board(self) -> Iterator[tuple[str, str]]:
-        """If a slot is free: all stale locks, and the token that has been ready for longest, which
-        is next.
+        """Of what a slot is free for: all stale locks, and the token that has been ready for
+        longest, which is next.
         """
-        if not any(member.worker.holdings.free for member in self.crew.members):
-            return
+        has_room = cache(self._has_room)
+        now = self.crew.store.now()
+        latest = now - timedelta(seconds=self.bound)
         first: Item | None = None
         for item_id, shadow in self.shadows.of.items():
             item, lock = shadow.item, shadow.lock
             untouched = self.timeline.now - shadow.touched
             if lock is not None and untouched > lock.stale_after + self.bound:
-                what = f"{item_id}: the lock of {lock.owner} was not touched for {untouched:.0f} s"
-                yield lock.nonce, what
-            elif item is not None and item.waits and (first is None or item.ready < first.ready):
-                first = item
+                if has_room(lock.type):
+                    since = f"was not touched for {untouched:.0f} s"
+                    yield lock.nonce, f"{item_id}: the lock of {lock.owner} {since}"
+            elif item is not None and item.waits and item.ready < latest and has_room(item.type):
+                first = item if first is None or item.ready < first.ready else first
         if first is not None:
-            late = (self.crew.store.now() - first.ready).total_seconds()
-            if late > self.bound:
-                what = f"{first.id}: it has been ready for {late:.0f} s"
-                yield f"{first.id} {first.ready}", what
+            since = f"{(now - first.ready).total_seconds():.0f} s"
+            yield f"{first.id} {first.ready}", f"{first.id}: it has been ready for {since}"
 
-    def check_left(self, before: dict[str, str]) -> None:
-        """A slot may be free for a moment only; what was left lying before must be gone."""
-        for key, what in self.left_lying().items():
-            if key in before:
-                raise Violation("STUCK", what)
+    def _has_room(self, item_type: str) -> bool:
+        """Whether some worker has a free slot for a run of this type."""
+        settings = self.crew.resolve(item_type, OF_ITS_TYPE)
+        return any(
+            Room(member.worker.holdings).take(item_type, settings) for member in self.crew.members
+        )
