@@ -109,7 +109,7 @@ def told(ops: Sequence[Op]) -> str:
             "replace item I, delete lock *, insert run",
         ),
         (remove_ops(PAUSED, tombstone_of(PAUSED, now=NOON)), "replace item I"),
-        (late_ops(WAITING, RUN, None), "merge item I, insert run"),
+        (late_ops(WAITING, RUN, None), "insert run"),
         (late_ops(WAITING, RUN, replace(RUN, etag="R")), "merge item I, replace run R"),
         (late_ops(None, RUN, replace(RUN, etag="R")), "replace run R"),
     ],

@@ -170,8 +170,8 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         "release": [release_ops(CLAIM, PAUSED, RUN)],
         "override, nothing is run": [free_ops(RUNNING, "L", WAITING, RUN)],
         "late": [
-            late_ops(WAITING, RUN, None),
             late_ops(None, RUN, None),
+            late_ops(WAITING, RUN, replace(RUN, etag="R")),
             late_ops(None, RUN, replace(RUN, etag="R")),
         ],
     }
@@ -192,7 +192,7 @@ def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
     (more,) = shown["unlock, cancel, override that runs nothing"]
     assert {more} == set(freed) - set(released)
     assert set(released) <= set(freed)
-    assert shown["late"] == merged(late_ops(WAITING, RUN, None))
+    assert shown["late"] == merged(late_ops(WAITING, RUN, replace(RUN, etag="R")))
 
     async def story() -> None:
         scene = await scene_in_memory()

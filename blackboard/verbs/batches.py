@@ -277,10 +277,12 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
 
 def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:
     """`item` is where the late result goes, None when only the history is told. `row` is what the
-    history has for this fence.
+    history has for this fence. None: it was pruned long ago, and what the item says is newer.
     """
     key = run_key(run.id, run.fence)
-    record: Op = Insert(key, data_of(run)) if row is None else Replace(key, data_of(run), row.etag)
+    if row is None:
+        return [Insert(key, data_of(run))]
+    record = Replace(key, data_of(run), row.etag)
     if item is None:
         return [record]
     columns: Data = {"result": run.result, "error": run.error, "result_fence": run.fence}

@@ -306,9 +306,7 @@ async def _late(board: Board, finished: Finished, *, now: datetime) -> Released:
             return Released(how=Release.LATE, run=row)
         if row is not None:
             told = replace(told, note=row.note)
-        # A fence without a row was pruned long ago: its result is older than what the item says.
-        merged = item if move is LateMove.MERGE and row is not None else None
-        ops = late_ops(merged, told, row)
+        ops = late_ops(item if move is LateMove.MERGE else None, told, row)
         try:
             await _patiently(board, partial(board.table.commit, board.partition(claim.id), ops))
         except (Conflict, Unknown):

@@ -11,7 +11,7 @@
     change    Merge item (its etag); the waiting token that the item names, if there is one, is
               replaced by the one it names now
     remove    Replace item by a tombstone (its etag; fence + 1), Delete its token
-    late      Merge item (its etag), Insert or Replace run
+    late      Merge item (its etag), Replace run; or Insert run
 
 These are those of `blackboard.verbs.batches`, and `test_same_batches.py` holds one against the
 other. A column that decides nothing of the protocol is not modelled: when it started, what it
@@ -127,12 +127,17 @@ def free(number: int, after: Item, run: Run, *, lock: int, etag: int, keep: Cond
 
 
 def late(task: Task, keep: Conditions) -> Batch:
-    """The result goes into the item, and the history says that it came too late."""
+    """The result goes into the item, and the history says that it came too late. Where it knows
+    nothing of the run, the item gets nothing.
+    """
     run = Run(task.fence, task.nonce, "superseded")
     key = run_key(task.item, run, keep)
+    if task.row == UNREAD:
+        return (Insert(key, run),)
+    etag = task.known if keep.late else ANY
     return (
-        merge(item_key(task.item), task.known if keep.late else ANY, result_fence=task.fence),
-        Insert(key, run) if task.row == UNREAD else Replace(key, run, task.row),
+        merge(item_key(task.item), etag, result_fence=task.fence),
+        Replace(key, run, task.row),
     )
 
 

@@ -151,7 +151,7 @@ SAME: dict[str, tuple[list[Op], Batch]] = {
     "remove": (product_remove(WAITING), batches.remove(0, waiting, 1, ALL)),
     "remove a running item": (product_remove(RUNNING), batches.remove(0, running, 1, ALL)),
     "remove a paused item": (product_remove(PAUSED), batches.remove(0, paused, 1, ALL)),
-    "late, not told yet": (late_ops(WAITING, TOLD_LATE, None), batches.late(task, ALL)),
+    "late, and its row pruned": (late_ops(WAITING, TOLD_LATE, None), batches.late(task, ALL)),
     "late, told as abandoned": (
         late_ops(WAITING, TOLD_LATE, replace(RUN, etag="R")),
         batches.late(task._replace(row=4), ALL),
