@@ -27,8 +27,8 @@ HUNTS = 5 if os.environ.get("BLACKBOARD_NIGHTLY") else 1
 """How often each bug is looked for, in other worlds each time."""
 FAR = 100_000
 """Seeds from the first world of one hunt to that of the next."""
-HONEST = 100.0 if os.environ.get("BLACKBOARD_NIGHTLY") else 15.0
-"""Worker-hours."""
+HONEST = 100.0 if os.environ.get("BLACKBOARD_NIGHTLY") else 8.0
+"""Worker-hours, besides the worlds in which a bug was found."""
 
 Find = tuple[float, str]
 """Worker-hours until a bug was found, and the kind of violation that told."""
