@@ -87,7 +87,7 @@ def problems(histories: Iterable[History], notes: Sequence[Noted]) -> list[str]:
 
 
 def _problems(item: Item, runs: list[Run]) -> list[str]:
-    fences = {run.fence for run in runs} | {run.fence + 1 for run in runs if _was_freed(run)}
+    fences = {run.fence for run in runs} | {run.fence + 1 for run in runs if was_freed(run)}
     found = [f"no fence {one}" for one in range(1, item.fence + 1) if one not in fences]
     if len(runs) > len({run.fence for run in runs}) or runs[-1].fence > item.fence:
         found.append(f"fences {[run.fence for run in runs]} of {item.fence}")
@@ -106,7 +106,7 @@ def _was_late(run: Run) -> bool:
     return run.outcome is Outcome.TIMEOUT or "lease ran out" in run.error
 
 
-def _was_freed(run: Run) -> bool:
+def was_freed(run: Run) -> bool:
     """Whether its lock was taken away and the item not run again at once, for it had been taken
     over often enough: a fence that nobody ran under says so.
     """
