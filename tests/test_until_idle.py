@@ -5,13 +5,12 @@ from typing import Any
 
 from blackboard import keys
 from blackboard.events import Kind
-from blackboard.table import ANY, Delete, Merge
+from blackboard.table import ANY, Merge
 from blackboard.worker import Mode
 from tests.stores import OpenTable
 from tests.working import (
     AtWork,
     Workplace,
-    add_later,
     at_work,
     beside_a_stray_token,
     beside_an_odd_lock,
@@ -87,24 +86,15 @@ async def test_until_idle_does_not_wait_for_a_lock_that_cannot_be_taken_over(
 
 @at_work
 async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
-    """What was known turns out to be nothing, and another is still at work."""
+    """It knows of nothing that is due, and another is still at work."""
     await place.add("other", every="1h")
     other = await place.claimed("other", board=place.other, owner="another")
-    await add_later(place, "ghost", 5)
-    partition = place.other.partition("ghost")
-    await place.other.table.commit(partition, [Delete(keys.item_key("ghost"), ANY)])
-    working = asyncio.ensure_future(place.worker(Mode.UNTIL_IDLE))
-    await until(lambda: place.workers and place.workers[0].wake.waiting, "it waits")
-    (worker,) = place.workers
-    place.later(seconds=6)
-    worker.wake.now()
-    for _ in range(100):
-        await asyncio.sleep(0)
+    worker = await waiting(place)
+    await worker.looks_again()
     assert not worker.task.done()
     await place.let_go(other, board=place.other)
     worker.wake.now()
     await worker.ended()
-    await working
 
 
 @at_work
