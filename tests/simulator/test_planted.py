@@ -27,7 +27,7 @@ HUNTS = 5 if os.environ.get("BLACKBOARD_NIGHTLY") else 1
 """How often each bug is looked for, in other worlds each time."""
 FAR = 100_000
 """Seeds from the first world of one hunt to that of the next."""
-HONEST = 100.0 if os.environ.get("BLACKBOARD_NIGHTLY") else 8.0
+HONEST = 100.0 if os.environ.get("BLACKBOARD_NIGHTLY") else 15.0
 """Worker-hours, besides the worlds in which a bug was found."""
 
 Find = tuple[float, str]
