@@ -116,8 +116,10 @@ def _due(item: Item, known: Known) -> str:
         what = f"Attempt {item.attempt}{tries} at the run that was due at {slot}"
         return f"{what} may start at {exactly(item.ready, known.now)}, after backing off."
     if item.slot != item.planned:
-        told = f"Somebody asked for a run at {slot}; by its schedule it is due at"
-        return f"{told} {exactly(item.planned, known.now)}."
+        told = f"Somebody asked for a run at {slot}"
+        if item.planned > item.slot:
+            told += f"; by its schedule it is due at {exactly(item.planned, known.now)}"
+        return f"{told}."
     schedule = _schedule_of(item, known)
     if item.start is None:
         told = f"It has never run; its first run is due at {slot}"

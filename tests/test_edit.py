@@ -163,6 +163,63 @@ async def test_an_edit_keeps_a_run_that_was_asked_for_and_plans_after_it(
     assert (await scene.token()).slot == item.planned
 
 
+@pytest.mark.parametrize("running", [False, True])
+@story
+async def test_a_run_that_was_asked_for_in_the_very_millisecond_that_is_planned_outlasts_an_edit(
+    scene: Scene, *, running: bool
+) -> None:
+    await scene.add("davis", every="1h")
+    made = await scene.claimed("davis")
+    if not running:
+        await scene.let_go(made)
+    scene.later(hours=1)
+    await run_now(scene.other, "davis")
+    if running:
+        await scene.let_go(made)
+    asked = await scene.token()
+    assert asked.ready == asked.planned == made.start + HOUR
+    await edit(scene.board, "davis", says(every="5h"))
+    token = await scene.token()
+    assert (token.ready, token.planned) == (asked.ready, made.start + 5 * HOUR)
+
+
+@story
+async def test_an_edit_may_plan_the_very_millisecond_of_a_run_that_was_asked_for(
+    scene: Scene,
+) -> None:
+    """That run is kept, also by the next edit."""
+    await scene.add("davis", every="1h")
+    made = await scene.claimed("davis")
+    await scene.let_go(made)
+    scene.later(minutes=30)
+    asked = (await run_now(scene.other, "davis")).item
+    for every, hours in (("30m", 0.5), ("5h", 5)):
+        await edit(scene.board, "davis", says(every=every))
+        token = await scene.token()
+        assert (token.ready, token.planned) == (asked.ready, made.start + hours * HOUR)
+
+
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("missed", ["one", "all"])
+@story
+async def test_a_run_that_was_asked_for_is_the_last_one_where_an_edit_leaves_no_slot(
+    scene: Scene, *, missed: str, running: bool
+) -> None:
+    await scene.add("davis", cron="0 3 * * *", missed=missed)
+    await scene.let_go(await scene.claimed("davis"))
+    scene.later(minutes=1)
+    asked = (await run_now(scene.other, "davis")).item
+    made = await scene.claimed("davis") if running else None
+    for day in (1, 2, 3):
+        await edit(scene.board, "davis", says(at=f"2026-01-0{day}T00:00Z", missed=missed))
+    item = await scene.item()
+    assert (item.slot, item.ready) == (asked.slot, asked.ready)
+    assert item.planned < item.slot
+    await scene.let_go(made or await scene.claimed("davis"))
+    assert (await scene.item()).state is State.DONE
+    assert len(await scene.runs()) == 2
+
+
 @story
 async def test_an_edit_of_a_paused_item_leaves_it_paused(scene: Scene) -> None:
     await scene.add("davis", every="1h")

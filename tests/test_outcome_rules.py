@@ -6,10 +6,14 @@ import pytest
 
 from blackboard.model import Again, Claim, Outcome, State
 from blackboard.rules.outcomes import (
+    MILLISECOND,
     Plan,
     after_run,
     backoff,
     planned_after,
+    serves,
+    slot_asked_for,
+    unplanned,
 )
 from tests.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, claim, settings
 
@@ -133,8 +137,8 @@ ASKED = Again(slot=NOON + timedelta(seconds=30), once='{"x":1}')
     [
         ({"every": "8h"}, NOON + 8 * HOUR),
         ({"cron": HOURLY}, NOON + HOUR),
-        ({"at": "2026-11-21T12:00Z"}, NOON),
-        ({}, NOON),
+        ({"at": "2026-11-21T12:00Z"}, ASKED.slot - MILLISECOND),
+        ({}, ASKED.slot - MILLISECOND),
     ],
 )
 @pytest.mark.parametrize("outcome", ["ok", "failed", "cancelled", "abandoned"])
@@ -174,9 +178,40 @@ def test_a_run_that_was_asked_for_leaves_the_scheduled_slot_as_it_was(
     assert plan.waits
 
 
+def test_a_run_that_was_asked_for_in_the_millisecond_that_is_planned_has_a_slot_of_its_own() -> (
+    None
+):
+    planned = NOON + 8 * HOUR
+    plan = after(claim(), "ok", run=settings(every="8h"), again=Again(slot=planned))
+    assert (plan.slot, plan.planned) == (planned - MILLISECOND, planned)
+
+
 def test_a_run_that_was_asked_for_and_starts_at_the_scheduled_slot_covers_it() -> None:
     early = claim(slot=NOON - MINUTE, planned=NOON, start=NOON)
     assert after(early, "ok", run=settings(cron=HOURLY)).slot == NOON + HOUR
+
+
+@pytest.mark.parametrize("missed", ["one", "none", "all"])
+@pytest.mark.parametrize("said", [{"at": "2026-11-20T12:00Z"}, {"cron": "0 12 * * *"}, {}])
+def test_where_nothing_is_planned_only_what_the_schedule_has_comes_after_a_run_that_was_asked_for(
+    said: dict[str, object], missed: str
+) -> None:
+    asked = NOON + timedelta(seconds=30)
+    asked_for = claim(slot=asked, planned=unplanned(asked))
+    plan = after(asked_for, "ok", run=settings(missed=missed, **said))
+    assert (plan.state, plan.slot) == (
+        (State.ACTIVE, NOON + DAY) if "cron" in said else (State.DONE, asked)
+    )
+
+
+def test_a_slot_that_made_way_serves_what_was_asked_for() -> None:
+    made_way = slot_asked_for(NOON, beside=NOON)
+    assert made_way != NOON
+    assert slot_asked_for(NOON, beside=NOON + HOUR) == NOON
+    assert serves(made_way, NOON)
+    assert serves(NOON, NOON)
+    assert not serves(NOON + MILLISECOND, NOON)
+    assert not serves(NOON - 2 * MILLISECOND, NOON)
 
 
 def test_a_run_that_was_asked_for_of_a_done_item_leaves_it_done() -> None:

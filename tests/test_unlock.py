@@ -4,15 +4,17 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.cli.follow import asked_for, follow, is_pending
 from blackboard.errors import BlackboardError
 from blackboard.model import Again, Outcome, State
 from blackboard.rows import text_of
-from blackboard.verbs.change import TRIGGERS, pause, run_now
+from blackboard.verbs.change import TRIGGERS, edit, pause, run_now
 from blackboard.verbs.free import cancel, unlock
 from tests.boards import Scene, story
 from tests.faults import Fault
-from tests.verbs import VERBS, ready_for
+from tests.verbs import VERBS, ready_for, says
 
+MILLISECOND = timedelta(milliseconds=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
@@ -67,7 +69,40 @@ async def test_dd03_a_run_now_racing_the_claim_of_the_schedule_runs_once_for_eac
     assert (await run_now(scene.board, "davis", trigger="x")).changed
     item = await scene.item()
     assert item.running
-    assert item.again == text_of(Again(slot=scene.clock.now()))
+    assert item.slot == scene.clock.now()
+    assert item.again == text_of(Again(slot=item.slot - MILLISECOND)), "a slot of its own"
+
+
+@story
+async def test_whoever_waits_for_a_run_knows_it_though_its_slot_made_way(scene: Scene) -> None:
+    await scene.add("davis", every="1h")
+    made = await scene.claimed("davis")
+    scene.later(hours=1)
+    asked = asked_for((await run_now(scene.other, "davis")).item)
+    await scene.let_go(made)
+    item = await scene.item()
+    assert item.slot < asked.slot == item.planned
+    assert is_pending(item, asked.slot)
+    await scene.let_go(await scene.claimed("davis"), result="seen")
+    followed = await follow(scene.board, asked, patience=None)
+    assert followed.words.endswith('"seen"')
+
+
+@pytest.mark.parametrize("missed", ["one", "none", "all"])
+@pytest.mark.parametrize("was", [{"at": "2026-01-01T00:00Z"}, {"cron": "0 3 * * *"}])
+@story
+async def test_a_done_item_that_was_run_again_knows_no_slot_of_old(
+    scene: Scene, *, was: dict[str, str], missed: str
+) -> None:
+    await scene.add("davis", missed=missed, **was)
+    await scene.let_go(await scene.claimed("davis"))
+    await edit(scene.other, "davis", says(at="2026-01-01T00:00Z", missed=missed))
+    assert (await scene.item()).state is State.DONE
+    scene.later(minutes=1)
+    await run_now(scene.other, "davis")
+    await scene.let_go(await scene.claimed("davis"))
+    assert (await scene.item()).state is State.DONE
+    assert await scene.tokens() == []
 
 
 @story
@@ -167,6 +202,24 @@ async def test_a_run_now_that_waited_is_obeyed(scene: Scene, verb: str) -> None:
     token = await scene.token()
     assert (token.slot, token.once, token.ready) == (asked, '{"x":1}', scene.clock.now())
     assert token.attempt == 1
+
+
+@story
+async def test_a_run_now_that_waited_is_not_taken_for_the_slot_that_was_planned_for_then(
+    scene: Scene,
+) -> None:
+    await scene.add("davis", every="1h")
+    await scene.let_go(await scene.claimed("davis"))
+    planned = (await scene.token()).planned
+    scene.later(minutes=30)
+    await run_now(scene.other, "davis")
+    made = await scene.claimed("davis")
+    scene.later(minutes=30)
+    await run_now(scene.other, "davis")
+    await unlock(scene.board, "davis", scene.mark(), fence=made.fence)
+    token = await scene.token()
+    assert token.ready == token.planned == planned
+    assert token.slot < planned
 
 
 @pytest.mark.parametrize("verb", ["unlock", "cancel"])

@@ -8,7 +8,7 @@ from blackboard.board import Board
 from blackboard.members import takers, workers
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, span
-from blackboard.rules.outcomes import again_of
+from blackboard.rules.outcomes import again_of, serves
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -56,9 +56,9 @@ def asked_for(item: Item) -> Asked:
 def is_pending(item: Item, slot: datetime) -> bool:
     """Whether the run for `slot` is still to come, or under way, or to be tried again."""
     again = again_of(item)
-    if again is not None and again.slot == slot:
+    if again is not None and serves(again.slot, slot):
         return True
-    return item.slot == slot and (item.running or item.state is State.ACTIVE)
+    return serves(item.slot, slot) and (item.running or item.state is State.ACTIVE)
 
 
 async def follow(board: Board, asked: Asked, *, patience: float | None) -> Followed:
@@ -89,7 +89,7 @@ async def follow(board: Board, asked: Asked, *, patience: float | None) -> Follo
 
 async def _ended(board: Board, asked: Asked, item: Item) -> Followed:
     async for run in board.runs(asked.item.id):
-        if run.slot == asked.slot and run.fence > asked.item.fence - asked.item.running:
+        if serves(run.slot, asked.slot) and run.fence > asked.item.fence - asked.item.running:
             return Followed(end=End.ENDED, words=_told(run), run=run)
     if item.state is State.PAUSED:
         return Followed(end=End.GONE, words="was paused meanwhile")

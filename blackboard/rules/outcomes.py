@@ -31,11 +31,12 @@ import msgspec
 
 from blackboard.keys import phase
 from blackboard.model import Again, Claim, Item, Outcome, State, whole_milliseconds
-from blackboard.schedules import Every, Once, due_between, next_due
+from blackboard.schedules import Every, Once, Schedule, due_between, next_due
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
 LONGEST_BACKOFF = timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,9 @@ def after_run(
     fresh = replace(same, attempt=1, once="")
     planned = planned_after(claim, settings=settings, now=now)
     if again is not None:
-        return replace(fresh, slot=again.slot, planned=planned or claim.planned, once=again.once)
+        planned = planned or unplanned(again.slot)
+        slot = slot_asked_for(again.slot, beside=planned)
+        return replace(fresh, slot=slot, planned=planned, once=again.once)
     if planned is None:
         return replace(fresh, state=State.DONE)
     ready = ready_for(claim.id, planned, settings=settings, first=False)
@@ -110,13 +113,17 @@ def planned_after(claim: Claim, *, settings: RunSettings, now: datetime) -> date
     else:
         passed = max(claim.slot, claim.start)
     if asked_for:
-        if claim.planned > passed or settings.missed == "all":
-            return claim.planned
-        return next_due(schedule, passed)
+        is_missed = settings.missed == "all" and _has(schedule, claim.planned)
+        return claim.planned if claim.planned > passed or is_missed else next_due(schedule, passed)
     following = next_due(schedule, passed)
     if settings.missed == "all" and following is not None and following <= now:
         return due_between(schedule, passed, now, settings.missed_limit)[0]
     return following
+
+
+def _has(schedule: Schedule, slot: datetime) -> bool:
+    """Whether a slot is one of the schedule: a first one need not be, nor what is `unplanned`."""
+    return next_due(schedule, slot - MILLISECOND) == slot
 
 
 def first_plan(
@@ -203,6 +210,25 @@ def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
 def again_of(item: Item | Claim) -> Again | None:
     """The `run now` that waits for the running run to end."""
     return msgspec.json.decode(item.again, type=Again) if item.again else None
+
+
+def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
+    """The slot of a run that a person asked for at a moment. It makes way for the slot that is
+    planned, or runs: that they are two tells what an item waits for.
+    """
+    return moment - MILLISECOND if moment == beside else moment
+
+
+def serves(slot: datetime, asked: datetime) -> bool:
+    """Whether a slot is that of a run that was asked for with the slot `asked`. It may have made
+    way since.
+    """
+    return asked - MILLISECOND <= slot <= asked
+
+
+def unplanned(slot: datetime) -> datetime:
+    """What is planned beside a slot that a person asked for, where the schedule has none."""
+    return slot - MILLISECOND
 
 
 class LateMove(StrEnum):

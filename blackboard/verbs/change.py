@@ -20,7 +20,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.keys import item_key
 from blackboard.model import VERSION, Again, Item, Mark, State
 from blackboard.rows import text_of
-from blackboard.rules.outcomes import edited_plan, first_plan
+from blackboard.rules.outcomes import Plan, edited_plan, first_plan, slot_asked_for, unplanned
 from blackboard.schedules import Once, parse_schedule
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
 from blackboard.table import Conflict, Op, Unknown
@@ -134,13 +134,23 @@ def _rescheduled(item: Item, *, settings: RunSettings, had_time: bool, now: date
     if item.state is State.DONE:
         return planned(item, plan)
     if item.slot != item.planned:
-        return replace(item, planned=plan.planned)
+        return _beside_one_asked_for(item, plan)
     if item.running or item.attempt > 1:
         return item
     if item.start is None and not (had_time or has_time):
         return item
     state = item.state if item.state is State.PAUSED else plan.state
     return replace(planned(item, plan), state=state)
+
+
+def _beside_one_asked_for(item: Item, plan: Plan) -> Item:
+    """A run that was asked for goes on waiting, or running. What is planned changes, and no more
+    than a millisecond of its slot.
+    """
+    if plan.state is State.DONE:
+        return replace(item, planned=unplanned(item.slot))
+    slot = item.slot if item.running else slot_asked_for(item.slot, beside=plan.planned)
+    return replace(item, slot=slot, planned=plan.planned)
 
 
 async def pause(board: Board, item_id: str, mark: Mark) -> Changed:
@@ -186,14 +196,16 @@ async def run_now(
         if item.state is State.PAUSED:
             raise BlackboardError(f"{item_id} is paused: `blackboard resume {item_id}` first")
         if item.running:
-            again = text_of(Again(slot=now, once=params))
+            again = text_of(Again(slot=slot_asked_for(now, beside=item.slot), once=params))
             after = replace(item, again=again, triggers=names)
         else:
+            beside = unplanned(now) if item.state is State.DONE else item.planned
             after = replace(
                 item,
                 state=State.ACTIVE,
-                slot=now,
+                slot=slot_asked_for(now, beside=beside),
                 ready=now,
+                planned=beside,
                 attempt=1,
                 once=params,
                 triggers=names,

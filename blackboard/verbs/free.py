@@ -9,7 +9,7 @@ from datetime import datetime
 from blackboard.board import Board
 from blackboard.model import Item, Mark, Outcome
 from blackboard.rows import text_of
-from blackboard.rules.outcomes import Plan, after_run, again_of
+from blackboard.rules.outcomes import Plan, after_run, again_of, slot_asked_for
 from blackboard.table import ANY, Op
 from blackboard.verbs.batches import free_ops, freed, held, run_of
 from blackboard.verbs.change import Changed, change_item, settings_of
@@ -56,7 +56,7 @@ def _plan_of(item: Item, now: datetime) -> Plan:
     again = again_of(item)
     return Plan(
         state=item.state,
-        slot=again.slot if again else item.slot,
+        slot=slot_asked_for(again.slot, beside=item.planned) if again else item.slot,
         ready=now,
         planned=item.planned,
         attempt=1 if again else item.attempt,

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from blackboard.model import Item, Lock, State
-from blackboard.rules.outcomes import again_of
+from blackboard.rules.outcomes import again_of, serves
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
 from blackboard.table import Insert, Replace
@@ -29,7 +29,8 @@ class People:
             new = touch.new
             if not isinstance(touch.op, Insert | Replace) or not isinstance(new, Lock):
                 continue
-            if self._asked.get(change.id) == new.slot:
+            asked = self._asked.get(change.id)
+            if asked is not None and serves(new.slot, asked):
                 del self._asked[change.id]
         old, new_item = change.before, change.shadow.item
         if new_item is None or not change.of(Item):
@@ -52,5 +53,6 @@ class People:
         elif change.sender.verb == "run_now":
             self._asked[new.id] = again.slot if again else new.slot
         slots = {new.slot, again.slot if again else new.slot}
-        if new.id in self._asked and self._asked[new.id] not in slots:
+        asked = self._asked.get(new.id)
+        if asked is not None and not any(serves(slot, asked) for slot in slots):
             raise Violation("RUN NOW LOST", "it was asked for and never started", item=new.id)
