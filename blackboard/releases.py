@@ -17,8 +17,9 @@ from blackboard.holdings import Holding, Holdings
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import first_line
 from blackboard.table import TableError
+from blackboard.verbs.finished import Finished, Release, Released
 from blackboard.verbs.history import Retention, is_time, prune
-from blackboard.verbs.release import Finished, Release, Released, release, releases_at_once
+from blackboard.verbs.release import release, releases_at_once
 
 LONGEST_GATHERING = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""

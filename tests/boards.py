@@ -20,7 +20,8 @@ from blackboard.simulator.oracles import whole
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, resolve
 from blackboard.table import Op, Row, Table
 from blackboard.verbs.batches import add_ops
-from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.finished import Finished, Released
+from blackboard.verbs.release import release
 from blackboard.verbs.take import Claimed, claim
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable

@@ -23,7 +23,8 @@ from blackboard.seen import Seen
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, change, free, release, take
+from blackboard.verbs import batches, change, finished, free, settle, take
+from blackboard.verbs.until_answered import until_answered
 from blackboard.walk import Walker
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -154,33 +155,33 @@ def loses_the_token_of_a_failure(made: Claim, after: Item, run: Run) -> list[Op]
     return [op for op in ops if not (failed and op.key.startswith("next:"))]
 
 
-_honest_prepare = release._prepare
+_honest_prepare = finished.prepare
 
 
 def prepares_from_memory(
-    board: Board, finished: release.Finished, read: Claim, *, now: datetime
+    board: Board, one: finished.Finished, read: Claim, *, now: datetime
 ) -> Any:
-    known = replace(finished.claim, lock_etag=read.lock_etag, item_etag=read.item_etag)
-    return _honest_prepare(board, finished, known, now=now)
+    known = replace(one.claim, lock_etag=read.lock_etag, item_etag=read.item_etag)
+    return _honest_prepare(board, one, known, now=now)
 
 
-_honest_settle = release._settle
+_honest_settle = settle.settle
 
 
 async def settles_with_any_lock(
-    board: Board, finished: release.Finished, *, sent: datetime | None
-) -> release.Released:
-    made = finished.claim
-    lock = await release._patiently(board, lambda: board.lock(made.id))
+    board: Board, one: finished.Finished, *, sent: datetime | None
+) -> finished.Released:
+    made = one.claim
+    lock = await until_answered(board, lambda: board.lock(made.id))
     if lock is not None:
-        finished = replace(finished, claim=replace(made, nonce=lock.nonce))
-    return await _honest_settle(board, finished, sent=sent)
+        one = replace(one, claim=replace(made, nonce=lock.nonce))
+    return await _honest_settle(board, one, sent=sent)
 
 
 async def takes_a_race_for_a_loss(
-    board: Board, finished: release.Finished, *, sent: datetime | None
-) -> release.Released:
-    return await release._without_lock(board, finished, sent=sent)
+    board: Board, one: finished.Finished, *, sent: datetime | None
+) -> finished.Released:
+    return await settle._without_lock(board, one, sent=sent)
 
 
 def counts_the_one_before(

@@ -14,7 +14,7 @@ from blackboard.rules import claims, outcomes
 from blackboard.scanner import Scanner
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, change, free, release, take
+from blackboard.verbs import batches, change, finished, free, release, settle, take
 from blackboard.walk import Walker
 from tests import broken
 from tests.broken import without_etag
@@ -49,7 +49,7 @@ THE_THIRTEEN = (
     Planted(
         name="relcond",
         without="a release does not state the item's etag",
-        patches=((release, "release_ops", without_etag("release_ops", "item:")),),
+        patches=((finished, "release_ops", without_etag("release_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
     ),
     Planted(
@@ -68,13 +68,13 @@ THE_THIRTEEN = (
     Planted(
         name="runkey",
         without="who is late does not look for its own row in the history",
-        patches=((release, "_is_mine", lambda *_: False),),
+        patches=((settle, "_is_mine", lambda *_: False),),
         shows="HISTORY|LATE",
     ),
     Planted(
         name="late",
         without="who is late tells whoever has the id now",
-        patches=((release, "late_move", broken.forgets_its_birth),),
+        patches=((settle, "late_move", broken.forgets_its_birth),),
         shows="LATE",
     ),
     Planted(
@@ -95,7 +95,7 @@ THE_THIRTEEN = (
     Planted(
         name="paused",
         without="a release forgets that the item was paused",
-        patches=((release, "after_run", broken.forgets_the_pause),),
+        patches=((finished, "after_run", broken.forgets_the_pause),),
         shows="WAITING TOKEN|PROMISE",
     ),
     Planted(
@@ -146,7 +146,7 @@ CONDITIONS = (
     Planted(
         name="blind late word",
         without="a late word does not state the item's etag",
-        patches=((release, "late_ops", without_etag("late_ops", "item:")),),
+        patches=((settle, "late_ops", without_etag("late_ops", "item:")),),
         shows="LATE",
         verbs=("add", "remove"),
     ),
@@ -179,7 +179,7 @@ MISTAKES = (
     Planted(
         name="blind release",
         without="a release frees whatever lock its item has",
-        patches=((release, "_settle", broken.settles_with_any_lock),),
+        patches=((release, "settle", broken.settles_with_any_lock),),
         shows="FOREIGN release|HISTORY|TWICE",
         walks=False,
     ),
@@ -214,14 +214,14 @@ MISTAKES = (
     Planted(
         name="token lost",
         without="a run that failed leaves no token",
-        patches=((release, "release_ops", broken.loses_the_token_of_a_failure),),
+        patches=((finished, "release_ops", broken.loses_the_token_of_a_failure),),
         shows="NO TOKEN",
         walks=False,
     ),
     Planted(
         name="from memory",
         without="what is next was reckoned before an edit, and is sent again after it",
-        patches=((release, "_prepare", broken.prepares_from_memory),),
+        patches=((settle, "prepare", broken.prepares_from_memory),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
         walks=False,
     ),
@@ -235,7 +235,7 @@ MISTAKES = (
     Planted(
         name="race for loss",
         without="a release that lost a race takes its lock for lost",
-        patches=((release, "_settle", broken.takes_a_race_for_a_loss),),
+        patches=((release, "settle", broken.takes_a_race_for_a_loss),),
         shows="HISTORY|LATE|ORPHAN",
         walks=False,
     ),
@@ -270,7 +270,7 @@ MISTAKES = (
     Planted(
         name="late over fenced",
         without="who is late tells the item, of whatever type it is",
-        patches=((release, "late_move", broken.takes_no_type_for_fenced),),
+        patches=((settle, "late_move", broken.takes_no_type_for_fenced),),
         shows="LATE",
         walks=False,
     ),
@@ -291,7 +291,7 @@ MISTAKES = (
     Planted(
         name="again dropped",
         without="a release forgets the run that was asked for meanwhile",
-        patches=((release, "after_run", broken.forgets_run_now),),
+        patches=((finished, "after_run", broken.forgets_run_now),),
         shows="RUN NOW LOST",
         walks=False,
     ),

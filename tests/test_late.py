@@ -12,13 +12,10 @@ from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from blackboard.verbs.change import add, remove
+from blackboard.verbs.finished import Release, fit
 from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.release import (
-    REFUSED,
-    Release,
-    fit,
-    release,
-)
+from blackboard.verbs.release import release
+from blackboard.verbs.settle import REFUSED
 from blackboard.verbs.take import override
 from tests.boards import Scene, finished, story
 from tests.faults import Fault
@@ -82,7 +79,7 @@ async def test_a_run_that_the_store_refuses_is_told_as_failed_and_spoils_no_othe
     await scene.add("a")
     await scene.add("b")
     claims = (await scene.take("a", "b")).claims
-    scene.table.script(Fault.REFUSED, Fault.REFUSED)
+    scene.table.script(Fault.REFUSED, Fault.NONE, Fault.REFUSED)
     let_go = await release(scene.board, [finished(made, result=1) for made in claims])
     assert [one.run.outcome for one in let_go] == [Outcome.FAILED, Outcome.OK]
     assert let_go[0].run.error == f"{REFUSED}: too large for this store"

@@ -1,5 +1,6 @@
 """Letting an item go: releases, in doubt or not."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,13 +9,11 @@ import pytest
 from blackboard import keys
 from blackboard.model import Outcome, State
 from blackboard.spec import Spec
-from blackboard.table import ANY, Delete, Merge
+from blackboard.table import ANY, Delete, Merge, Op
 from blackboard.verbs.change import edit, pause, resume, run_now
-from blackboard.verbs.release import (
-    LONGEST_WAIT,
-    Release,
-    release,
-)
+from blackboard.verbs.finished import Release
+from blackboard.verbs.release import release
+from blackboard.verbs.until_answered import LONGEST_WAIT
 from tests.boards import Scene, finished, make_board, story
 from tests.faults import RETRY_AFTER, Fault
 
@@ -140,14 +139,38 @@ async def test_batches_stay_below_the_stores_limits(scene: Scene, limit: str) ->
 
 @story
 async def test_one_conflict_in_a_batch_spoils_none_of_the_others(scene: Scene) -> None:
+    """They are sent again without it, in one batch."""
     for name in "abc":
         await scene.add(name)
     claims = (await scene.take("a", "b", "c")).claims
     await pause(scene.other, "b", scene.mark())
+    scene.table.batches.clear()
     let_go = await release(scene.board, [finished(made) for made in claims])
     assert [one.how for one in let_go] == [Release.DONE] * 3
     assert [one.run.id for one in let_go] == ["a", "b", "c"]
     assert [token.id for token in await scene.tokens()] == ["a", "c"]
+    together, others, alone = map(_locks_freed, scene.table.batches)
+    assert (together, others, alone) == (["a", "b", "c"], ["a", "c"], ["b"])
+
+
+@story
+async def test_where_all_are_in_the_way_they_are_soon_settled_one_by_one(scene: Scene) -> None:
+    names = [f"i{n}" for n in range(9)]
+    for name in names:
+        await scene.add(name)
+    claims = (await scene.take(*names)).claims
+    for name in names:
+        await pause(scene.other, name, scene.mark())
+    scene.table.batches.clear()
+    let_go = await release(scene.board, [finished(made) for made in claims])
+    assert [one.run.id for one in let_go] == names
+    freed = [_locks_freed(batch) for batch in scene.table.batches]
+    assert [len(ids) for ids in freed] == [9, 8, 7] + [1] * 9
+
+
+def _locks_freed(batch: Sequence[Op]) -> list[str]:
+    freed = [op.key for op in batch if isinstance(op, Delete)]
+    return [key.removeprefix("lock:") for key in freed if key.startswith("lock:")]
 
 
 @story

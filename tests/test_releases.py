@@ -9,8 +9,9 @@ from blackboard import keys, releases
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.table import Merge, Op
+from blackboard.verbs.finished import Finished, Released
 from blackboard.verbs.history import Retention
-from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.release import release
 from tests.working import Workplace, at_work, until
 
 

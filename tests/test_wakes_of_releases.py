@@ -10,7 +10,8 @@ from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.known import PAUSE_GROWTH
 from blackboard.model import Outcome
-from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.finished import Finished, Released
+from blackboard.verbs.release import release
 from tests.faults import Fault
 from tests.working import Workplace, at_work, until
 

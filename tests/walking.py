@@ -19,7 +19,8 @@ from blackboard.simulator.violation import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
 from blackboard.verbs import change, free
-from blackboard.verbs.release import Finished, release
+from blackboard.verbs.finished import Finished
+from blackboard.verbs.release import release
 from blackboard.verbs.take import adopt, claim, override, pass_over, renew
 from tests.boards import settings_of
 from tests.clocks import SeededChance

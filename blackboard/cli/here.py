@@ -44,7 +44,8 @@ from blackboard.runners.ending import encode_result, failure
 from blackboard.runners.prints import Tail
 from blackboard.table import read
 from blackboard.verbs.change import run_now
-from blackboard.verbs.release import Finished, Released, release
+from blackboard.verbs.finished import Finished, Released
+from blackboard.verbs.release import release
 from blackboard.verbs.take import claim
 
 

@@ -14,7 +14,7 @@ from blackboard.model import Lock, Outcome, Token
 from blackboard.notify.table import News
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
 from blackboard.rules.outcomes import FAILING
-from blackboard.verbs.release import Finished, Release, Released
+from blackboard.verbs.finished import Finished, Release, Released
 
 Payload = dict[str, Any]
 """What is sent, as JSON."""

@@ -27,7 +27,7 @@ from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
 from blackboard.seen import Seen
 from blackboard.table import Busy, Etag, TableError, Unavailable
 from blackboard.times.durations import parse_duration
-from blackboard.verbs.release import Finished, Released
+from blackboard.verbs.finished import Finished, Released
 
 LAST_WORD = 5.0
 """Seconds that a worker which ends waits for what is still to be told."""

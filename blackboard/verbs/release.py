@@ -1,81 +1,25 @@
-"""Letting an item go: the release of a run, and what a late finisher may still say.
+"""Letting items go: the releases of the runs that have ended, many in one batch.
 
-A release states the item's etag it was built from, so that an edit, a pause or a `run now` made
-meanwhile is obeyed and not overwritten. After any doubt the lock is read. Mine: the item is read
-and the release built anew from it. Not mine: my row in the history, with my nonce, means that the
-release landed; no such row means that the lock was taken away, and I am late.
+Of a batch that is refused, the release that was in the way is settled by itself, and the others are
+sent again without it, a few times. Of a batch without an answer, each is settled.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
-from typing import TypeVar
 
-from blackboard import keys
 from blackboard.board import Board
-from blackboard.errors import BadInput, BadRow
-from blackboard.model import Claim, Ended, Item, Outcome, Run
-from blackboard.phrases import cut_middle
-from blackboard.rows import text_of
-from blackboard.rules.outcomes import LateMove, after_run, late_move
-from blackboard.spec import RunSettings
-from blackboard.table import (
-    Busy,
-    Conflict,
-    ConflictKind,
-    Delete,
-    Op,
-    Refused,
-    Unavailable,
-    Unknown,
-    units,
-)
-from blackboard.verbs.batches import late_ops, planned, release_ops, run_of
-from blackboard.verbs.take import claim_from, holds
-
-Answer = TypeVar("Answer")
+from blackboard.table import Conflict, Delete, Op, Refused, Unknown
+from blackboard.verbs.finished import Finished, Released, fit, prepare
+from blackboard.verbs.settle import settle
+from blackboard.verbs.until_answered import until_answered
 
 ROWS_OF_A_RELEASE = 4
 """At the most: the lock goes, the next token comes, the item and the history say so."""
-SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds between tries while the store is away, at the least and at the most."""
-REFUSALS = 3
-"""Times that rows are in the way of one release which nobody else can have written while its lock
-is its own, before that is left to go stale.
+ROUNDS = 3
+"""Times that a release is sent in a batch, before it is settled by itself: what waits for that is
+not renewed.
 """
-REFUSED = "the store refused the outcome"
-
-
-class Release(StrEnum):
-    """How a run got into the history."""
-
-    DONE = "done"
-    LATE = "late"
-    """Its lock had been taken away: it is told as superseded."""
-    DROPPED = "dropped"
-    """Its item is gone, was made anew or cannot be read, or the store takes no word of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A run to be let go: the claim, and what its runner said."""
-
-    claim: Claim
-    ended: Ended
-    settings: RunSettings
-    requeue: bool = False
-    """Cut short by its worker's shutdown: due again at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """A run that was let go: how, its row in the history, and its item's next ready time."""
-
-    how: Release
-    run: Run
-    ready: datetime | None = None
 
 
 def releases_at_once(board: Board) -> int:
@@ -97,22 +41,28 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
         is_sure = one.claim.item_etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
     sent: dict[str, datetime | None] = {}
-    for batch in _batches(board, certain, now=await _patiently(board, board.table.now)):
-        ops = [op for _, ops, _ in batch for op in ops]
-        partition = board.partition(batch[0][0].claim.id)
-        try:
-            await _patiently(board, partial(board.table.commit, partition, ops))
-        except (Conflict, Unknown, Refused):
-            doubtful += [one for one, _, _ in batch]
-            sent |= {one.claim.nonce: let_go.ready for one, _, let_go in batch}
-        else:
-            released |= {one.claim.nonce: let_go for one, _, let_go in batch}
-    for one in doubtful:
-        try:
-            released[one.claim.nonce] = await _settle(board, one, sent=sent.get(one.claim.nonce))
-        except BadRow:  # its lock goes stale, and is left alone by whoever cannot read the item
-            run = _run_of(one.claim, one.ended, now=await _patiently(board, board.table.now))
-            released[one.claim.nonce] = Released(how=Release.DROPPED, run=run)
+    for _ in range(ROUNDS):
+        if not certain:
+            break
+        batches = _batches(board, certain, now=await until_answered(board, board.table.now))
+        certain = []
+        for batch in batches:
+            sent = {one.claim.nonce: let_go.ready for one, _, let_go in batch} | sent
+            ops = [op for _, ops, _ in batch for op in ops]
+            partition = board.partition(batch[0][0].claim.id)
+            try:
+                await until_answered(board, partial(board.table.commit, partition, ops))
+            except Unknown:
+                doubtful += [one for one, _, _ in batch]
+            except (Conflict, Refused) as refusal:
+                in_the_way = _whose(batch, refusal.index)
+                doubtful.append(in_the_way)
+                certain += [one for one, _, _ in batch if one is not in_the_way]
+            else:
+                released |= {one.claim.nonce: let_go for one, _, let_go in batch}
+    for one in doubtful + certain:
+        nonce = one.claim.nonce
+        released[nonce] = await settle(board, one, sent=sent.get(nonce))
     return [released[one.claim.nonce] for one in finished]
 
 
@@ -134,7 +84,7 @@ def _batches(
         batch: list[Prepared] = []
         rows = size = 0
         for one in group:
-            ops, let_go = _prepare(board, one, one.claim, now=now)
+            ops, let_go = prepare(board, one, one.claim, now=now)
             weight = sum(_weight(op) for op in ops)
             full = rows + len(ops) > board.table.max_rows or size + weight > board.table.max_bytes
             if batch and full:
@@ -143,6 +93,11 @@ def _batches(
             batch.append((one, ops, let_go))
             rows, size = rows + len(ops), size + weight
         yield batch
+
+
+def _whose(batch: Sequence[Prepared], index: int) -> Finished:
+    """The release that an operation of the batch belongs to."""
+    return [one for one, ops, _ in batch for _ in ops][index]
 
 
 def _weight(op: Op) -> int:
@@ -155,193 +110,3 @@ def _weight(op: Op) -> int:
         + 60 * len(op.data)
         + sum(2 * len(text.encode("utf-8", "surrogatepass")) for text in texts)
     )
-
-
-def _prepare(
-    board: Board, finished: Finished, claim: Claim, *, now: datetime
-) -> tuple[list[Op], Released]:
-    """The batch that lets a run go, built from what `claim` says of its item."""
-    ended = finished.ended
-    settings = finished.settings
-    if claim.spec != finished.claim.spec:
-        settings = _edited(board, claim, otherwise=settings)
-    plan = after_run(
-        claim,
-        ended.outcome,
-        settings=settings,
-        now=now,
-        fraction=board.chance.fraction(),
-        requeue=finished.requeue,
-    )
-    run = _run_of(claim, ended, now=now)
-    after = replace(
-        planned(_item_of(claim), plan),
-        stop=now,
-        outcome=ended.outcome,
-        runs=claim.runs + 1,
-        error=run.error,
-        result=run.result,
-        result_fence=claim.fence,
-    )
-    ready = plan.ready if plan.waits else None
-    let_go = Released(how=Release.DONE, run=run, ready=ready)
-    return release_ops(claim, after, run), let_go
-
-
-def _edited(board: Board, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
-    """The settings of an item that was edited while it ran; those it ran with, if the new ones
-    cannot be computed here.
-    """
-    try:
-        return board.resolve(claim.type, claim.spec)
-    except (BadInput, ValueError):
-        return otherwise
-
-
-def _item_of(claim: Claim) -> Item:
-    """As much of an item as its next token needs."""
-    return Item(
-        id=claim.id,
-        type=claim.type,
-        state=claim.state,
-        spec=claim.spec,
-        fence=claim.fence,
-        born=claim.born,
-        slot=claim.slot,
-        ready=claim.ready,
-        planned=claim.planned,
-        version=claim.version,
-        etag=claim.item_etag,
-    )
-
-
-def _run_of(claim: Claim, ended: Ended, *, now: datetime) -> Run:
-    result = "" if ended.result is None else text_of(ended.result)
-    return run_of(
-        claim, ended.outcome, now=now, result=result, error=ended.error, output=ended.output
-    )
-
-
-async def _settle(board: Board, finished: Finished, *, sent: datetime | None) -> Released:
-    """Let one run go after a doubt: built from the item as it is now, and again until it lands. It
-    never does where the board contradicts itself: when the history has another run of this fence.
-    `sent` is the ready time in the release that may have landed.
-    """
-    claim, refusals = finished.claim, 0
-    while True:
-        lock = await _patiently(board, lambda: board.lock(claim.id))
-        if lock is None or lock.nonce != claim.nonce:
-            return await _without_lock(board, finished, sent=sent)
-        item = await _patiently(board, lambda: board.item(claim.id))
-        if item is None or not holds(item, lock):
-            orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
-            await _patiently(board, orphan)
-            continue
-        current = claim_from(item, lock=lock, sent=claim.sent)
-        now = await _patiently(board, board.table.now)
-        ops, let_go = _prepare(board, finished, current, now=now)
-        try:
-            await _patiently(board, partial(board.table.commit, board.partition(claim.id), ops))
-        except Unknown:
-            sent = let_go.ready
-        except Conflict as lost:
-            refusals += lost.kind is ConflictKind.EXISTS
-            if refusals == REFUSALS:
-                return Released(how=Release.DROPPED, run=let_go.run)
-        except Refused as refused:
-            if _is_terse(finished):
-                return Released(how=Release.DROPPED, run=let_go.run)
-            finished = _terse(finished, refused)
-        else:
-            return let_go
-
-
-def _terse(finished: Finished, refused: Refused) -> Finished:
-    """A run whose outcome the store will not take is told as failed, in few words."""
-    ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
-    return replace(finished, ended=ended)
-
-
-def _is_terse(finished: Finished) -> bool:
-    """Whether there are no fewer words for it: then its lock is left to go stale."""
-    return finished.ended.error.startswith(REFUSED)
-
-
-async def _without_lock(board: Board, finished: Finished, *, sent: datetime | None) -> Released:
-    """The lock is not mine: either my release has landed, or I am late."""
-    claim, ended = finished.claim, finished.ended
-    row = await _patiently(board, lambda: board.run(claim.id, claim.fence))
-    if row is not None and _is_mine(row, claim, ended):
-        return Released(how=Release.DONE, run=row, ready=sent)
-    return await _late(board, finished, now=await _patiently(board, board.table.now))
-
-
-def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
-    """Whether a row of the history is what this release wrote, and not what an overrider or a
-    person wrote about it.
-    """
-    return row.nonce == claim.nonce and row.outcome is ended.outcome and not row.note
-
-
-def _stays(row: Run, ended: Ended) -> bool:
-    """Whether the history has been told already; or tells that a person cancelled a run that has
-    nothing to say against it.
-    """
-    cancelled = row.outcome is Outcome.CANCELLED and ended.outcome is not Outcome.OK
-    return row.outcome is Outcome.SUPERSEDED or cancelled
-
-
-async def _late(board: Board, finished: Finished, *, now: datetime) -> Released:
-    """Tell the history of a run whose lock was taken away, and its item if the rules say so."""
-    claim, fenced = finished.claim, finished.settings.fenced
-    while True:
-        ended = finished.ended
-        told = replace(_run_of(claim, ended, now=now), outcome=Outcome.SUPERSEDED)
-        item = await _patiently(board, lambda: board.item(claim.id))
-        move = late_move(item, fence=claim.fence, outcome=ended.outcome, fenced=fenced)
-        if move is LateMove.DROP:
-            return Released(how=Release.DROPPED, run=told)
-        row = await _patiently(board, lambda: board.run(claim.id, claim.fence))
-        if row is not None and _stays(row, ended):
-            return Released(how=Release.LATE, run=row)
-        if row is not None:
-            told = replace(told, note=row.note)
-        ops = late_ops(item if move is LateMove.MERGE else None, told, row)
-        try:
-            await _patiently(board, partial(board.table.commit, board.partition(claim.id), ops))
-        except (Conflict, Unknown):
-            continue
-        except Refused as refused:
-            if _is_terse(finished):
-                return Released(how=Release.DROPPED, run=told)
-            finished = _terse(finished, refused)
-        else:
-            return Released(how=Release.LATE, run=told)
-
-
-def fit(finished: Finished, limit: int) -> Finished:
-    """A run whose outcome fits a row: a long error is cut, a long result is a failure that says
-    how long it was and where such results belong.
-    """
-    ended = finished.ended
-    size = 0 if ended.result is None else units(text_of(ended.result))
-    if size > limit:
-        error = (
-            f"the result is {size:,} characters of JSON and a row holds {limit:,}: "
-            "write it to a file or a blob and return where it is"
-        )
-        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=error)
-    return replace(finished, ended=replace(ended, error=cut_middle(ended.error)))
-
-
-async def _patiently(board: Board, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Ask the store until it answers."""
-    wait = SHORTEST_WAIT
-    while True:
-        try:
-            return await ask()
-        except Busy as busy:
-            await board.clock.sleep(min(max(busy.retry_after, SHORTEST_WAIT), LONGEST_WAIT))
-        except Unavailable:
-            await board.clock.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)

@@ -13,8 +13,9 @@ from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
 from blackboard.verbs.change import add, edit, pause, remove, resume, run_now
+from blackboard.verbs.finished import Finished
 from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.release import Finished, release
+from blackboard.verbs.release import release
 from blackboard.verbs.take import claim, override, renew
 from tests.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
 

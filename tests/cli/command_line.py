@@ -21,7 +21,8 @@ from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import StoreClock
 from blackboard.tables.azure_connection import EMULATOR_KEY
-from blackboard.verbs.release import Finished, release
+from blackboard.verbs.finished import Finished
+from blackboard.verbs.release import release
 from blackboard.verbs.take import claim
 
 Answer = TypeVar("Answer")

@@ -20,8 +20,9 @@ from blackboard.model import Claim, Item, Lock, Mark, Token
 from blackboard.rules.claims import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
 from blackboard.verbs import take
+from blackboard.verbs.finished import Release
 from blackboard.verbs.free import unlock
-from blackboard.verbs.release import Release, release
+from blackboard.verbs.release import release
 from tests.boards import ALL_DAY, finished, settings_of
 from tests.faults import FaultyTable
 from tests.history.model import Answer, Verb
