@@ -25,7 +25,7 @@ from blackboard.rules.claims import Move, decide_lock
 from blackboard.scanner import Scanner
 from blackboard.seen import Seen
 from blackboard.table import TableError
-from blackboard.verbs.take import adopt, claim, claims_at_once, override
+from blackboard.verbs.take import adopt, claim, claims_at_once, override, trusted
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
@@ -188,21 +188,22 @@ class Walker:
             settings = [self.board.resolve(one.type, one.spec) for one in batch]
             answer = await claim(self.board, batch, owner=self.owner, settings=settings)
             self.known.drop(number, {one.id for one in batch})
-            if len(answer.claims) < len(batch):
+            claims = await trusted(self.board, answer.claims)
+            if len(claims) < len(batch):
                 self.scanner.expect(number, batch[0].ready)  # what was not taken may still be there
-            self.start(answer.claims)
-            for taken in answer.claims:
+            self.start(claims)
+            for taken in claims:
                 seen.overdue.pop(taken.id, None)
-            seen.claims += len(answer.claims)
-            wanted -= len(answer.claims)
+            seen.claims += len(claims)
+            wanted -= len(claims)
             clock = self.board.clock.monotonic()
-            if answer.claims:
+            if claims:
                 self.known.won(number, clock)
             if answer.broken is not None:
                 self.scanner.broken.add(answer.broken.etag)
             elif answer.reread:
                 self.known.raced(number, clock)
-            elif len(answer.claims) < len(batch):
+            elif len(claims) < len(batch):
                 seen.crowded = True  # the store was away, or lost the reply
             if answer.reread:
                 rereadings += 1
@@ -235,8 +236,10 @@ class Walker:
                 seen.locks.discard(lock.nonce)  # there is nobody whose end could be waited for
             return
         if taken is not None:
-            self.start([taken])
-            seen.claims += 1
+            claims = await trusted(self.board, [taken])
+            self.start(claims)
+            seen.claims += len(claims)
+            seen.crowded |= not claims  # the store is slow: it is ours, and will be adopted
         elif move is Move.OVERRIDE:
             seen.freed.append(lock)
             self._look_after(lock, seen)

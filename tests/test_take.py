@@ -29,6 +29,7 @@ from blackboard.verbs.take import (
     override,
     pass_over,
     renew,
+    trusted,
 )
 from tests.boards import Scene, settings_of, story
 from tests.faults import Fault
@@ -214,6 +215,57 @@ async def test_lr09_a_claim_that_lands_after_its_owner_gave_up_is_adopted(scene:
     assert (made.nonce, made.fence) == (lock.nonce, 1)
     await scene.let_go(made)
     assert await scene.outcomes() == [(1, "ok")]
+
+
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST])
+@pytest.mark.parametrize("taken_over", [False, True])
+@story
+async def test_what_is_known_only_when_its_lease_is_nearly_over_is_renewed_before_it_is_run(
+    scene: Scene, *, fault: Fault, taken_over: bool
+) -> None:
+    await scene.add("davis", stale_after="10s", every="1h")
+    if taken_over:
+        await scene.claimed("davis", board=scene.other, owner="you")
+        scene.later(seconds=20)
+        lock = await scene.lock()
+
+    async def slowly() -> None:
+        scene.later(seconds=9)
+
+    if fault is Fault.NONE:
+        scene.table.script(slowly)
+    else:
+        scene.table.script(fault)
+        scene.table.script_reads(*[Fault.NONE] * taken_over, slowly)
+    made = await override(scene.board, lock, owner="me") if taken_over else await scene.claimed()
+    assert made is not None
+    (made,) = await trusted(scene.board, [made])
+    assert made.sent == scene.clock.monotonic()
+    assert made.lock_etag == (await scene.lock()).etag
+    (renewal,) = scene.table.batches[-1]
+    assert (type(renewal), renewal.key) == (Merge, keys.lock_key("davis"))
+
+
+@story
+async def test_a_claim_that_cannot_be_renewed_in_time_is_not_run_and_adopted_later(
+    scene: Scene,
+) -> None:
+    await scene.add("davis", stale_after="10s", every="1h")
+
+    async def slowly() -> None:
+        scene.later(seconds=9)
+
+    scene.table.script(slowly, *[Fault.LOST] * 9)
+    assert await trusted(scene.board, [await scene.claimed()]) == ()
+    lock = await scene.lock()
+    scene.table.script(*[Fault.NEVER] * 12)
+    found = await adopt(scene.board, lock)
+    assert found is not None
+    assert await trusted(scene.board, [found]) == ()
+    made = await adopt(scene.board, await scene.lock())
+    assert made is not None
+    assert await trusted(scene.board, [made]) == (made,)
+    assert (made.nonce, made.fence, made.sent) == (lock.nonce, 1, scene.clock.monotonic())
 
 
 @story

@@ -46,7 +46,7 @@ from blackboard.table import read
 from blackboard.verbs.change import run_now
 from blackboard.verbs.finished import Finished, Released
 from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
+from blackboard.verbs.take import claim, trusted
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Ho
     taken: tuple[Claim, ...] = ()
     if token is not None:
         answer = await claim(board, [token], owner=identity(board.chance), settings=[settings])
-        taken = answer.claims
+        taken = await trusted(board, answer.claims)
     if not taken:
         raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
     return Holding(claim=taken[0], settings=settings)

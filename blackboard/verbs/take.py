@@ -2,9 +2,11 @@
 
 A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
 a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
-up is found by the owner's next walk and adopted.
+up is found by the owner's next walk and adopted. What is only known when its lease is nearly over
+is renewed before it is run.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +14,7 @@ from datetime import datetime
 from blackboard import keys
 from blackboard.board import Board
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
-from blackboard.rules.claims import lease, may_take_over
+from blackboard.rules.claims import deadline, lease, may_take_over
 from blackboard.rules.outcomes import after_run, passed_plan
 from blackboard.spec import RunSettings
 from blackboard.table import Conflict, ConflictKind, Merge, Refused, Unknown, just_after
@@ -180,7 +182,29 @@ async def adopt(board: Board, lock: Lock) -> Claim | None:
         return None
     assert item is not None
     board.resolve(item.type, item.spec)
-    return await renew(board, claim_from(item, lock=lock, sent=board.clock.monotonic()))
+    return await renew(board, claim_from(item, lock=lock, sent=-math.inf))
+
+
+async def trusted(board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Those that may be run. A claim whose answer took longer than its lease can be trusted is
+    renewed first, for it may be taken at any moment. One that is lost by then, or not answered for,
+    is not run: if it is still this worker's, the next walk adopts it.
+    """
+    trusted = []
+    for one in claims:
+        claim: Claim | None = one
+        for _ in range(RENEWALS):
+            if claim is None or not _is_past(claim, board):
+                break
+            claim = await renew(board, claim)
+        if claim is not None and not _is_past(claim, board):
+            trusted.append(claim)
+    return tuple(trusted)
+
+
+def _is_past(claim: Claim, board: Board) -> bool:
+    """Whether its holder must not trust a claim any more."""
+    return board.clock.monotonic() >= deadline(claim.sent, claim.stale_after)
 
 
 def holds(item: Item | None, lock: Lock) -> bool:
