@@ -5,12 +5,17 @@ absent is None. JSON text is carried as text: a record copies it unread.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""What is `planned` of an item whose schedule has no next slot, while a run of it waits that a
+person asked for.
+"""
 
 
 class State(StrEnum):
@@ -89,6 +94,11 @@ class Item:
     def waits(self) -> bool:
         """Whether it has a waiting token: `next:<ready>:<id>`."""
         return self.state is State.ACTIVE and not self.running
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a person paused it and nobody has resumed it. It may be done since."""
+        return self.state is State.PAUSED or bool(self.paused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ def explain(one: Standing, known: Known) -> Explanation:
     told = [_opening(one, known), _schedule(item, known)]
     if item.running:
         told += _running(one, known)
-    if item.state is State.PAUSED:
+    if item.is_paused:
         told += [_paused(item, known)]
     elif item.state is State.DONE:
         told += ["Nothing is due any more: `blackboard run` would run it once again."]
@@ -227,6 +227,8 @@ def _paused(item: Item, known: Known) -> str:
         told += f": {mark.reason}" if mark.reason else ""
     finish = "the run under way may finish, and " if item.running else ""
     told = f"{told.rstrip('.')}; {finish}no run starts until `blackboard resume`"
+    if item.state is State.DONE:
+        return f"{told}. Nothing is due any more."
     return f"{told}." if item.running else f"{told}: it is due at {exactly(item.slot, known.now)}."
 
 

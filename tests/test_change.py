@@ -18,6 +18,7 @@ from blackboard.verbs.change import (
     edit,
     pause,
     remove,
+    run_now,
 )
 from tests.boards import Scene, story
 from tests.faults import Fault
@@ -126,7 +127,7 @@ async def test_a_retry_does_not_reach_the_next_life_of_an_id(scene: Scene, verb:
     with pytest.raises(Missing):
         await VERBS[verb](scene)
     item = await scene.item()
-    assert (item.spec, item.state, item.triggers.count(",")) == ('{"every":"1h"}', State.ACTIVE, 0)
+    assert (item.spec, item.state, item.triggers.count(",")) == ('{"every":"1h"}', State.ACTIVE, 1)
 
 
 # ---- add
@@ -186,6 +187,26 @@ async def test_every_life_of_an_id_is_born_with_a_fence_of_its_own(scene: Scene)
         born.append((await add_here(scene)).item.born)
         await remove(scene.other, "davis")
     assert born == sorted(set(born))
+
+
+@story
+async def test_an_adding_in_doubt_adds_nothing_when_another_life_was_there_meanwhile(
+    scene: Scene,
+) -> None:
+    """Nor are the names of runs that were asked for in a life known in the next."""
+
+    async def others() -> None:
+        await run_now(scene.other, "davis", trigger="deploy")
+        await remove(scene.other, "davis")
+        await scene.add("davis")
+        await run_now(scene.other, "davis", trigger="deploy")
+        assert "deploy" in (await scene.item()).triggers
+        await remove(scene.other, "davis")
+
+    scene.table.script(Fault.LOST)
+    scene.table.script_reads(Fault.NONE, others)
+    assert (await add_here(scene)).item.state is State.REMOVED
+    assert (await scene.item()).state is State.REMOVED
 
 
 @pytest.mark.case("LR01")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import State
 from blackboard.rows import text_of
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
@@ -228,6 +228,39 @@ async def test_an_edit_of_a_paused_item_leaves_it_paused(scene: Scene) -> None:
     await edit(scene.board, "davis", says(every="5h"))
     item = await scene.item()
     assert (item.state, item.slot) == (State.PAUSED, (item.start or item.slot) + 5 * HOUR)
+
+
+@story
+async def test_a_paused_item_that_an_edit_leaves_no_slot_is_done_and_stays_paused(
+    scene: Scene,
+) -> None:
+    """Its old slot is not run when it is resumed, nor another before that."""
+    await scene.add("davis", every="1h")
+    await scene.let_go(await scene.claimed("davis"))
+    await pause(scene.other, "davis", scene.mark())
+    await edit(scene.board, "davis", says(at="2026-01-01T00:00Z"))
+    assert (await scene.item()).state is State.DONE
+    with pytest.raises(BlackboardError, match="is paused"):
+        await run_now(scene.board, "davis")
+    await edit(scene.board, "davis", says(cron="0 20 * * *"))
+    assert (await scene.item()).state is State.PAUSED
+    await edit(scene.board, "davis", says(at="2026-01-01T00:00Z"))
+    item = (await resume(scene.board, "davis", scene.mark())).item
+    assert (item.state, item.paused) == (State.DONE, "")
+    assert await scene.tokens() == []
+    await edit(scene.board, "davis", says(cron="0 20 * * *"))
+    assert (await scene.token()).slot.hour == 20
+
+
+@story
+async def test_a_pause_outlasts_the_last_run(scene: Scene) -> None:
+    await scene.add("davis", at="2026-01-01T00:00Z")
+    made = await scene.claimed("davis")
+    await pause(scene.other, "davis", scene.mark())
+    await scene.let_go(made)
+    assert (await scene.item()).state is State.DONE
+    await edit(scene.board, "davis", says(cron="0 20 * * *"))
+    assert (await scene.item()).state is State.PAUSED
 
 
 @story

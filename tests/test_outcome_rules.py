@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import Again, Claim, Outcome, State
+from blackboard.model import NEVER, Again, Claim, Outcome, State
 from blackboard.rules.outcomes import (
     MILLISECOND,
     Plan,
@@ -13,7 +13,6 @@ from blackboard.rules.outcomes import (
     planned_after,
     serves,
     slot_asked_for,
-    unplanned,
 )
 from tests.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, claim, settings
 
@@ -137,8 +136,8 @@ ASKED = Again(slot=NOON + timedelta(seconds=30), once='{"x":1}')
     [
         ({"every": "8h"}, NOON + 8 * HOUR),
         ({"cron": HOURLY}, NOON + HOUR),
-        ({"at": "2026-11-21T12:00Z"}, ASKED.slot - MILLISECOND),
-        ({}, ASKED.slot - MILLISECOND),
+        ({"at": "2026-11-21T12:00Z"}, NEVER),
+        ({}, NEVER),
     ],
 )
 @pytest.mark.parametrize("outcome", ["ok", "failed", "cancelled", "abandoned"])
@@ -197,7 +196,7 @@ def test_where_nothing_is_planned_only_what_the_schedule_has_comes_after_a_run_t
     said: dict[str, object], missed: str
 ) -> None:
     asked = NOON + timedelta(seconds=30)
-    asked_for = claim(slot=asked, planned=unplanned(asked))
+    asked_for = claim(slot=asked, planned=NEVER)
     plan = after(asked_for, "ok", run=settings(missed=missed, **said))
     assert (plan.state, plan.slot) == (
         (State.ACTIVE, NOON + DAY) if "cron" in said else (State.DONE, asked)

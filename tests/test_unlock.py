@@ -105,6 +105,26 @@ async def test_a_done_item_that_was_run_again_knows_no_slot_of_old(
     assert await scene.tokens() == []
 
 
+@pytest.mark.parametrize("missed", ["one", "none", "all"])
+@story
+async def test_two_who_ask_a_done_item_to_run_ask_for_one_run(scene: Scene, *, missed: str) -> None:
+    """The second one looked at the time before the first one did."""
+    await scene.add("davis", at="2026-01-01T00:00Z", missed=missed)
+    await scene.let_go(await scene.claimed("davis"))
+    early = scene.clock.now()
+
+    async def faster() -> None:
+        scene.later(seconds=1)
+        await run_now(scene.other, "davis")
+
+    scene.table.script(faster)
+    await run_now(scene.board, "davis")
+    assert (await scene.item()).slot == early
+    await scene.let_go(await scene.claimed("davis"))
+    assert (await scene.item()).state is State.DONE
+    assert await scene.tokens() == []
+
+
 @story
 async def test_a_done_item_can_be_run_again_and_is_done_again(scene: Scene) -> None:
     await scene.add("davis", at="2026-01-01T00:00Z")

@@ -8,7 +8,7 @@ from blackboard.board import Board
 from blackboard.cli.answers import Answer, mark, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
-from blackboard.model import Item, Mark, State
+from blackboard.model import Item, Mark
 from blackboard.verbs import change
 
 EPILOG = """\b
@@ -40,7 +40,7 @@ async def _paused(board: Board, item: Item, who: Mark) -> Answer:
     if done.changed:
         running = "; the run under way may finish" if done.item.running else ""
         return Answer(item=done.item, words=f"is paused{running}")
-    if done.item.state is State.PAUSED:
+    if done.item.is_paused:
         return Answer(item=done.item, words="was paused already", changed=False)
     words = f"is {done.item.state.value}: there is nothing to pause"
     return Answer(item=done.item, words=words, changed=False, no=True)

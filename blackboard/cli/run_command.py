@@ -16,7 +16,7 @@ from blackboard.cli.text import one_line, shown
 from blackboard.cli.values import check_params_size, laid_over, parse_pairs
 from blackboard.cli.views import run_view
 from blackboard.errors import BadInput
-from blackboard.model import Item, Run, State
+from blackboard.model import Item, Run
 from blackboard.times.durations import parse_duration
 from blackboard.verbs import change
 
@@ -107,7 +107,7 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     """What is laid over the params of one run: whole values, for the keys that --set names. Raises
     BadInput when the item is paused, or no row can hold it.
     """
-    if item.state is State.PAUSED:
+    if item.is_paused:
         problem = f"{item.id!r} is paused"
         raise BadInput("id", problem, f"`blackboard resume {shown(item.id)}` first")
     parsed = parse_pairs(pairs)

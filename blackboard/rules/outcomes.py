@@ -30,7 +30,7 @@ from enum import StrEnum
 import msgspec
 
 from blackboard.keys import phase
-from blackboard.model import Again, Claim, Item, Outcome, State, whole_milliseconds
+from blackboard.model import NEVER, Again, Claim, Item, Outcome, State, whole_milliseconds
 from blackboard.schedules import Every, Once, Schedule, due_between, next_due
 from blackboard.spec import RunSettings
 
@@ -89,7 +89,7 @@ def after_run(
     fresh = replace(same, attempt=1, once="")
     planned = planned_after(claim, settings=settings, now=now)
     if again is not None:
-        planned = planned or unplanned(again.slot)
+        planned = planned or NEVER
         slot = slot_asked_for(again.slot, beside=planned)
         return replace(fresh, slot=slot, planned=planned, once=again.once)
     if planned is None:
@@ -122,8 +122,8 @@ def planned_after(claim: Claim, *, settings: RunSettings, now: datetime) -> date
 
 
 def _has(schedule: Schedule, slot: datetime) -> bool:
-    """Whether a slot is one of the schedule: a first one need not be, nor what is `unplanned`."""
-    return next_due(schedule, slot - MILLISECOND) == slot
+    """Whether a slot is one of the schedule: a first one need not be."""
+    return slot != NEVER and next_due(schedule, slot - MILLISECOND) == slot
 
 
 def first_plan(
@@ -152,9 +152,9 @@ def passed_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
 def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
     """The plan of an item whose schedule was changed at `now`: an `at` at its time, an `every`
     from the last start, the others from now, or from the last start if that is later: the edit may
-    have waited for its store. One that has run is done with an `at` in the past; one that was done
-    and has a slot again is active. Without a schedule that is known here, what waits goes on
-    waiting: its worker may know one.
+    have waited for its store. One that has run is done with an `at` in the past, also while it is
+    paused; one that was done and has a slot again is active, or paused if it was. Without a
+    schedule that is known here, what waits goes on waiting: its worker may know one.
     """
     schedule = settings.schedule
     planned: datetime | None
@@ -175,7 +175,7 @@ def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
 def _plan_at(item: Item, planned: datetime | None, *, settings: RunSettings) -> Plan:
     """The item waits for its slot `planned`; without one it is done."""
     slot = planned or item.slot
-    state = State.ACTIVE if item.state is State.DONE else item.state
+    state = State.PAUSED if item.is_paused else State.ACTIVE
     return Plan(
         state=state if planned else State.DONE,
         slot=slot,
@@ -224,11 +224,6 @@ def serves(slot: datetime, asked: datetime) -> bool:
     way since.
     """
     return asked - MILLISECOND <= slot <= asked
-
-
-def unplanned(slot: datetime) -> datetime:
-    """What is planned beside a slot that a person asked for, where the schedule has none."""
-    return slot - MILLISECOND
 
 
 class LateMove(StrEnum):

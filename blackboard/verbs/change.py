@@ -18,9 +18,9 @@ import msgspec
 from blackboard.board import Board
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.keys import item_key
-from blackboard.model import VERSION, Again, Item, Mark, State
+from blackboard.model import NEVER, VERSION, Again, Item, Mark, State
 from blackboard.rows import text_of
-from blackboard.rules.outcomes import Plan, edited_plan, first_plan, slot_asked_for, unplanned
+from blackboard.rules.outcomes import Plan, edited_plan, first_plan, slot_asked_for
 from blackboard.schedules import Once, parse_schedule
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
 from blackboard.table import Conflict, Op, Unknown
@@ -36,6 +36,8 @@ TRIES = 20
 """Readings of an item that keeps changing under one request."""
 TRIGGERS = 8
 """Names of requests that an item remembers."""
+ADDED = "add:"
+"""How the names of requests to add it begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +64,11 @@ async def add(
 ) -> Changed:
     """Add an item, due at once or at `first`. Raises BadInput when it is there already."""
     settings = board.resolve(item_type, encode_spec(spec))
-    nonce = board.chance.nonce()
+    name = ADDED + board.chance.nonce()
     for _ in range(TRIES):
         old = await board.item(item_id)
-        if old is not None and nonce in _triggers(old):
+        names = _triggers(old) if old else []
+        if old is not None and name in names:
             return Changed(item=old)  # also when somebody has removed it since
         if old is not None and old.state is not State.REMOVED:
             raise BadInput("id", f"{item_id!r} is on this board already", "`blackboard edit`")
@@ -82,7 +85,7 @@ async def add(
             planned=plan.planned,
             schedule=settings.text,
             timezone=settings.timezone,
-            triggers=text_of([nonce]),
+            triggers=text_of([name, *filter(_is_addition, names)][:TRIGGERS]),
         )
         try:
             etags = await board.table.commit(board.partition(item_id), add_ops(item, over=old))
@@ -139,8 +142,7 @@ def _rescheduled(item: Item, *, settings: RunSettings, had_time: bool, now: date
         return item
     if item.start is None and not (had_time or has_time):
         return item
-    state = item.state if item.state is State.PAUSED else plan.state
-    return replace(planned(item, plan), state=state)
+    return planned(item, plan)
 
 
 def _beside_one_asked_for(item: Item, plan: Plan) -> Item:
@@ -148,7 +150,7 @@ def _beside_one_asked_for(item: Item, plan: Plan) -> Item:
     than a millisecond of its slot.
     """
     if plan.state is State.DONE:
-        return replace(item, planned=unplanned(item.slot))
+        return replace(item, planned=NEVER)
     slot = item.slot if item.running else slot_asked_for(item.slot, beside=plan.planned)
     return replace(item, slot=slot, planned=plan.planned)
 
@@ -169,10 +171,12 @@ async def resume(board: Board, item_id: str, mark: Mark) -> Changed:
     """A slot that came while the item was paused is due at once."""
 
     def build(item: Item) -> tuple[list[Op], Item] | None:
-        if item.state is not State.PAUSED:
+        if not item.is_paused:
             return None
-        ready = item.ready if item.running else max(item.ready, now)
-        after = replace(item, state=State.ACTIVE, paused="", resumed=text_of(mark), ready=ready)
+        after = replace(item, paused="", resumed=text_of(mark))
+        if item.state is not State.DONE:
+            ready = item.ready if item.running else max(item.ready, now)
+            after = replace(after, state=State.ACTIVE, ready=ready)
         return change_ops(item, after), after
 
     now = await board.table.now()
@@ -193,13 +197,13 @@ async def run_now(
         if name in _triggers(item):
             return None
         names = text_of([name, *_triggers(item)][:TRIGGERS])
-        if item.state is State.PAUSED:
+        if item.is_paused:
             raise BlackboardError(f"{item_id} is paused: `blackboard resume {item_id}` first")
         if item.running:
             again = text_of(Again(slot=slot_asked_for(now, beside=item.slot), once=params))
             after = replace(item, again=again, triggers=names)
         else:
-            beside = unplanned(now) if item.state is State.DONE else item.planned
+            beside = NEVER if item.state is State.DONE else item.planned
             after = replace(
                 item,
                 state=State.ACTIVE,
@@ -261,6 +265,13 @@ async def change_item(
         written = [op.key for op in ops].index(item_key(item_id))
         return Changed(item=replace(after, etag=etags[written]))
     raise _restless(item_id)
+
+
+def _is_addition(name: str) -> bool:
+    """Whether a name is that of a request to add the item, which outlasts its removal: whoever is
+    still in doubt about it may find another life of the id.
+    """
+    return name.startswith(ADDED)
 
 
 def _triggers(item: Item) -> list[str]:

@@ -54,6 +54,19 @@ def test_an_item_that_is_done_cannot_be_paused(towns: CommandLine) -> None:
     assert "is done: there is nothing to pause" in towns("pause", "once", code=1).err
 
 
+def test_a_paused_item_that_is_done_since_says_so_and_is_resumed(towns: CommandLine) -> None:
+    towns.finish(towns.start("davis"))
+    towns("pause", "davis")
+    towns("edit", "davis", "--at", "2020-01-01T00:00Z")
+    assert towns.item("davis").state is State.DONE
+    assert towns("pause", "davis").out == "davis was paused already\n"
+    assert "resume davis" in towns.refused("run", "davis")
+    told = towns("why", "davis").out
+    assert "until `blackboard resume`. Nothing is due any more." in " ".join(told.split())
+    assert towns("resume", "davis").out == "davis is resumed and is done\n"
+    assert "`blackboard run` would" in towns("why", "davis").out
+
+
 def test_cancel_ends_a_run_and_waits_for_the_next_time(towns: CommandLine) -> None:
     held = towns.start("davis")
     said = towns("cancel", "davis", "--reason", "wrong feeds", "--json").json[0]

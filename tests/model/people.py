@@ -100,7 +100,7 @@ def _batches(request: Request, keep: Conditions) -> Iterator[Batch]:
     etag = request.etag if keep.itemcond else ANY
     if request.verb == "add":
         fence = before.fence if before else 0
-        life = (request.number,)
+        life = (request.number, *(before.triggers if before else ()))
         item = Item("active", running=False, fence=fence, born=fence, spec=0, slot=0, ready=now)
         yield batches.add(number, item._replace(triggers=life), request.etag)
         return
