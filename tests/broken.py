@@ -16,7 +16,7 @@ from blackboard.keys import lock_key
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.patient import PatientTable
 from blackboard.rules.claims import Move, decide_lock, is_missed
-from blackboard.rules.outcomes import after_run, late_move
+from blackboard.rules.outcomes import Plan, after_run, edited_plan, late_move
 from blackboard.scanner import Scanner
 from blackboard.schedules import Schedule, due_between
 from blackboard.seen import Seen
@@ -190,7 +190,22 @@ def counts_the_one_before(
     return due_between(schedule, after - MILLISECOND, until, limit)
 
 
+def keeps_the_slot_of_what_is_paused(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
+    plan = edited_plan(item, settings=settings, now=now)
+    return replace(plan, state=item.state) if item.state is State.PAUSED else plan
+
+
+def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
+    plan = edited_plan(item, settings=settings, now=now)
+    is_back = item.state is State.DONE and plan.state is State.PAUSED
+    return replace(plan, state=State.ACTIVE) if is_back else plan
+
+
 # ---- claims and overrides
+
+
+async def trusts_whatever_it_has(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    return tuple(claims)
 
 
 async def takes_silence_for_a_yes(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:

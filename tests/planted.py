@@ -353,6 +353,29 @@ MISTAKES = (
         shows="TWICE",
         walks=False,
     ),
+    Planted(
+        name="lease over",
+        without="what is only known when its lease is over is run before it is renewed",
+        patches=((walk, "trusted", broken.trusts_whatever_it_has),),
+        shows="NOT TOLD",
+        walks=False,
+    ),
+    Planted(
+        name="old slot",
+        without="a paused item that an edit leaves no slot keeps the one it had",
+        patches=((change, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
+        shows="SLOT",
+        walks=False,
+        verbs=("edit", "pause", "resume"),
+    ),
+    Planted(
+        name="old pause",
+        without="a done item that an edit gives a slot is active, though it was paused",
+        patches=((change, "edited_plan", broken.forgets_the_pause_of_what_is_done),),
+        shows="WAITING TOKEN",
+        walks=False,
+        verbs=("edit", "pause", "resume"),
+    ),
 )
 
 PLANTED = (*THE_THIRTEEN, *CONDITIONS, *MISTAKES)

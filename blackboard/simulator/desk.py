@@ -1,11 +1,15 @@
 """The people of a world: what they ask for goes the same way to the store as everything else."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from blackboard.board import Board
 from blackboard.errors import BlackboardError
 from blackboard.model import Mark
+from blackboard.phrases import iso
 from blackboard.simulator.host import Process
 from blackboard.simulator.scenario import Declared
 from blackboard.simulator.store import Sender
@@ -13,6 +17,11 @@ from blackboard.simulator.wire import Wire
 from blackboard.spec import Spec
 from blackboard.table import TableError
 from blackboard.verbs import change, free
+
+MISSED = ("one", "all", "none")
+JITTERS = (None, None, "90s")
+ABOUT_NOW = timedelta(hours=1)
+"""How far off a single time is, at the most, before or after."""
 
 
 class Desk:
@@ -37,21 +46,21 @@ class Desk:
         )
 
     async def _asks(self, board: Board, sender: Sender, item: Declared, detail: float) -> None:
-        mark = Mark(by="ann", at=board.clock.now())
-        other = self._items[int(detail * len(self._items))].spec
+        now = board.clock.now()
+        spec = other_spec(self._items, detail, now)
         try:
-            await self._do(board, sender, item, other, mark)
+            await self._do(board, sender, item, spec, Mark(by="ann", at=now))
         except (BlackboardError, TableError):
             return
 
     async def _do(
-        self, board: Board, sender: Sender, item: Declared, other: Spec, mark: Mark
+        self, board: Board, sender: Sender, item: Declared, spec: Spec, mark: Mark
     ) -> None:
         match sender.verb:
             case "add":
-                await change.add(board, item_id=item.id, item_type=item.type, spec=other)
+                await change.add(board, item_id=item.id, item_type=item.type, spec=spec)
             case "edit":
-                await change.edit(board, item.id, lambda *_: other)
+                await change.edit(board, item.id, lambda *_: spec)
             case "pause":
                 await change.pause(board, item.id, mark)
             case "resume":
@@ -68,3 +77,18 @@ class Desk:
 
 
 _FREES: dict[str, Callable[..., Any]] = {"unlock": free.unlock, "cancel": free.cancel}
+
+
+def other_spec(items: Sequence[Declared], detail: float, now: datetime) -> Spec:
+    """What somebody may say of an item instead: as of another one, with any policy for what was
+    missed, and perhaps a jitter; now and then a single time, or none. `detail` is in [0, 1).
+    """
+    number, part = divmod(detail * len(items), 1.0)
+    missed = MISSED[int(part * 1000) % len(MISSED)]
+    jitter = JITTERS[int(part * 100) % len(JITTERS)]
+    other = replace(items[int(number)].spec, missed=missed, jitter=jitter)
+    if part < 0.25:
+        other = replace(other, every=None, cron=None)
+    if part < 0.2:
+        other = replace(other, at=iso(now + ABOUT_NOW * (part * 10 - 1)))
+    return other

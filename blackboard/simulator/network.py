@@ -47,6 +47,8 @@ class Request:
     """One batch, or one page."""
 
     process: Process
+    sender: str
+    """The name of the worker or person in that process."""
     ask: Callable[[], Any]
     """Asks the store, now."""
     ops: Sequence[Op]
@@ -76,8 +78,8 @@ class Network:
     """Lets a trap do its work."""
     tell: Callable[[Process, str], None]
     """Hears of what goes wrong."""
-    refused: Callable[[Process, Sequence[Op], TableError], None]
-    """Hears of batches that lost a race, and whose senders are told so."""
+    refused: Callable[[Process, str, Sequence[Op], TableError], None]
+    """Hears of batches that lost a race, and whose senders are told so: of both."""
     broken: dict[str, Broken] = field(default_factory=dict)
     """By the names of processes."""
     away: bool = False
@@ -137,7 +139,7 @@ class Network:
         else:
             heard = request.fate is not Fate.LATE
             if heard and request.is_batch and isinstance(answer, TableError):
-                self.refused(request.process, request.ops, answer)
+                self.refused(request.process, request.sender, request.ops, answer)
             self._reply(request, answer)
 
     def _trouble(self, request: Request, what: str) -> None:

@@ -87,7 +87,10 @@ class Wire:
 
     async def _asked(self, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
         answer = asyncio.get_running_loop().create_future()
-        self._network.send(Request(process=self._process, ask=ask, ops=ops, answer=answer))
+        name = self._sender.name
+        self._network.send(
+            Request(process=self._process, sender=name, ask=ask, ops=ops, answer=answer)
+        )
         return await answer
 
 

@@ -25,6 +25,7 @@ from blackboard.simulator.oracles.limits import Etags, Refusals, Walks
 from blackboard.simulator.oracles.locks import Locks
 from blackboard.simulator.oracles.people import People
 from blackboard.simulator.oracles.quiet import Quiet
+from blackboard.simulator.oracles.slots import Slots
 from blackboard.simulator.oracles.whole import check_whole
 from blackboard.simulator.plan import Plan, draw_plan
 from blackboard.simulator.scenario import Scenario
@@ -102,6 +103,7 @@ class World:
             Locks(),
             History(lambda item: resolve(item.type, item.spec).fenced),
             People(),
+            Slots(lambda item: resolve(item.type, item.spec).schedule),
             self.quiet.changed,
             self.figures.changed,
         ]

@@ -33,8 +33,8 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
 
     may_refuse = world.network.refused
 
-    def refused(process: Process, ops: Sequence[Op], problem: TableError) -> None:
-        may_refuse(process, ops, problem)
+    def refused(process: Process, sender: str, ops: Sequence[Op], problem: TableError) -> None:
+        may_refuse(process, sender, ops, problem)
         lost[ops[0].key[:5]] += 1
 
     world.network.refused = refused

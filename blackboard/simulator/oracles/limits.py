@@ -19,7 +19,7 @@ A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
 that it has to do with, and for each second, in which a store may be asked again.
 """
 MOST_REFUSALS = 3
-"""Of one process for one version of a row, while nobody changes it and all it asks is answered."""
+"""Of one sender for one version of a row, while nobody changes it and all it asks is answered."""
 
 
 class Etags:
@@ -42,19 +42,21 @@ class Refusals:
     """Nobody sends the same batch again and again."""
 
     def __init__(self) -> None:
-        self._times: dict[str, Counter[tuple[str, str]]] = {}
-        """By row; then by process, and the version that it expected."""
+        self._times: dict[str, Counter[tuple[str, str, str]]] = {}
+        """By row; then by process, sender, and the version that it expected."""
 
-    def refused(self, process: Process, ops: Sequence[Op], problem: TableError) -> None:
+    def refused(
+        self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
+    ) -> None:
         if not isinstance(problem, Conflict):
             return
         op = ops[problem.index]
         times = self._times.setdefault(op.key, Counter())
-        expected = (process.name, "" if isinstance(op, Insert) else op.etag)
+        expected = (process.name, sender, "" if isinstance(op, Insert) else op.etag)
         times[expected] += 1
         if times[expected] > MOST_REFUSALS:
             what = f"{times[expected]} times for {op.key}: {problem.kind.value}"
-            raise Violation("REFUSED", f"{process.name} {what}")
+            raise Violation("REFUSED", f"{sender} {what}")
 
     def troubled(self, process: Process) -> None:
         """Something it asked was not answered: it cannot know better."""
