@@ -54,6 +54,12 @@ PROMISES = (
         chaos=("test_storm.py", "test_killed.py", "test_away.py", "test_faults.py"),
     ),
     Promise(
+        says="A run starts when it is due: by the schedule that its item has by then, or because a "
+        "person asked for it. Nothing that is paused starts.",
+        simulator=("CLOCK", "SLOT", "PASSED", "STARTED", "WAITING TOKEN"),
+        model=(judges.HELD,),
+    ),
+    Promise(
         says="A run that finished is in the history.",
         simulator=("HISTORY", "LATE"),
         model=(judges.HISTORY,),
