@@ -13,9 +13,7 @@ VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""What is `planned` of an item whose schedule has no next slot, while a run of it waits that a
-person asked for.
-"""
+"""What is `planned` beside a run that a person asked for, where the schedule has no next slot."""
 
 
 class State(StrEnum):
@@ -98,7 +96,7 @@ class Item:
     @property
     def is_paused(self) -> bool:
         """Whether a person paused it and nobody has resumed it. It may be done since."""
-        return self.state is State.PAUSED or bool(self.paused)
+        return self.state is State.PAUSED or (self.state is State.DONE and bool(self.paused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

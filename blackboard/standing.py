@@ -56,6 +56,8 @@ class Standing:
                 return self.stale
             case "waiting":
                 return self.waiting
+            case "paused":
+                return self.item.is_paused
             case _:
                 return self.item.state.value == state
 

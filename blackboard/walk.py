@@ -239,7 +239,7 @@ class Walker:
             claims = await trusted(self.board, [taken])
             self.start(claims)
             seen.claims += len(claims)
-            seen.crowded |= not claims  # the store is slow: it is ours, and will be adopted
+            seen.crowded |= not claims  # the store is slow: what is ours is adopted next time
         elif move is Move.OVERRIDE:
             seen.freed.append(lock)
             self._look_after(lock, seen)

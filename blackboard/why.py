@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.model import Item, Lock, Mark, Outcome, State
+from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
 from blackboard.phrases import exactly, first_line, plural, span
 from blackboard.rules.claims import Move, decide_lock, decide_token, may_take_over
 from blackboard.schedules import Every, Schedule, next_due, parse_schedule
@@ -117,7 +117,8 @@ def _due(item: Item, known: Known) -> str:
         return f"{what} may start at {exactly(item.ready, known.now)}, after backing off."
     if item.slot != item.planned:
         told = f"Somebody asked for a run at {slot}"
-        if item.planned > item.slot:
+        is_made_up = known.settings is not None and known.settings.missed == "all"
+        if item.planned > item.slot or (is_made_up and item.planned != NEVER):
             told += f"; by its schedule it is due at {exactly(item.planned, known.now)}"
         return f"{told}."
     schedule = _schedule_of(item, known)

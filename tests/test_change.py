@@ -190,6 +190,15 @@ async def test_every_life_of_an_id_is_born_with_a_fence_of_its_own(scene: Scene)
 
 
 @story
+async def test_a_trigger_is_not_named_as_an_addition(scene: Scene) -> None:
+    """Or else it would count in the next life of the id."""
+    before = await scene.add("davis")
+    with pytest.raises(BadInput, match="trigger"):
+        await run_now(scene.board, "davis", trigger="add:feed 7")
+    assert await scene.item() == before
+
+
+@story
 async def test_an_adding_in_doubt_adds_nothing_when_another_life_was_there_meanwhile(
     scene: Scene,
 ) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from blackboard import keys
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import State
 from blackboard.rows import text_of
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
+from blackboard.table import Merge
 from blackboard.verbs.change import edit, pause, resume, run_now
 from blackboard.verbs.free import cancel
 from blackboard.verbs.release import release
@@ -261,6 +263,19 @@ async def test_a_pause_outlasts_the_last_run(scene: Scene) -> None:
     assert (await scene.item()).state is State.DONE
     await edit(scene.board, "davis", says(cron="0 20 * * *"))
     assert (await scene.item()).state is State.PAUSED
+
+
+@story
+async def test_an_active_item_is_not_paused_by_who_paused_it_once(scene: Scene) -> None:
+    """Others may keep that, as who resumed it is kept."""
+    added = await scene.add("davis", every="1h")
+    once = replace(added, paused=text_of(scene.mark("holidays")))
+    merge = Merge(keys.item_key("davis"), {"paused": once.paused}, added.etag)
+    await scene.table.table.commit(scene.board.partition("davis"), [merge])
+    assert not (await resume(scene.board, "davis", scene.mark())).changed
+    await edit(scene.board, "davis", says(at="2027-01-01T00:00Z"))
+    assert (await scene.item()).state is State.ACTIVE
+    assert (await run_now(scene.board, "davis")).item.waits
 
 
 @story

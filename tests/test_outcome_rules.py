@@ -203,6 +203,14 @@ def test_where_nothing_is_planned_only_what_the_schedule_has_comes_after_a_run_t
     )
 
 
+def test_a_first_slot_that_was_missed_is_made_up_after_a_run_that_was_asked_for() -> None:
+    """It is none that the schedule has, and the first of all that were missed."""
+    first, asked = NOON - 2 * HOUR + 5 * MINUTE, NOON + 25 * MINUTE
+    run = settings(cron=HOURLY, missed="all")
+    plan = after(claim(slot=asked, planned=first, start=asked), "ok", run=run)
+    assert (plan.slot, plan.planned) == (first, first)
+
+
 def test_a_slot_that_made_way_serves_what_was_asked_for() -> None:
     made_way = slot_asked_for(NOON, beside=NOON)
     assert made_way != NOON

@@ -154,6 +154,20 @@ async def test_one_conflict_in_a_batch_spoils_none_of_the_others(scene: Scene) -
 
 
 @story
+async def test_the_release_that_landed_says_when_it_is_ready_not_the_one_before(
+    scene: Scene,
+) -> None:
+    """The batch is refused, and the next one lands without a reply."""
+    for name in "ab":
+        await scene.add(name, every="1h", retries=1, backoff="1h")
+    claims = (await scene.take("a", "b")).claims
+    await pause(scene.other, "b", scene.mark())
+    scene.table.script(Fault.NONE, Fault.LOST)
+    mine, _ = await release(scene.board, [finished(made, "failed") for made in claims])
+    assert mine.ready == (await scene.token("a")).ready
+
+
+@story
 async def test_where_all_are_in_the_way_they_are_soon_settled_one_by_one(scene: Scene) -> None:
     names = [f"i{n}" for n in range(9)]
     for name in names:

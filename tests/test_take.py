@@ -247,6 +247,25 @@ async def test_what_is_known_only_when_its_lease_is_nearly_over_is_renewed_befor
 
 
 @story
+async def test_of_many_that_are_known_late_none_is_run_that_is_past_its_lease_by_then(
+    scene: Scene,
+) -> None:
+    """Nor does one that the store will not renew now keep the others."""
+    for name in "abc":
+        await scene.add(name, stale_after="10s", every="1h")
+
+    async def slowly() -> None:
+        scene.later(seconds=9)
+
+    scene.table.script(slowly)
+    claims = (await scene.take("a", "b", "c")).claims
+    scene.table.script(Fault.NONE, Fault.BUSY, slowly, Fault.NONE)
+    found = await trusted(scene.board, claims)
+    assert {"c"} <= {one.id for one in found} <= {"a", "c"}
+    assert all(scene.clock.monotonic() - one.sent < 8 for one in found)
+
+
+@story
 async def test_a_claim_that_cannot_be_renewed_in_time_is_not_run_and_adopted_later(
     scene: Scene,
 ) -> None:

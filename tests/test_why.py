@@ -22,6 +22,7 @@ HOUR = timedelta(hours=1)
 EVERY = resolve([Spec(every="8h", retries=2)])
 CRON = resolve([Spec(cron="0 3 * * *", timezone="America/Los_Angeles", jitter="1h")])
 NONE = resolve([Spec(cron="0 * * * *", missed="none")])
+ALL = resolve([Spec(cron="0 * * * *", missed="all")])
 ITEM = Item(
     id="davis",
     type="calendars",
@@ -129,6 +130,12 @@ def why(
             {},
             Move.RUN,
             ["Somebody asked for a run at 2026-11-21 09:00:00Z (now); by its schedule it is due"],
+        ),
+        (
+            {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
+            {"settings": ALL},
+            Move.RUN,
+            ["by its schedule it is due at 2026-11-21 08:00:00Z (1h ago)."],
         ),
         (
             {"slot": NOW + HOUR, "ready": NOW + 1.2 * HOUR, "planned": NOW + HOUR},

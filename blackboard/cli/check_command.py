@@ -12,7 +12,6 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
-from blackboard.model import State
 from blackboard.phrases import first_line, iso, plural, since, span
 from blackboard.standing import Standing
 from blackboard.times.durations import UNITS, parse_duration
@@ -78,7 +77,7 @@ def _grace(overdue: str) -> timedelta:
 def alarms_of(one: Standing, *, now: datetime) -> Iterator[Alarm]:
     """What is wrong with an item, if anything is."""
     item = one.item
-    if item.state is State.PAUSED and not item.running:
+    if item.is_paused and not item.running:
         return
     if one.overdue:
         words = f"ready for {span((now - item.ready).total_seconds())}"

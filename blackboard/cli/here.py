@@ -27,7 +27,7 @@ from blackboard.assembly import identity
 from blackboard.board import Board
 from blackboard.calls import given
 from blackboard.cli.session import Session
-from blackboard.cli.text import one_line
+from blackboard.cli.text import one_line, shown
 from blackboard.context import Context, HandlerItem, run_logger
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Event, Events, Kind
@@ -205,6 +205,11 @@ async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Ho
     if token is not None:
         answer = await claim(board, [token], owner=identity(board.chance), settings=[settings])
         taken = await trusted(board, answer.claims)
+        if answer.claims and not taken:
+            raise BlackboardError(
+                f"the store answered too late for {item.id}: a worker runs it when its lock is "
+                f"stale, or after `blackboard unlock {shown(item.id)}`"
+            )
     if not taken:
         raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
     return Holding(claim=taken[0], settings=settings)

@@ -87,7 +87,7 @@ async def confirmed(board: Board, notice: Notice) -> Notice | None:
     if notice.event is News.RECOVERED:
         return notice
     item = await board.item(notice.id)
-    if item is None or item.state in {State.PAUSED, State.REMOVED}:
+    if item is None or item.is_paused or item.state is State.REMOVED:
         return None
     if notice.event is News.OVERDUE:
         if not item.waits or item.ready != notice.ready:

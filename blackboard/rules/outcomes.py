@@ -31,7 +31,7 @@ import msgspec
 
 from blackboard.keys import phase
 from blackboard.model import NEVER, Again, Claim, Item, Outcome, State, whole_milliseconds
-from blackboard.schedules import Every, Once, Schedule, due_between, next_due
+from blackboard.schedules import Every, Once, due_between, next_due
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -113,17 +113,12 @@ def planned_after(claim: Claim, *, settings: RunSettings, now: datetime) -> date
     else:
         passed = max(claim.slot, claim.start)
     if asked_for:
-        is_missed = settings.missed == "all" and _has(schedule, claim.planned)
+        is_missed = settings.missed == "all" and claim.planned != NEVER
         return claim.planned if claim.planned > passed or is_missed else next_due(schedule, passed)
     following = next_due(schedule, passed)
     if settings.missed == "all" and following is not None and following <= now:
         return due_between(schedule, passed, now, settings.missed_limit)[0]
     return following
-
-
-def _has(schedule: Schedule, slot: datetime) -> bool:
-    """Whether a slot is one of the schedule: a first one need not be."""
-    return slot != NEVER and next_due(schedule, slot - MILLISECOND) == slot
 
 
 def first_plan(

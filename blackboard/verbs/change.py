@@ -187,8 +187,11 @@ async def run_now(
     board: Board, item_id: str, *, trigger: str = "", once: dict[str, object] | None = None
 ) -> Changed:
     """One run now, or when the running one has ended; `once` is laid over its params. The same
-    `trigger` twice is one run. The schedule stays as it was.
+    `trigger` twice is one run. The schedule stays as it was. Raises BadInput for a trigger that is
+    named as an addition.
     """
+    if trigger.startswith(ADDED):
+        raise BadInput("trigger", f"{trigger!r} is kept for additions", f"without {ADDED!r}")
     name = trigger or board.chance.nonce()
     now = await board.table.now()
     params = text_of(once) if once else ""

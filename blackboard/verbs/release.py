@@ -47,7 +47,7 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
         batches = _batches(board, certain, now=await until_answered(board, board.table.now))
         certain = []
         for batch in batches:
-            sent = {one.claim.nonce: let_go.ready for one, _, let_go in batch} | sent
+            sent |= {one.claim.nonce: let_go.ready for one, _, let_go in batch}
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:

@@ -6,6 +6,7 @@ up is found by the owner's next walk and adopted. What is only known when its le
 is renewed before it is run.
 """
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,15 @@ from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.rules.claims import deadline, lease, may_take_over
 from blackboard.rules.outcomes import after_run, passed_plan
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, ConflictKind, Merge, Refused, Unknown, just_after
+from blackboard.table import (
+    Conflict,
+    ConflictKind,
+    Merge,
+    Refused,
+    TableError,
+    Unknown,
+    just_after,
+)
 from blackboard.verbs.batches import (
     change_ops,
     claim_ops,
@@ -190,16 +199,23 @@ async def trusted(board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     renewed first, for it may be taken at any moment. One that is lost by then, or not answered for,
     is not run: if it is still this worker's, the next walk adopts it.
     """
-    trusted = []
-    for one in claims:
-        claim: Claim | None = one
-        for _ in range(RENEWALS):
-            if claim is None or not _is_past(claim, board):
-                break
-            claim = await renew(board, claim)
-        if claim is not None and not _is_past(claim, board):
-            trusted.append(claim)
-    return tuple(trusted)
+    renewed = await asyncio.gather(*(_renewed(board, one) for one in claims))
+    return tuple(one for one in renewed if one is not None and not _is_past(one, board))
+
+
+async def _renewed(board: Board, claim: Claim) -> Claim | None:
+    """Renewed until it may be trusted, a few times; None: it is lost, or the store is away."""
+    for _ in range(RENEWALS):
+        if not _is_past(claim, board):
+            break
+        try:
+            renewed = await renew(board, claim)
+        except TableError:
+            return None
+        if renewed is None:
+            return None
+        claim = renewed
+    return claim
 
 
 def _is_past(claim: Claim, board: Board) -> bool:

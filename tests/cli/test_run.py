@@ -1,5 +1,6 @@
 """`run`: due now, followed to its outcome, or run in this very process."""
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from blackboard.board import Board
 from blackboard.model import Mark, Outcome, Run, State
 from blackboard.spec import params_of
+from blackboard.verbs import take
 from blackboard.verbs.change import pause, remove, run_now
 from tests.cli.command_line import CommandLine, Said, blackboard
 
@@ -245,6 +247,18 @@ def test_a_plain_handler_runs_here_and_prints_here(jobs: CommandLine) -> None:
     assert "info: logged" in said.err
     (run,) = history(jobs, "plain")
     assert (run.outcome, run.fence, run.worker.count(":")) == (Outcome.OK, 1, 2)
+    assert not jobs.item("plain").running
+
+
+def test_a_store_that_answers_too_late_is_told_and_nothing_is_run_here(
+    jobs: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take, "deadline", lambda *_: -math.inf)
+    said = here(jobs, "plain", code=1)
+    assert "answered too late for plain" in said.err
+    assert "`blackboard unlock plain`" in said.err
+    assert jobs.item("plain").running
+    jobs("unlock", "plain")
     assert not jobs.item("plain").running
 
 

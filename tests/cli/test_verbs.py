@@ -63,6 +63,7 @@ def test_a_paused_item_that_is_done_since_says_so_and_is_resumed(towns: CommandL
     assert "resume davis" in towns.refused("run", "davis")
     told = towns("why", "davis").out
     assert "until `blackboard resume`. Nothing is due any more." in " ".join(told.split())
+    assert [one["id"] for one in towns("show", "--state", "paused", "--json").json] == ["davis"]
     assert towns("resume", "davis").out == "davis is resumed and is done\n"
     assert "`blackboard run` would" in towns("why", "davis").out
 

@@ -177,6 +177,9 @@ def test_what_is_paused_is_nobodys_alarm(towns: CommandLine) -> None:
     towns("check", code=1)
     towns("pause", "keene", "--reason", "we know")
     assert towns("check").code == 0
+    towns("edit", "keene", "--at", "2020-01-01T00:00Z")
+    assert towns("show", "keene", "--json").json[0]["state"] == "done"
+    assert towns("check").code == 0
 
 
 @pytest.mark.of_sqlite("a damaged file")

@@ -1,5 +1,6 @@
 """When a run may begin: at a slot that its item's schedule has, whoever edited it meanwhile."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -15,13 +16,13 @@ INSTANT = timedelta(milliseconds=1)
 
 class Slots:
     """Remembers of each item what was planned before it ever ran, which may be at any time, and the
-    slot it was claimed for last: what was cut short is run again.
+    slots it was claimed for: what was cut short, or is tried again, is run again.
     """
 
     def __init__(self, schedule_of: Callable[[Item], Schedule | None]) -> None:
         self._schedule_of = schedule_of
         self._first: dict[str, datetime] = {}
-        self._last: dict[str, datetime] = {}
+        self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
 
     def __call__(self, change: Change) -> None:
         before, now = change.before, change.shadow.item
@@ -29,11 +30,10 @@ class Slots:
             self._first[now.id] = now.planned
         if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
             return
-        known = (self._first[before.id], self._last.get(before.id))
-        self._last[before.id] = before.slot
-        if before.slot in known or before.slot != before.planned or before.attempt > 1:
-            return
-        if not self._has(before):
+        claimed = self._claimed[before.id]
+        known = before.slot in claimed or before.slot == self._first[before.id]
+        claimed.add(before.slot)
+        if not known and before.slot == before.planned and not self._has(before):
             what = f"{before.slot} is no slot of {before.schedule or 'nothing'}"
             raise Violation("SLOT", what, item=before.id)
 
