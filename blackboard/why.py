@@ -4,7 +4,7 @@ The decision is not made here but asked of `rules/claims.py`, as a worker that t
 type would ask it; the rest is what the item and its lock say.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,10 +14,11 @@ from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
 from blackboard.phrases import exactly, first_line, plural, span
 from blackboard.rules.claims import Move, decide_lock, decide_token, may_take_over
-from blackboard.schedules import Every, Schedule, next_due, parse_schedule
+from blackboard.rules.outcomes import planned_after
+from blackboard.schedules import Every, Schedule, parse_schedule
 from blackboard.spec import RunSettings
 from blackboard.standing import Standing
-from blackboard.verbs.batches import token_of
+from blackboard.verbs.batches import held, token_of
 from blackboard.words import describe
 
 
@@ -209,9 +210,8 @@ def _lease(one: Standing, lock: Lock, known: Known) -> str:
 
 
 def _afterwards(item: Item, known: Known) -> str:
-    schedule = _schedule_of(item, known)
-    start = item.start if isinstance(schedule, Every) else max(item.slot, known.now)
-    following = next_due(schedule, start) if schedule and start else None
+    settings = replace(known.settings or RunSettings(), schedule=_schedule_of(item, known))
+    following = planned_after(held(item), settings=settings, now=known.now)
     if following is None:
         return "After this run nothing is due any more."
     return f"After this run it is due at {exactly(following, known.now)}."

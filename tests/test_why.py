@@ -225,6 +225,12 @@ def why(
                 )
             ],
         ),
+        (
+            RUNS | {"planned": NOW - 2 * HOUR},
+            {"lock": LOCK, "settings": ALL},
+            Move.LEAVE,
+            ["After this run it is due at 2026-11-21 07:00:00Z (2h ago)."],
+        ),
         (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been let go"]),
         (
             RUNS | {"again": '{"slot":"2026-11-21T08:59:00Z"}'},
