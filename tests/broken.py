@@ -204,10 +204,6 @@ def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now:
 # ---- claims and overrides
 
 
-async def trusts_whatever_it_has(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    return tuple(claims)
-
-
 async def takes_silence_for_a_yes(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     return tuple(claims)
 

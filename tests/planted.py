@@ -354,13 +354,6 @@ MISTAKES = (
         walks=False,
     ),
     Planted(
-        name="lease over",
-        without="what is only known when its lease is over is run before it is renewed",
-        patches=((walk, "trusted", broken.trusts_whatever_it_has),),
-        shows="NOT TOLD",
-        walks=False,
-    ),
-    Planted(
         name="old slot",
         without="a paused item that an edit leaves no slot keeps the one it had",
         patches=((change, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
