@@ -40,8 +40,8 @@ def disagreements(
         yield "TWO TOKENS", f"{len(tokens)} waiting, {int(lock is not None)} claimed"
     if item.state is State.ACTIVE and not tokens and lock is None:
         yield "NO TOKEN", "of an active item"
-    if tokens and (item.state is not State.ACTIVE or item.is_paused):
-        state = State.PAUSED if item.is_paused else item.state
+    if tokens and (item.state is not State.ACTIVE or item.paused):
+        state = State.PAUSED if item.paused else item.state
         yield "WAITING TOKEN", f"of an item that is {state.value}"
     if item.state is State.REMOVED and lock is not None:
         yield "LOCK", "of a removed item"
