@@ -99,10 +99,10 @@ class World:
         self.desk = Desk(self.board, self._wire, desk, scenario.items)
         self.quiet = Quiet(self.scenario, self.timeline, self.shadows, self.crew, self.stage)
         self._oracles: list[Callable[[Change], None]] = [
+            People(),
             check_whole,
             Locks(),
             History(lambda item: resolve(item.type, item.spec).fenced),
-            People(),
             Slots(lambda item: resolve(item.type, item.spec).schedule),
             self.quiet.changed,
             self.figures.changed,
