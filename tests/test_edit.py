@@ -276,6 +276,8 @@ async def test_an_active_item_is_not_paused_by_who_paused_it_once(scene: Scene) 
     await edit(scene.board, "davis", says(at="2027-01-01T00:00Z"))
     assert (await scene.item()).state is State.ACTIVE
     assert (await run_now(scene.board, "davis")).item.waits
+    await pause(scene.board, "davis", scene.mark())
+    assert (await resume(scene.board, "davis", scene.mark())).item.paused == ""
 
 
 @story

@@ -199,6 +199,8 @@ async def trusted(board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     renewed first, for it may be taken at any moment. One that is lost by then, or not answered for,
     is not run: if it is still this worker's, the next walk adopts it.
     """
+    if not any(_is_past(one, board) for one in claims):
+        return tuple(claims)
     renewed = await asyncio.gather(*(_renewed(board, one) for one in claims))
     return tuple(one for one in renewed if one is not None and not _is_past(one, board))
 
