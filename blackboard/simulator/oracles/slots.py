@@ -2,16 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from blackboard.model import Item, Lock
-from blackboard.rules.outcomes import slot_of
+from blackboard.rules.outcomes import MILLISECOND, slot_of
 from blackboard.schedules import Every, Once, Schedule, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
 from blackboard.table import Insert
-
-INSTANT = timedelta(milliseconds=1)
 
 
 class Slots:
@@ -47,4 +45,4 @@ class Slots:
             case Every() as every:
                 return item.start is not None and item.slot == next_due(every, item.start)
             case schedule:
-                return item.slot == next_due(schedule, item.slot - INSTANT)
+                return item.slot == next_due(schedule, item.slot - MILLISECOND)
