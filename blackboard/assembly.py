@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from blackboard import __version__
-from blackboard.board import Board
+from blackboard.board import Board, Remade
 from blackboard.calls import Calls
 from blackboard.clock import Chance
 from blackboard.errors import BadInput
@@ -84,11 +84,15 @@ def assemble(
     holdings = Holdings(settings.slots)
     notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
     if notifier is not None:
-        events.subscribe(notifier.heard)
+        events.subscribe(notifier.heard, "notify")
 
     def start(claims: Sequence[Claim]) -> None:
         worker.start(claims)
 
+    def shard_answered() -> None:
+        worker.shard_answered()
+
+    heartbeat = Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning)
     scanner = Scanner(
         board=board,
         handlers=handlers,
@@ -110,8 +114,10 @@ def assemble(
             events=events,
             scanner=scanner,
             start=start,
+            doubt=heartbeat.ask,
+            wake=shard_answered,
         ),
-        heartbeat=Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning),
+        heartbeat=heartbeat,
         calls=Calls(
             handlers=handlers,
             settings=job_settings,
@@ -119,12 +125,21 @@ def assemble(
             process=process,
             events=events,
             clock=board.clock,
+            limit=board.table.max_value,
         ),
         releases=Releases(
             board=board, events=events, holdings=holdings, retention=settings.retention
         ),
-        announce=_announcer(board, holdings, owner=owner, settings=settings, handlers=handlers),
+        announce=_announcer(
+            board,
+            holdings,
+            owner=owner,
+            settings=settings,
+            handlers=handlers,
+            give_up=lambda why: worker.give_up(why),  # noqa: PLW0108 - it is made here
+        ),
         notify=notifier.run if notifier else None,
+        steady=asking.steady,
         grace=settings.grace.total_seconds(),
     )
     return worker
@@ -137,6 +152,7 @@ def _announcer(
     owner: str,
     settings: WorkerSettings,
     handlers: Mapping[str, Handler],
+    give_up: Callable[[Remade], None],
 ) -> Callable[[], Awaitable[None]]:
     cycle = settings.cycle.total_seconds()
 
@@ -157,8 +173,11 @@ def _announcer(
                 pause = ANNOUNCE_EVERY
                 try:
                     member = await announce(board, replace(member, running=len(holdings)))
+                except Remade as remade:
+                    give_up(remade)
                 except TableError:
-                    pause = TRY_AGAIN  # it has to be seen again before it counts as lost
+                    # It has to be seen again before it counts as lost; and not with all others.
+                    pause = TRY_AGAIN * (1.0 - 0.5 * board.chance.fraction())
                 await board.clock.sleep(pause)
         finally:
             with suppress(TableError, TimeoutError):

@@ -15,13 +15,19 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, Item, Lock, Run, State, Token
 from blackboard.rows import Record, record_of, version_of
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, Delete, Insert, Row, Table, Unknown, Value, read
+from blackboard.table import Conflict, Delete, Insert, Row, Table, Unavailable, Unknown, Value, read
 
 Resolve = Callable[[str, str], RunSettings]
 """Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
 
 
 SHARDS = range(1, 101)
+
+
+class Remade(Unavailable):
+    """The board was deleted and made anew with other shards: what is read here is in no one's way,
+    and of no use.
+    """
 
 
 class Board:
@@ -110,6 +116,17 @@ class Board:
             chance=chance,
             resolve=resolve,
         )
+
+    async def check_shards(self) -> None:
+        """Raises Remade when the board has other shards by now, Unavailable while it is gone."""
+        row = await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
+        if row is None:
+            raise Unavailable(f"the board {self.name!r} is gone (`blackboard init` makes it anew)")
+        if row.data.get("shards") != self.shards:
+            raise Remade(
+                f"the board {self.name!r} was made anew with shards: {row.data.get('shards')}, not "
+                f"{self.shards} (start this worker again)"
+            )
 
     # ---- reading
 

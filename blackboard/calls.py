@@ -18,6 +18,7 @@ from blackboard.model import Ended, Outcome
 from blackboard.rules.claims import time_limit
 from blackboard.runner import Call, Runner
 from blackboard.spec import params_of
+from blackboard.tables.checks import MAX_VALUE
 from blackboard.times.durations import format_duration
 
 
@@ -32,6 +33,8 @@ class Calls:
     process: Runner
     events: Events
     clock: Clock
+    limit: int = MAX_VALUE
+    """Characters of JSON that a result may have."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     async def run(self, held: Holding) -> Ended:
@@ -45,6 +48,8 @@ class Calls:
             allowed = time_limit(held.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
+        except RecursionError:
+            return Ended(outcome=Outcome.FAILED, error="params: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
         call = Call(
@@ -56,13 +61,15 @@ class Calls:
             worker=claim.owner,
             settings=self.settings.get(claim.type, {}),
             fenced=held.settings.fenced,
+            mask=mask,
+            limit=self.limit,
         )
         runner = self.inline if handler.is_async else self.process
-        held.execution = runner.start(call, _Report(held, self.events, mask), held.deadline)
+        held.execution = runner.start(call, _Report(held, self.events), held.deadline)
         held.pass_on()
         limit = asyncio.get_running_loop().create_task(self._limit(held, allowed))
         try:
-            return mask.ended(await held.execution.wait())
+            return await held.execution.wait()
         finally:
             limit.cancel()
 
@@ -98,14 +105,13 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What a handler says while it runs."""
+    """What a handler says while it runs, masked by its runner."""
 
     held: Holding
     events: Events
-    mask: Mask
 
     def progress(self, done: int, total: int) -> None:
         self.held.report_progress(done, total)
 
     def log(self, level: int, message: str) -> None:
-        self.events.emit_of(self.held.claim, Kind.SAID, self.mask.text(message), level=level)
+        self.events.emit_of(self.held.claim, Kind.SAID, message, level=level)

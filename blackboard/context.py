@@ -12,7 +12,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from blackboard.errors import BadInput
+from blackboard.spec_checks import DEEPEST
 
+MOST = 2**53
+"""The largest number that all readers of JSON agree on."""
+LONGEST_PARAMS = 4 << 20
+"""Characters of all texts in params, once `${NAME}` was replaced."""
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -75,7 +80,12 @@ class _Forward(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._send(record.levelno, self.format(record))
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 - arguments that do not fit the text, as anywhere
+            self.handleError(record)
+        else:
+            self._send(record.levelno, text)
 
 
 def run_logger(send: Callable[[int, str], None]) -> logging.Logger:
@@ -86,12 +96,27 @@ def run_logger(send: Callable[[int, str], None]) -> logging.Logger:
     return log
 
 
+def progress_of(done: int, total: int) -> tuple[int, int]:
+    """What a handler says of its progress, as a row can hold it. Raises ValueError or TypeError,
+    in the handler.
+    """
+    found = int(done), int(total)
+    if not all(-MOST <= one <= MOST for one in found):
+        raise ValueError(f"progress is two whole numbers up to {MOST:,}")
+    return found
+
+
 def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     """`params` with `${NAME}` replaced from `environ` in every string, however deep; `$${` stands
     for `${`. Keys are left as they are.
 
-    Raises BadInput naming the variable that is missing, and where it was asked for.
+    Raises BadInput naming the variable that is missing, and where it was asked for; and for params
+    that are nested too deeply, or too long once they are expanded.
     """
+    _check_depth(params)
+    if _length(params, environ) > LONGEST_PARAMS:
+        problem = f"expanded, they have more than {LONGEST_PARAMS:,} characters"
+        raise BadInput("params", problem, "let the handler read the variable, or a file")
     return {key: _expanded(value, environ, f"params.{key}") for key, value in params.items()}
 
 
@@ -111,6 +136,30 @@ def variables(value: Any) -> set[str]:
 def unescaped(text: str) -> str:
     """`text` as `expand` would have it if no variable were replaced: `$${` stands for `${`."""
     return text.replace("$${", "${")
+
+
+def _check_depth(params: Mapping[str, Any]) -> None:
+    """Checked again, for other software writes rows too, and expanding and sending them recurse."""
+    left = [(value, 1) for value in params.values()]
+    while left:
+        value, depth = left.pop()
+        if depth > DEEPEST:
+            raise BadInput("params", "nested too deeply", f"{DEEPEST} levels at the most")
+        if isinstance(value, dict | list):
+            inner = value.values() if isinstance(value, dict) else value
+            left += [(one, depth + 1) for one in inner]
+
+
+def _length(value: Any, environ: Mapping[str, str]) -> int:
+    match value:
+        case str():
+            return len(value) + sum(len(environ.get(name, "")) for name in _VARIABLE.findall(value))
+        case dict():
+            return sum(_length(one, environ) for one in value.values())
+        case list():
+            return sum(_length(one, environ) for one in value)
+        case _:
+            return 0
 
 
 def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:

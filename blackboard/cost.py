@@ -11,8 +11,9 @@
     races        1 a run, where there are several workers: a page that another has read in vain,
                  or a claim that it has lost (see `known.py` on the room that workers leave)
     membership   1 a minute and worker
-    pruning      a look at the history and a deletion, every 96 runs of an item; every 16 when
-                 they become too old before they become too many
+    pruning      a look at the history and a deletion, and two at the history of another item,
+                 every 96 runs of an item; every 16 when they become too old before they become
+                 too many
 
 It is a forecast for a board at work in good order. Not in it: retries, commands, alerts, a store
 that has to be asked again, items that run once.
@@ -190,7 +191,7 @@ def asked_for(load: Load, *, together: bool = False) -> Asked:
         races=races,
         membership=load.workers * (MONTH / timedelta(minutes=1)),
         pruning=sum(
-            2 * one.runs / look_every(load.retention, one.interval) for one in load.rhythms
+            4 * one.runs / look_every(load.retention, one.interval) for one in load.rhythms
         ),
     )
 

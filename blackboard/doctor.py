@@ -5,7 +5,7 @@ moment, and told only if it still is (`checkup/evidence.py`). A repair is one ba
 etag of the item as it was judged: an item that has moved is left alone, and judged anew.
 
 Not promised: that a clean board stays clean, or that what is told and not repaired can be. History
-is never rewritten.
+is never rewritten; a repair deletes what is kept beyond the retention.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from blackboard.board import Board
 from blackboard.checkup.diagnosis import Bounds, Case, Finding, diagnose
 from blackboard.checkup.evidence import Swept, look, sweep
+from blackboard.checkup.planning import planning_of
 from blackboard.checkup.repairs import repair_ops
 from blackboard.errors import BadInput
 from blackboard.members import Sighting, takers, workers
@@ -23,6 +24,7 @@ from blackboard.model import Item, State
 from blackboard.phrases import plural, since, span
 from blackboard.rules.claims import lease
 from blackboard.table import Conflict, Op, Refused, Unknown
+from blackboard.verbs.history import Retention, prune_all
 
 TRIES = 5
 """Repairs of one item that others keep changing."""
@@ -40,6 +42,8 @@ class Request:
     types: Collection[str] | None = None
     """The types that have a handler; None: not known here."""
     repair: bool = False
+    retention: Retention = field(default_factory=Retention)
+    """What a repair leaves of the histories."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +79,8 @@ async def examine(board: Board, request: Request) -> Report:
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
     report.findings += await _integrity(board)
+    if request.repair:
+        report.findings += await _prune(board, request.retention)
     return report
 
 
@@ -88,9 +94,10 @@ async def _judge(
         seen = await look(board, case)
         if seen is None:
             return mended
-        found = diagnose(seen, _bounds(board, seen, request, present, now=now))
+        bounds = _bounds(board, seen, request, present, now=now)
+        found = diagnose(seen, bounds)
         mended = [one for one in mended if not _among(one, found)]
-        ops = repair_ops(seen, shards=board.shards) if request.repair and found else []
+        ops = repair_ops(seen, bounds) if request.repair and found else []
         if not ops:
             break
         if await _commit(board, case, ops):
@@ -125,6 +132,7 @@ def _bounds(
         shards=board.shards,
         cycle=request.cycle,
         lease=_lease(board, item) if item else USUAL_LEASE,
+        planning=planning_of(board, item) if item else None,
         served=item is not None and bool(takers(present, item.type)),
     )
 
@@ -152,6 +160,15 @@ def _unserved(types: Counter[str], request: Request, present: Sequence[Sighting]
         for name, number in sorted(types.items())
         if name not in request.types and not takers(present, name)
     ]
+
+
+async def _prune(board: Board, retention: Retention) -> list[Finding]:
+    """Runs that no release has deleted: of items that are removed, or never get to one."""
+    pruned = await prune_all(board, retention=retention)
+    if not pruned:
+        return []
+    problem = f"{plural(pruned, 'run')} kept beyond the retention"
+    return [Finding(code="history", subject="history", problem=problem, grave=False, repaired=True)]
 
 
 def _lost(present: Sequence[Sighting]) -> list[Finding]:

@@ -22,7 +22,7 @@ from blackboard.events import Events, Kind
 from blackboard.holdings import Holding, Holdings
 from blackboard.model import Claim
 from blackboard.rules.claims import renew_every
-from blackboard.table import TableError
+from blackboard.table import Busy, TableError
 from blackboard.verbs.take import renew
 
 LONGEST_BEAT = 1.0
@@ -33,8 +33,11 @@ STANDSTILL = 2 * LONGEST_BEAT
 """Seconds between two beats that are more than a busy loop explains."""
 LONGEST_STANDSTILL = 30.0
 """Seconds for which a loop may stand still when no lease is shorter."""
+NEARLY_OVER = 10.0
+"""Seconds before a deadline in which a renewal is tried as soon as it is let through."""
 LAST_CHANCE = 0.1
 """The part of a lease, after the deadline, in which an answer to a renewal may still come."""
+GONE = "its lock was overridden, unlocked or removed"
 LOST_GRACE = 2.0
 """Seconds between telling a handler that its lock is lost and stopping it."""
 
@@ -59,6 +62,8 @@ class Heartbeat:
     """Seconds from this beat to the next."""
     _idle: asyncio.Task[None] | None = None
     """Waits for the next beat while nothing is held."""
+    _answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the next renewal is answered."""
     _tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """In the order they were begun."""
 
@@ -98,12 +103,14 @@ class Heartbeat:
         self._pause = self._pause_for(self.holdings)
         patience, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
         for held in self.holdings:
-            if held.releasing or held.lost:
+            if held.lost:
                 continue
             if stood_still and held.asked is not None:
                 held.asked = now  # the answer may be lying there, not yet looked at
             if held.renewal_due(now):
                 self.ask(held)
+            if held.ended:
+                continue  # there is no handler to stop
             chance = LAST_CHANCE * held.claim.stale_after
             if held.asked is not None and now > max(held.deadline, held.asked) + chance:
                 self.give_up(held, "its renewals were not answered before its lease ran out")
@@ -116,25 +123,33 @@ class Heartbeat:
 
     def ask(self, held: Holding) -> None:
         """Renew a lock now, if nobody is at it; also to learn whether it is still ours."""
-        if not (held.asking or held.releasing or held.lost):
-            held.asking = True
-            held.answered.clear()
-            if held.asked is None:
-                held.asked = self.board.clock.monotonic()
-            self._start(self._renew(held))
+        now = self.board.clock.monotonic()
+        if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
+            return
+        held.asking = True
+        held.answered.clear()
+        if held.asked is None:
+            held.asked = now
+        self._start(self._renew(held))
 
     async def _renew(self, held: Holding) -> None:
         progress = held.progress
         try:
             renewed = await self._renewed(held, progress)
-        except TableError:  # of a store that is away, who asks patiently tells
-            await self.board.clock.sleep(renew_every(held.claim.stale_after) / 4)
-            return
-        finally:
+        except TableError as trouble:  # of a store that is away, who asks patiently tells
+            await self._pause_after(trouble, held)
             held.asking = False
+            if held.renewal_due(self.board.clock.monotonic()) and held in self.holdings:
+                self.ask(held)
+            return
+        held.asking = False
+        self._answered.set()
+        self._answered = asyncio.Event()
         if renewed is None:
-            if not held.releasing:
-                self.give_up(held, "its lock was overridden, unlocked or removed")
+            if held.ended:  # it was let go, or that will find out whose its lock is
+                held.lost = held.lost or GONE
+            else:
+                self.give_up(held, GONE)
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
@@ -148,6 +163,32 @@ class Heartbeat:
             return await renew(self.board, held.claim, progress=progress)
         finally:
             held.answered.set()
+
+    async def _pause_after(self, trouble: TableError, held: Holding) -> None:
+        """Wait until a renewal is tried again. Where the lease is nearly over, it does not miss
+        the moment when it is let through, which may be when another is answered; where it has long
+        been over, workers do not come back together.
+        """
+        every = renew_every(held.claim.stale_after)
+        left = held.deadline - self.board.clock.monotonic()
+        pause = every / 4
+        if left < -NEARLY_OVER:
+            pause += 3 * pause * self.board.chance.fraction()
+        elif isinstance(trouble, Busy) and left < NEARLY_OVER:
+            pause = min(pause, max(trouble.retry_after, SHORTEST_BEAT))
+        if left > NEARLY_OVER:
+            await self.board.clock.sleep(pause)
+            return
+        loop = asyncio.get_running_loop()
+        waiting = [
+            loop.create_task(self.board.clock.sleep(pause)),
+            loop.create_task(self._answered.wait()),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Tell a handler that its lock is lost, and stop it if it does not end by itself."""

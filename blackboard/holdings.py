@@ -2,17 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from blackboard.latest import Latest
 from blackboard.model import Claim, Outcome
 from blackboard.rows import text_of
 from blackboard.rules.claims import deadline, renew_every
 from blackboard.runner import Execution
 from blackboard.spec import RunSettings
 
+RELEASING_SHARE = 0.5
+"""The part of a lease after which a lock is renewed although its release is under way. Whichever
+lands first, the other is refused and settled.
+"""
 PROGRESS_EVERY = 5.0
 """Seconds between two writes of a run's progress, at the least."""
+MOST_GIVEN_UP = 10_000
+"""Runs that could not be let go, of which it is remembered: their locks are gone long before."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -21,6 +28,8 @@ class Holding:
 
     claim: Claim
     settings: RunSettings
+    shard: int = 0
+    """Of its item."""
     execution: Execution | None = None
     progress: str = ""
     told: str = ""
@@ -31,8 +40,12 @@ class Holding:
     """Whether somebody is at its renewal."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no renewal is with the store."""
+    ended: bool = False
+    """The handler has ended. The lock is renewed until the release is acknowledged."""
     releasing: bool = False
-    """The handler has ended: the lock is about to go, and is not renewed any more."""
+    """A release that states the lock's etag is under way: the lock is renewed at need only."""
+    stuck: bool = False
+    """Its release takes so long that its slot is given to others."""
     lost: str = ""
     """Why the lock is not ours any more."""
     cut: str = ""
@@ -49,6 +62,8 @@ class Holding:
     def renewal_due(self, now: float) -> bool:
         """Whether it is time to touch the lock, for its lease or for news of its progress."""
         waited = now - self.claim.sent
+        if self.releasing:
+            return waited >= RELEASING_SHARE * self.claim.stale_after
         news = self.progress != self.told and waited >= PROGRESS_EVERY
         return news or waited >= renew_every(self.claim.stale_after)
 
@@ -81,8 +96,10 @@ class Holdings:
 
     slots: int
     """As many at a time; none once the worker is to stop."""
-    given_up: set[str] = field(default_factory=set)
+    given_up: Latest = field(default_factory=lambda: Latest(MOST_GIVEN_UP))
     """Nonces of runs that ended and could not be let go: their locks are left to go stale."""
+    reserved: dict[int, Counter[str]] = field(default_factory=dict)
+    """By shard: the types of what is being claimed in it."""
     _held: dict[str, Holding] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Holding]:
@@ -103,16 +120,40 @@ class Holdings:
 
     @property
     def free(self) -> int:
-        """Slots that nothing runs in."""
-        return max(self.slots - len(self._held), 0)
+        """Slots that nothing runs in, and that nothing is being claimed for."""
+        return max(self.slots - self.running.total(), 0)
+
+    @property
+    def running(self) -> Counter[str]:
+        """How many slots each type takes."""
+        running = self.held
+        for types in self.reserved.values():
+            running += types
+        return running
+
+    @property
+    def held(self) -> Counter[str]:
+        """How many slots each type takes without those that are kept for claims under way."""
+        return Counter(held.claim.type for held in self._held.values() if not held.stuck)
+
+    def reserve(self, shard: int, types: Iterable[str]) -> None:
+        """Keep slots for what is being claimed in a shard."""
+        self.reserved[shard] = Counter(types)
+
+    def unreserve(self, shard: int) -> None:
+        """Its claims are answered, or are not waited for any more."""
+        self.reserved.pop(shard, None)
 
 
 class Room:
     """The free slots of a worker, counted down as tokens are chosen."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._free = holdings.free
-        self._running = Counter(held.claim.type for held in holdings)
+    def __init__(self, holdings: Holdings, *, claimed: bool = False) -> None:
+        """For what is claimed already, those too that are kept for claims under way: the first that
+        is answered has them.
+        """
+        self._running = holdings.held if claimed else holdings.running
+        self._free = max(holdings.slots - self._running.total(), 0)
 
     def __bool__(self) -> bool:
         return self._free > 0

@@ -27,7 +27,6 @@ from bisect import insort
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import NamedTuple
 
 from blackboard.model import Token
@@ -179,12 +178,17 @@ class Known:
         parts = enumerate(self._parts)
         return sorted([(p.unread[0], n) for n, p in parts if p.unread and p.unread[0] <= moment])
 
-    def ready(self, moment: datetime) -> list[Token]:
+    def ready(self, moment: datetime, *, but: Collection[int] = ()) -> list[Token]:
         """The tokens that are ready at `moment`, most overdue first. What became ready in the same
         second is in the order of the shards from `first_shard` on: where a thousand items are due
-        on the hour, workers begin in different places and not all with the same token.
+        on the hour, workers begin in different places and not all with the same token. Those of
+        the shards in `but` are left out.
         """
-        parts = chain(self._parts[self.first_shard :], self._parts[: self.first_shard])
+        first = self.first_shard
+        parts = [
+            part for number, part in enumerate(self._parts[first:], first) if number not in but
+        ]
+        parts += [part for number, part in enumerate(self._parts[:first]) if number not in but]
         found = [one for part in parts for one in part.tokens if one.ready <= moment]
         return sorted(found, key=_second)
 

@@ -2,17 +2,24 @@
 there again, wherever the value was.
 
 Known are the value, its lines, and how it looks in a URL, in base64 (wherever in a longer text:
-`user:token`), in JSON and in Python's quotes. Values of fewer than SHORTEST characters stay: they
-occur by chance. Not promised is anything that a handler makes of a value: turned round, in pieces,
-as a number or a hash.
+`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Values of fewer
+than SHORTEST characters stay: they occur by chance. Not promised is anything else that a handler
+makes of a value: turned round, in pieces, as a number or a hash, quoted twice or for a shell.
+
+Masking takes time in proportion to the text and to the values, and of a long text looks at a
+bounded part: it may happen on the loop. Text is masked first and cut to fit a row then, because no
+mask would find half a value.
 """
 
+import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from functools import lru_cache
+from itertools import accumulate, chain
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -20,51 +27,148 @@ import msgspec
 
 from blackboard.context import variables
 from blackboard.model import Ended
+from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, cut_front, cut_middle, left_out
+from blackboard.tables.checks import MAX_VALUE
 
 SHORTEST: Final = 6
+LONGEST_LOOKED_AT: Final = 1 << 20
+"""Characters of one text that are masked. Of a longer one the middle is left out before."""
+_TRIES: Final = 1000
+"""Places in a value that may be where a cut text begins. A value with more of them repeats itself,
+and is taken to begin at the first."""
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_QUOTED = re.compile("%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
+
+_Span = tuple[int, int, str]
+"""Where a value begins and ends in a text, and its name."""
 
 
 class Mask:
     """`said`: what each name stood for. Shows nothing of it, also not in a traceback's locals."""
 
     def __init__(self, said: Mapping[str, str]) -> None:
-        forms = {form: f"${{{name}}}" for name, value in said.items() for form in _forms(value)}
-        self._forms = sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
+        self.said = said
+        self._found: Sequence[tuple[str, str]] | None = None
+
+    @property
+    def _forms(self) -> Sequence[tuple[str, str]]:
+        """Every form and its name, the longest first; made when the first text is masked."""
+        if self._found is None:
+            forms = {form: name for name, value in self.said.items() for form in _forms(value)}
+            self._found = sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
+        return self._found
 
     def text(self, text: str) -> str:
-        for form, name in self._forms:
-            text = text.replace(form, name)
-        return text
+        """All of it, masked."""
+        return self._masked(text)
+
+    def short(self, text: str, limit: int = LONGEST_ERROR) -> str:
+        """Masked, and cut in the middle to at most `limit` characters."""
+        if len(text) <= LONGEST_LOOKED_AT:
+            return cut_middle(self._masked(text), limit)
+        head = text[: LONGEST_LOOKED_AT // 3]
+        tail = text[len(head) - LONGEST_LOOKED_AT :]
+        gap = left_out(len(text) - LONGEST_LOOKED_AT)
+        whole = self._masked(head, cut_end=True) + gap + self._masked(tail, cut_start=True)
+        return cut_middle(whole, limit)
+
+    def output(self, text: str) -> str:
+        """The end of what was printed, which may begin inside a value: masked, and cut again."""
+        return cut_front(self._masked(text, cut_start=True), LONGEST_OUTPUT)
+
+    def result(self, encoded: bytes, limit: int) -> bytes:
+        """JSON with its texts masked, keys too. Where names are so much longer than their values
+        that it does not fit `limit` characters, stars stand for the values: these never need more
+        room than what was there.
+        """
+        if not self.said or not encoded:
+            return encoded
+        text = encoded.decode()
+        strings = list(_JSON_STRING.finditer(text))
+        texts = [_plain(one[0]) for one in strings]
+        starts = list(accumulate((len(one) + 1 for one in texts), initial=0))
+        # Joined by what no value can hold, and gone through once.
+        spans = self._spans("\0".join(texts))
+        touched = {bisect_right(starts, start) - 1 for start, _, _ in spans}
+        if not touched:
+            return encoded
+        masked = ""
+        for named in (True, False):
+            masked = self._rewritten(text, strings, touched, named=named)
+            if len(masked) <= limit:
+                break
+        return masked.encode()
 
     def ended(self, ended: Ended) -> Ended:
-        """How a run ended, as it may be told. Never raises."""
-        if not self._forms:
+        """How a run ended, as it may be told."""
+        if not self.said:
             return ended
-        return replace(
-            ended,
-            error=self.text(ended.error),
-            output=self._beheaded(self.text(ended.output)),
-            result=None if ended.result is None else self._result(ended.result),
-        )
+        result = ended.result
+        if result is not None:
+            result = msgspec.json.decode(self.result(msgspec.json.encode(result), MAX_VALUE))
+        error, output = self.short(ended.error), self.output(ended.output)
+        return replace(ended, error=error, output=output, result=result)
 
-    def _beheaded(self, text: str) -> str:
-        """Of much output the end is kept, which may begin inside a value."""
-        for form, name in self._forms:
-            for gone in range(1, len(form) - SHORTEST + 1):
-                if text.startswith(form[gone:]):
-                    return name + text[len(form) - gone :]
-        return text
+    def _rewritten(
+        self, text: str, strings: Sequence[re.Match[str]], touched: set[int], *, named: bool
+    ) -> str:
+        parts, last = list[str](), 0
+        for number in sorted(touched):
+            string = strings[number]
+            plain = self._masked(_plain(string[0]), named=named)
+            parts += (text[last : string.start()], msgspec.json.encode(plain).decode())
+            last = string.end()
+        return "".join((*parts, text[last:]))
 
-    def _result(self, result: Any) -> Any:
-        """As text, which has no depth that could be too much for recursion."""
+    def _masked(
+        self, text: str, *, cut_start: bool = False, cut_end: bool = False, named: bool = True
+    ) -> str:
+        spans = self._spans(text)
+        if cut_start:
+            spans += self._within(text)
+        if cut_end:
+            size = len(text)
+            spans += [(size - end, size, name) for _, end, name in self._within(text, back=True)]
+        if not spans:
+            return text
+        parts, last = list[str](), 0
+        for start, end, name in sorted(spans, key=lambda one: (one[0], -one[1])):
+            if start >= last:
+                parts += (text[last:start], f"${{{name}}}" if named else "***")
+            last = max(last, end)
+        return "".join((*parts, text[last:]))
 
-        def masked(string: re.Match[str]) -> str:
-            return msgspec.json.encode(self.text(msgspec.json.decode(string[0]))).decode()
+    def _spans(self, text: str) -> list[_Span]:
+        spans: list[_Span] = []
+        for form, name in self._forms if text else ():
+            at = text.find(form)
+            while at >= 0:
+                spans.append((at, at + len(form), name))
+                at = text.find(form, at + len(form))
+        return spans
 
-        encoded = msgspec.json.encode(result).decode()
-        return msgspec.json.decode(_JSON_STRING.sub(masked, encoded))
+    def _within(self, text: str, *, back: bool = False) -> list[_Span]:
+        """Where a text that was cut begins inside values; `back`: as seen from its end."""
+        text = text[::-1] if back else text
+        if len(text) < SHORTEST:
+            return []
+        sizes = [(_overlap(text, form[::-1] if back else form), name) for form, name in self._forms]
+        return [(0, size, name) for size, name in sizes if size]
+
+
+def _overlap(text: str, value: str) -> int:
+    """How many first characters of `text` are the rest of `value`, or from within it."""
+    if text in value:
+        return len(text)
+    key, first, tries = text[:SHORTEST], 0, 0
+    at = value.find(key, max(1, len(value) - len(text)))
+    while at >= 0:
+        first, tries = first or at, tries + 1
+        if tries > _TRIES or text.startswith(value[at:]):
+            return len(value) - (first if tries > _TRIES else at)
+        at = value.find(key, at + 1)
+    return 0
 
 
 NOTHING: Final = Mask({})
@@ -76,15 +180,37 @@ def mask_of(params: Mapping[str, Any], environ: Mapping[str, str]) -> Mask:
     return Mask({name: environ[name] for name in variables(params) if name in environ})
 
 
-def _forms(value: str) -> Iterator[str]:
+def _plain(string: str) -> str:
+    """What a string of JSON says."""
+    return msgspec.json.decode(string, type=str) if "\\" in string else string[1:-1]
+
+
+@lru_cache(maxsize=32)
+def _forms(value: str) -> tuple[str, ...]:
+    """All forms of a value. Kept for the next run: they are made of an environment that stays."""
     value = value.strip()
     raw = value.encode(errors="surrogateescape")
     lines = (line.strip() for line in value.splitlines())
-    quoted = (repr(value)[1:-1], json.dumps(value)[1:-1])
-    in_url = (quote(raw), quote(raw, safe=""), quote_plus(raw))
-    for form in chain((value,), lines, quoted, in_url, _in_base64(raw)):
-        if len(form) >= SHORTEST:
-            yield form
+    in_python = (repr(value)[1:-1], ascii(value)[1:-1], repr(raw)[2:-1])
+    forms = chain((value, html.escape(value)), lines, in_python, _in_json(value))
+    forms = chain(forms, _in_urls(raw), _in_base64(raw))
+    return tuple({form: None for form in forms if len(form) >= SHORTEST})
+
+
+def _in_json(value: str) -> Iterator[str]:
+    """Also with `/` escaped, and as a text of JSON in JSON."""
+    for as_ascii in (True, False):
+        once = json.dumps(value, ensure_ascii=as_ascii)[1:-1]
+        yield once
+        yield once.replace("/", "\\/")
+        yield json.dumps(once, ensure_ascii=as_ascii)[1:-1]
+
+
+def _in_urls(value: bytes) -> Iterator[str]:
+    """With digits in capital and in small letters."""
+    for form in (quote(value), quote(value, safe=""), quote_plus(value)):
+        yield form
+        yield _QUOTED.sub(lambda found: found[0].lower(), form)
 
 
 def _in_base64(value: bytes) -> Iterator[str]:

@@ -14,6 +14,7 @@ from blackboard.board import Board
 from blackboard.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.model import VERSION, Member
 from blackboard.rows import data_of, record_of, version_of
+from blackboard.rules.clocks import is_ahead
 from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
 ANNOUNCE_EVERY = 60.0
@@ -47,7 +48,8 @@ async def announce(board: Board, member: Member) -> Member:
     """Write a worker's row: new, or over the one it wrote before. What comes back is announced
     next time, with its changes. `seen` is set here, by the store's clock.
 
-    A lost race or reply is no loss: the next announcement mends it.
+    A lost race or reply is no loss: the next announcement mends it. A row that is gone may say that
+    the whole table was deleted and made anew. Raises Remade when that changed the shards.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     if not member.etag:
@@ -60,6 +62,8 @@ async def announce(board: Board, member: Member) -> Member:
             etags = await board.table.commit(partition, [write])
         except (Conflict, Unknown):
             found = await read(board.table, partition, key)
+            if found is None and member.etag:
+                await board.check_shards()
             member = replace(member, etag=found.etag if found else "")
         else:
             return replace(member, etag=etags[0])
@@ -80,11 +84,17 @@ async def workers(board: Board) -> list[Sighting]:
 
 
 async def forget_lost(board: Board) -> None:
-    """Delete the rows of workers that were not seen for a day."""
-    oldest = await board.table.now() - FORGOTTEN_AFTER
+    """Delete the rows of workers that were not seen for a day. Where their age cannot be told from
+    a first look, their own time counts; so does a time that is still to come, for a clock was
+    wrong. A worker that is there after all writes its row again.
+    """
+    now = await board.table.now()
     for row in await _rows(board):
         one = _sighting(board, row)
-        if one is not None and one.lost and one.member.seen < oldest:
+        if one is None:
+            continue
+        seen = one.member.seen
+        if seen < now - FORGOTTEN_AFTER or is_ahead(seen, now=now):
             await _delete(board, [Delete(row.key, row.etag)])
 
 

@@ -76,15 +76,18 @@ class Item:
     timezone: str = "UTC"
     once: str = ""
     """JSON of params for the pending run alone."""
-    again: str = ""
-    """JSON of `Again`: a `run now` asked for while the item was locked."""
+    requests: str = ""
+    """JSON list of `Request`: runs that were asked for and come after the waiting or running one,
+    in this order."""
     paused: str = ""
     """JSON of `Mark`: who paused it, when and why."""
     resumed: str = ""
     """JSON of `Mark`: who last resumed it, when and why."""
-    triggers: str = ""
-    """JSON list: the names of the latest `run now`s and of the adding, so that a repeated request
-    counts once."""
+    first: datetime | None = None
+    """The first time that a person named when it was added."""
+    applied: str = ""
+    """JSON list of `Applied`: the latest requests of operators, newest first, so that a repeated
+    request counts once."""
     version: int = VERSION
     etag: str = ""
 
@@ -115,6 +118,7 @@ class Token:
     runs: int
     failures: int
     once: str
+    requests: str = ""
     version: int = VERSION
     etag: str = ""
 
@@ -203,11 +207,21 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
-    """A `run now` that waits for the running run to end."""
+class Request:
+    """A run that was asked for and waits behind others."""
 
+    name: str
     slot: datetime
     once: str = ""
+    """JSON of params for this run alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The name of an operator's request, and the time of it."""
+
+    name: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +246,7 @@ class Claim:
     once: str
     state: State = State.ACTIVE
     """As the item said when it was last read: a pause while it runs shows here."""
-    again: str = ""
+    requests: str = ""
     fence: int
     born: int
     slot: datetime

@@ -1,25 +1,40 @@
 """The store as one worker asks it: patiently, and telling of trouble once.
 
-All requests of a worker go through here, so that it bothers a store that is away with about one
-request a second at the most, whatever it holds and whoever asks; `rules/patience.py` decides. Who
-is not let through is told Busy at once, with the seconds until it may try; or Unusable, if that is
-what the store said. Nothing was sent then, and so nothing applied.
+All requests of a worker go through here, so that it bothers a partition that is away with about one
+request a second at the most, whatever it holds, and leaves the other partitions
+as they are; a whole account that is away is asked about once a second. `rules/patience.py` decides.
+Who is not let through is told Busy at once, with the seconds until it may try; or Unusable, if that
+is what the store said. Nothing was sent then, and so nothing applied.
 
 A store that goes away is told in one line; so it is each minute that it stays away, and when it is
-back. A store that is away again within a minute is not told again.
+back. A store that is away again within a minute is not told again. The line names partitions where
+others are well.
 """
 
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from blackboard.board import Board
 from blackboard.clock import Chance, Clock
 from blackboard.events import Events, Kind
 from blackboard.phrases import span
-from blackboard.rules.patience import CALM, DOUBTS, Need, answered, doubted, failed, tried
+from blackboard.rules.patience import (
+    CALM,
+    DOUBTS,
+    SPACING,
+    Need,
+    News,
+    Patience,
+    answered,
+    doubted,
+    failed,
+    is_away,
+    tried,
+)
+from blackboard.steady import SteadyClock
 from blackboard.table import (
     Busy,
     Conflict,
@@ -43,9 +58,20 @@ TELL_EVERY = 60.0
 class Request:
     """A request under way."""
 
+    partition: str
     need: Need
     is_try: bool
     """Whether it found its door closed."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition as far as it is known."""
+
+    patience: Patience = CALM
+    news: News = field(default_factory=lambda: News(is_good=True, when=-math.inf))
+    trouble: TableError | None = None
+    """What it said last, while it is away."""
 
 
 class Asking:
@@ -54,87 +80,132 @@ class Asking:
     def __init__(self, clock: Clock, chance: Chance, events: Events) -> None:
         self._clock = clock
         self._chance = chance
-        self._events = events
-        self._patience = CALM
-        self._trouble: TableError | None = None
-        """What the store said last, while it is away."""
+        self.steady = SteadyClock(clock, events)
+        self._telling = _Telling(events)
+        self._parts: dict[str, _Part] = {}
+        """By partition, as many as this worker asks."""
+        self._away: dict[str, _Part] = {}
+        """Those that are in trouble."""
         self._away_since = 0.0
-        self._told = -math.inf
-        self._is_told = False
-        """Whether anything was said of this absence."""
+        """Since when there are some."""
+        self._last_try = -math.inf
 
     def board(self, board: Board, need: Need) -> Board:
         """The same board, asked for this need."""
         return board.seen_through(PatientTable(board.table, self, need))
 
-    def begin(self, need: Need) -> Request:
+    def begin(self, need: Need, partition: str) -> Request:
         """A request is about to be sent. Raises Busy or Unusable when it is too soon."""
-        now, opens = self._clock.monotonic(), self._patience.door(need)
-        if opens is None:
-            return Request(need, is_try=False)
+        if not self._away:
+            return Request(partition, need, is_try=False)
+        part, now = self._part(partition), self._clock.monotonic()
+        door, all_away = part.patience.door(need), self._all_away(now)
+        opens = max(
+            -math.inf if door is None else door,
+            self._last_try + SPACING if all_away else -math.inf,
+        )
         if now < opens - ROUNDING:
-            if isinstance(self._trouble, Unusable):
-                raise Unusable(str(self._trouble))
+            if isinstance(part.trouble, Unusable):
+                raise Unusable(str(part.trouble))
             raise Busy(opens - now)
-        self._patience = tried(self._patience, now=now)
-        return Request(need, is_try=True)
+        if door is not None or all_away:
+            self._last_try = now
+        if door is not None:
+            part.patience = tried(part.patience, now=now)
+        return Request(partition, need, is_try=door is not None)
 
     def answered(self, request: Request, *, batch: bool) -> None:
-        """The store answered a batch or, if it is none, a page."""
-        if self._patience is CALM or not self._counts(request):
+        """The partition answered a batch or, if it is none, a page."""
+        part, now = self._part(request.partition), self._clock.monotonic()
+        if not _counts(part, request):
             return
-        self._patience = answered(self._patience, request.need, batch=batch)
-        back = self._patience.others is None and self._patience.doubts < DOUBTS
-        if back and self._trouble is not None:
-            self._tell_of_return()
+        if part.patience is not CALM:
+            part.patience = answered(part.patience, request.need, batch=batch)
+        if part.patience.doubts < DOUBTS:
+            part.news = News(is_good=True, when=now)
+        if part.trouble is not None and part.patience.others is None and part.news.is_good:
+            part.trouble = None
+            if self._away.pop(request.partition, None) is not None and not self._away:
+                self._telling.back(now - self._away_since)
 
     def ended(self, request: Request, trouble: TableError) -> None:
-        """The store answered with an error, or not at all."""
+        """The partition answered with an error, or not at all."""
         match trouble:
             case Busy(retry_after=wanted):
                 self._failed(request, trouble, wanted=wanted)
             case Unavailable():
                 self._failed(request, trouble)
             case Unknown():
-                self._patience = doubted(self._patience)
-                if request.is_try or self._patience.doubts >= DOUBTS:
+                part = self._part(request.partition)
+                part.patience = doubted(part.patience)
+                if request.is_try or part.patience.doubts >= DOUBTS:
                     self._failed(request, trouble)
             case Conflict():
                 self.answered(request, batch=True)
             case _:
                 pass  # what was refused may not have been sent at all
 
-    def _counts(self, request: Request) -> bool:
-        """Whether it says anything new: not so what was sent before its door was closed."""
-        return request.is_try or self._patience.door(request.need) is None
-
     def _failed(self, request: Request, trouble: TableError, *, wanted: float = 0.0) -> None:
-        now = self._clock.monotonic()
-        if self._trouble is None:
+        part, now = self._part(request.partition), self._clock.monotonic()
+        if not self._away:
             self._away_since = now
-        self._trouble = trouble
-        self._tell(now)
-        if self._counts(request):
-            self._patience = failed(
-                self._patience,
+        self._away[request.partition] = part
+        part.trouble, part.news = trouble, News(is_good=False, when=now)
+        names = () if self._all_away(now) else sorted(self._away)
+        self._telling.away(now, names, since=self._away_since, trouble=trouble)
+        if _counts(part, request):
+            self._last_try = now
+            part.patience = failed(
+                part.patience,
                 request.need,
                 now=now,
                 wanted=wanted,
                 fraction=self._chance.fraction(),
             )
 
-    def _tell(self, now: float) -> None:
+    def _part(self, partition: str) -> _Part:
+        return self._parts.setdefault(partition, _Part())
+
+    def _all_away(self, now: float) -> bool:
+        news = (part.news for part in self._parts.values())
+        return is_away(news, since=self._away_since, now=now)
+
+
+def _counts(part: _Part, request: Request) -> bool:
+    """Whether it says anything new: not so what was sent before its door was closed."""
+    return request.is_try or part.patience.door(request.need) is None
+
+
+class _Telling:
+    """Tells of a store that is away, in a line a minute."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._told = -math.inf
+        self._what = ""
+        """What is away by the last line; "": nothing was said of this absence."""
+
+    def away(self, now: float, names: Sequence[str], *, since: float, trouble: TableError) -> None:
+        """`names` are of the partitions that are away; none: the whole store is."""
         if now - self._told < TELL_EVERY:
             return
-        away = f"away for {span(now - self._away_since)}: " if now > self._away_since else ""
-        self._events.emit(Kind.STORE, f"{away}{self._trouble}", level=logging.WARNING)
-        self._told, self._is_told = now, True
+        self._told, self._what = now, _some(names) or "the store"
+        what = f"{_some(names)}: " if names else ""
+        away = f"away for {span(now - since)}: " if now > since else ""
+        self._events.emit(Kind.STORE, f"{what}{away}{trouble}", level=logging.WARNING)
 
-    def _tell_of_return(self) -> None:
-        if self._is_told:
-            away = span(self._clock.monotonic() - self._away_since)
-            self._events.emit(Kind.STORE, f"the store is back after {away}")
-        self._trouble, self._is_told = None, False
+    def back(self, seconds: float) -> None:
+        """All is well again."""
+        if self._what:
+            self._events.emit(Kind.STORE, f"{self._what} is back after {span(seconds)}")
+        self._what = ""
+
+
+def _some(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"partition {names[0]}{more}"
 
 
 class PatientTable:
@@ -151,7 +222,7 @@ class PatientTable:
         self._need = need
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
-        request = self._asking.begin(self._need)
+        request = self._asking.begin(self._need, partition)
         try:
             etags = await self._table.commit(partition, ops)
         except TableError as trouble:
@@ -163,7 +234,7 @@ class PatientTable:
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
-        request = self._asking.begin(self._need)
+        request = self._asking.begin(self._need, partition)
         try:
             async for row in self._table.scan(partition, first, last, limit):
                 self._asking.answered(request, batch=False)
@@ -174,7 +245,7 @@ class PatientTable:
         self._asking.answered(request, batch=False)
 
     async def now(self) -> datetime:
-        return await self._table.now()
+        return self._asking.steady.follow(await self._table.now())
 
     def age(self, row: Row) -> float:
         return self._table.age(row)

@@ -8,6 +8,8 @@ _FROM = {"d": 48 * 3_600, "h": 100 * 60, "m": 100, "s": 0}
 """Seconds from which on a unit is used alone: two digits do as long as they can."""
 LONGEST_ERROR = 12_000
 """Characters of an error that are kept, head and tail."""
+LONGEST_OUTPUT = 8192
+"""Bytes of what a run printed that are kept: the last."""
 
 
 def iso(moment: datetime) -> str:
@@ -82,7 +84,25 @@ def cut_middle(text: str, limit: int = LONGEST_ERROR) -> str:
     """`text` in at most `limit` characters: its beginning and, longer, its end."""
     if len(text) <= limit:
         return text
-    gap = f"\n[... {len(text) - limit:,} characters left out ...]\n"
+    gap = left_out(len(text) - limit)
     kept = limit - len(gap)
     head = kept // 3
     return text[:head] + gap + text[head - kept :]
+
+
+def left_out(number: int) -> str:
+    """What stands between the two ends of a text that was cut."""
+    return f"\n[... {number:,} characters left out ...]\n"
+
+
+def too_long(limit: int) -> str:
+    """What is said of a result that no row can hold."""
+    return f"a row holds {limit:,}: write it to a file or a blob and return where it is"
+
+
+def cut_front(text: str, limit: int) -> str:
+    """The end of `text`, in at most `limit` bytes of UTF-8, from a whole character on."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return text
+    return data[-limit:].decode("utf-8", "ignore")

@@ -9,10 +9,9 @@ a type, never what to import. An entry is, in this order,
 
 A shipped name means the same wherever the worker is started; `./calendars` is the folder.
 
-A folder is loaded as a package, whether it has an `__init__.py` or not, under an alias made from
-its path: two folders called `jobs` do not meet, neither takes the name of an installed package,
-and relative imports work inside. Every module and package in it is loaded, but for names that
-begin with `_` or a dot. A file is loaded as a module of its folder's package.
+A folder is loaded as a package, whether it has an `__init__.py` or not, under a name made from its
+path (see `loaded.py`), and relative imports work inside. Every module and package in it is loaded,
+but for names that begin with `_` or a dot. A file is loaded as a module of its folder's package.
 """
 
 import importlib
@@ -20,12 +19,12 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, Source, handlers_in, place
+from blackboard.loaded import package_name
 
 
 class Registry(Mapping[str, Handler]):
@@ -70,10 +69,8 @@ def import_source(source: Source) -> ModuleType:
     """The module at `source`, imported now or before. Raises whatever the module raises."""
     if not source.folder:
         return importlib.import_module(source.module)
-    package = _package(source.folder)
-    if not source.module:
-        return package
-    return importlib.import_module(f"{package.__name__}.{source.module}")
+    package = package_name(source.folder)
+    return importlib.import_module(f"{package}.{source.module}" if source.module else package)
 
 
 def find_handler(source: Source, type_: str) -> Handler:
@@ -161,32 +158,6 @@ def _shipped_folder() -> Path | None:
     here = Path(__file__).resolve().parent
     # In a wheel the jobs are inside the package; in a checkout they are beside it.
     return next((one for one in (here / "_jobs", here.parent / "jobs") if one.is_dir()), None)
-
-
-def _package(folder: str) -> ModuleType:
-    # Any text is good as a module's name, but for the dot; so the alias can be the path itself.
-    alias = "jobs:" + folder.replace("%", "%25").replace(".", "%2E")
-    if alias in sys.modules:
-        return sys.modules[alias]
-    start = Path(folder, "__init__.py")
-    if start.is_file():
-        spec = importlib.util.spec_from_file_location(
-            alias, start, submodule_search_locations=[folder]
-        )
-    else:
-        spec = ModuleSpec(alias, None, is_package=True)
-        spec.submodule_search_locations = [folder]
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[alias] = module
-    if start.is_file():
-        assert spec.loader is not None
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[alias]
-            raise
-    return module
 
 
 def _told(problem: BaseException) -> str:

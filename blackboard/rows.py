@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from blackboard.errors import BadRow
-from blackboard.model import Again, Item, Lock, Member, Outcome, Run, State, Token
+from blackboard.model import Applied, Item, Lock, Member, Outcome, Request, Run, State, Token
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Run, Member)
@@ -60,15 +60,16 @@ def _is_outcome(value: object) -> bool:
     return isinstance(value, str) and value in _OUTCOMES
 
 
-def _is_again(value: object) -> bool:
+def _is_requests(value: object) -> bool:
     """JSON that a release of the item will go by."""
-    found = _decoded(value, Again) if value != "" else None
-    return value == "" or (found is not None and _is_time(found.slot))
+    found = _decoded(value, list[Request]) if value != "" else []
+    return found is not None and all(_is_time(one.slot) for one in found)
 
 
-def _is_names(value: object) -> bool:
+def _is_applied(value: object) -> bool:
     """JSON that a request for the item will go by."""
-    return value == "" or _decoded(value, list[str]) is not None
+    found = _decoded(value, list[Applied]) if value != "" else []
+    return found is not None and all(_is_time(one.at) for one in found)
 
 
 def _decoded(value: object, kind: Any) -> Any:
@@ -90,7 +91,7 @@ _GOOD: dict[type[Any], Callable[[object], bool]] = {
     State: _is_state,
     Outcome: _is_outcome,
 }
-_GOOD_JSON = {"again": _is_again, "triggers": _is_names}
+_GOOD_JSON = {"requests": _is_requests, "applied": _is_applied}
 
 
 def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[object], bool]]]:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from blackboard.context import HandlerItem
 from blackboard.handlers import Handler
+from blackboard.mask import NOTHING, Mask
 from blackboard.model import Ended, Outcome
+from blackboard.tables.checks import MAX_VALUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,10 @@ class Call:
     """The table `[jobs.TYPE]`."""
     fenced: bool = False
     """Whether what an overtaken run leaves behind must not replace what a later one wrote."""
+    mask: Mask = NOTHING
+    """For all that the handler says: what the runner reports and answers is masked."""
+    limit: int = MAX_VALUE
+    """Characters of JSON that a result may have."""
 
 
 class Report(Protocol):

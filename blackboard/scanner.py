@@ -16,6 +16,7 @@ from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.holdings import Holdings, Room
 from blackboard.known import Known, turned
+from blackboard.latest import Latest
 from blackboard.model import Lock, Token
 from blackboard.reading import Reading
 from blackboard.rules.claims import Move, decide_token
@@ -25,6 +26,8 @@ from blackboard.verbs.take import pass_over
 
 MOST_OVERDUE = 1_000
 """Overdue tokens that a walk speaks of."""
+MOST_LEFT = 100_000
+"""Items left alone of which it is remembered that this was told."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Scanner:
     broken: set[str] = field(default_factory=set)
     """Etags of tokens that do not fit their items, or could not be passed over: not to be tried
     again before the next look."""
-    _left: set[str] = field(default_factory=set)
+    _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
     """Items left alone for their settings; each is told once."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
@@ -32,14 +32,16 @@ __all__ = [
     "RRule",
     "Schedule",
     "due_between",
-    "gap",
+    "interval_of",
     "make_schedule",
     "next_due",
     "parse_schedule",
 ]
 
 ALONE = timedelta(hours=1)
-"""The interval of what has no next slot."""
+"""The interval of what has one slot, or none."""
+FEW = 5
+"""Slots that the interval of a schedule is reckoned from."""
 
 _FIRST = datetime(1000, 1, 1, tzinfo=UTC)
 _LAST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -155,12 +157,18 @@ def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int
     return due_between(schedule, after, middle, limit - len(late)) + late
 
 
-def gap(schedule: Schedule, slot: datetime) -> timedelta:
-    """The item's interval at `slot`: to the next slot, one hour when there is none."""
+def interval_of(schedule: Schedule, near: datetime) -> timedelta:
+    """The schedule's own interval at the time `near`, which need not be a slot: the shortest time
+    between two of its next few slots; where it ends, of its last few. One hour when there are not
+    two.
+    """
     if isinstance(schedule, Every):
         return schedule.interval
-    following = None if isinstance(schedule, Once) else next_due(schedule, slot)
-    return ALONE if following is None else following - slot
+    near = _utc(near)
+    slots = list(islice(_slots(schedule, near), FEW))
+    if len(slots) < FEW:
+        slots = due_between(schedule, _FIRST, near, FEW) + slots
+    return min((later - slot for slot, later in pairwise(slots)), default=ALONE)
 
 
 def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:

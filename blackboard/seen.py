@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from blackboard.model import Lock, Token
+from blackboard.table import TableError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,15 +30,26 @@ class Seen:
     answered."""
     soonest: timedelta | None = None
     """Until there is something to do, if that is within the horizon."""
-    mine: set[str] = field(default_factory=set)
-    """Nonces of this worker's locks that are on the board."""
+    failed: dict[int, TableError] = field(default_factory=dict)
+    """Shards that did not answer."""
+    late: set[int] = field(default_factory=set)
+    """Shards that took too long to be waited for, until they have answered."""
     missed: int = 0
     """Slots that nobody wants any more."""
     skipped: int = 0
     """Of them, those that were passed over here."""
+    whole: bool = False
+    """Whether all shards were to be read, and not only what was known claimed."""
     looked: bool = False
-    """Whether all shards were read, and not only what was known claimed."""
+    """Whether all of them were."""
     overdue: dict[str, Token] = field(default_factory=dict)
     """By id: ready for longer than is usual, of whatever type, and not taken."""
+    full: list[Lock] = field(default_factory=list)
+    """Stale locks for which there was no free slot."""
     freed: list[Lock] = field(default_factory=list)
     """Stale locks that were taken away, and nothing is run; or others were faster."""
+
+    @property
+    def unread(self) -> set[int]:
+        """Shards of which not all is known that should be."""
+        return self.late | self.failed.keys()

@@ -8,6 +8,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -307,4 +308,5 @@ def _resolved(
         layers.append(handler.spec)
         fenced = handler.fenced if fenced is None else fenced
         slots = handler.slots if slots is None else slots
-    return resolve(layers, fenced=bool(fenced), slots=slots)
+    found = resolve(layers, fenced=bool(fenced), slots=slots)
+    return replace(found, is_whole=handler is not None)

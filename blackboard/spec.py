@@ -65,6 +65,8 @@ class RunSettings:
     fenced: bool = False
     slots: int | None = None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
+    is_whole: bool = True
+    """False where the type's handler, which may say more, is not known."""
 
     @property
     def text(self) -> str:

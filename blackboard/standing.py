@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from blackboard.model import Item, Lock
+from blackboard.model import Item, Lock, Outcome
+from blackboard.results import warnings_in
 from blackboard.rules.claims import is_stale
 
 STATES = ("active", "paused", "done", "running", "overdue", "failed", "stale", "waiting")
@@ -38,6 +39,12 @@ class Standing:
     @property
     def failing(self) -> bool:
         return self.item.failures > 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """What its last run said that was ok and needs a person all the same."""
+        well = self.item.outcome is Outcome.OK and not self.failing
+        return warnings_in(self.item.result) if well else []
 
     @property
     def waiting(self) -> bool:

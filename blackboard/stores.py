@@ -1,6 +1,7 @@
 """From what a person writes after `--store` to a table.
 
-A path, or `sqlite:PATH`, is a file; `sqlite:PATH?synchronous=full` flushes it at every batch.
+A path, or `sqlite:PATH`, is a file; `sqlite:PATH?synchronous=full` flushes it at every batch, and
+`?trust_filesystem=1` opens it on a file system that is refused else.
 `azurite:` and `https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), and what opens
 them is imported only for them. `memory:` is a table that ends with the process.
 """
@@ -19,7 +20,10 @@ from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import Opening, SqliteTable
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL | re.IGNORECASE)
-_SYNCHRONOUS = {"full": True, "normal": False}
+_SQLITE_OPTIONS = {
+    "synchronous": {"full": True, "normal": False},
+    "trust_filesystem": {"1": True, "0": False},
+}
 _FILES = {"path", "sqlite"}
 
 
@@ -35,10 +39,16 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
     kind, rest = _parts(url)
     match kind:
         case "path":
-            return await _sqlite(rest, clock, create=create, full=False)
+            return await _sqlite(rest, clock, Opening(create=create))
         case "sqlite":
             path, _, options = rest.partition("?")
-            return await _sqlite(path, clock, create=create, full=_full(options))
+            chosen = _options(options)
+            opening = Opening(
+                create=create,
+                full=chosen.get("synchronous", False),
+                trusted=chosen.get("trust_filesystem", False),
+            )
+            return await _sqlite(path, clock, opening)
         case "memory":
             return MemoryTable(clock)
         case "azurite" | "http" | "https":
@@ -75,16 +85,18 @@ def _at_a_terminal() -> bool:
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
-async def _sqlite(path: str, clock: Clock, *, create: bool, full: bool) -> Table:
+async def _sqlite(path: str, clock: Clock, opening: Opening) -> Table:
     if not path or "\0" in path:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
-    return await SqliteTable.open(path, clock, Opening(create=create, full=full))
+    return await SqliteTable.open(path, clock, opening)
 
 
-def _full(options: str) -> bool:
-    full = False
-    for name, value in parse_qsl(options, keep_blank_values=True):
-        if name != "synchronous" or value.lower() not in _SYNCHRONOUS:
-            raise BadInput("store", f"no option {name}={value}", "synchronous=full or =normal")
-        full = _SYNCHRONOUS[value.lower()]
-    return full
+def _options(text: str) -> dict[str, bool]:
+    chosen = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        known = _SQLITE_OPTIONS.get(name, {})
+        if value.lower() not in known:
+            remedy = "synchronous=full or =normal, trust_filesystem=1 or =0, with & between"
+            raise BadInput("store", f"no option {name}={value}", remedy)
+        chosen[name] = known[value.lower()]
+    return chosen

@@ -204,7 +204,8 @@ class Table(Protocol):
 
     def age(self, row: Row) -> float:
         """Seconds since the row was last written, on the store's own scale and never overstated
-        by more than `resolution`; infinity when the writer's host has booted since.
+        by more than `resolution`; infinity when the writer's host has booted since. Where a stamp
+        says nothing to this reader, for how long it has seen the row unchanged.
         """
         ...
 

@@ -48,11 +48,13 @@ from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler_of
 from blackboard.model import Item, Run
 from blackboard.registry import Registry, load
+from blackboard.runners.contained import finish
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table
 from blackboard.verbs import change
+from blackboard.verbs.once import Missing
 from blackboard.wake import CycleWake
 from blackboard.worker import Mode
 
@@ -130,7 +132,7 @@ class BoardUnderTest:
         """Raises BadInput when there is none."""
         found = self.do(lambda board: board.item(item_id))
         if found is None:
-            raise change.Missing(item_id)
+            raise Missing(item_id)
         return found
 
     def result(self, item_id: str) -> Any:
@@ -148,7 +150,7 @@ class BoardUnderTest:
 
     def do(self, work: Callable[[Board], Coroutine[Any, Any, Answer]]) -> Answer:
         """Whatever else can be done with a board: what is in `blackboard.verbs`, say."""
-        return self.runner.run(work(self.board))
+        return finish(self.runner.get_loop(), work(self.board))
 
 
 @pytest.fixture

@@ -2,17 +2,23 @@
 
 APScheduler gives the beat and nothing else: due times are the board's, cron is our own. Its timer
 sets an event that the worker waits for, so a walk that takes longer than a cycle is followed by
-one walk, never overlapped by another. It goes by the wall clock: when that is set back, a beat may
-be a day away, so nobody waits for longer than a cycle by the loop's own time.
+one walk, never overlapped by another.
+
+APScheduler goes by the wall clock, which can jump. Forwards, as when a machine was suspended: the
+beats that were missed are one beat, and the next is reckoned from now (`Beat`). APScheduler's own
+interval would compute each of them. Backwards: the next beat would be as far away as the jump, so
+a cycle without one, by the loop's own time, counts as a beat, and the next is reckoned from now.
 """
 
 import asyncio
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.interval import IntervalTrigger
+from apscheduler.triggers.base import BaseTrigger
+
+from blackboard.clock import Chance, SystemChance
 
 SPREAD = 0.05
 """The part of a cycle by which a beat comes sooner or later than the mean, so that workers do not
@@ -48,6 +54,8 @@ class Wishes:
         self._cycle = cycle
         self._event = asyncio.Event()
         self._beaten = False
+        self._beaten_at: float | None = None
+        """By the loop's time; of the first waiting, before there was a beat."""
         self._early: asyncio.TimerHandle | None = None
 
     def now(self) -> None:
@@ -62,14 +70,23 @@ class Wishes:
         self._early = loop.call_at(when, self.now)
 
     def beat(self) -> None:
-        self._beaten = True
+        self._beaten, self._beaten_at = True, asyncio.get_running_loop().time()
         self.now()
 
+    def beat_is_missing(self) -> None:
+        """There was none for a cycle: whatever times the beats has to begin anew."""
+
     async def wait(self) -> bool:
+        loop = asyncio.get_running_loop()
+        if self._beaten_at is None:
+            self._beaten_at = loop.time()
         self.within(self._cycle)
         await self._event.wait()
         self._event.clear()
         self._forget()
+        if loop.time() - self._beaten_at >= self._cycle:
+            self.beat_is_missing()
+            self._beaten, self._beaten_at = True, loop.time()
         beaten, self._beaten = self._beaten, False
         return beaten
 
@@ -82,23 +99,40 @@ class Wishes:
             self._early = None
 
 
+class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """When APScheduler's timer is to beat: once more after so many seconds, whenever it asks."""
+
+    def __init__(self, cycle: float, chance: Chance) -> None:
+        self._cycle = cycle
+        self._chance = chance
+
+    def get_next_fire_time(
+        self,
+        previous_fire_time: datetime | None,  # noqa: ARG002 - may be years ago, or years ahead
+        now: datetime,
+    ) -> datetime:
+        spread = SPREAD * (2 * self._chance.fraction() - 1)
+        return now + timedelta(seconds=self._cycle * (1 - SPREAD + spread))
+
+
 class CycleWake(Wishes):
     """Beats by APScheduler's timer."""
 
-    def __init__(self, cycle: float) -> None:
+    def __init__(self, cycle: float, chance: Chance | None = None) -> None:
         super().__init__(cycle)
+        self._beats = Beat(cycle, chance or SystemChance())
         self._scheduler = AsyncIOScheduler(
             timezone=UTC,
             executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        self._scheduler.add_job(
-            self.beat,
-            IntervalTrigger(seconds=cycle * (1 - SPREAD), jitter=cycle * SPREAD, timezone=UTC),
-        )
+        self._job = self._scheduler.add_job(self.beat, self._beats)
 
     def start(self) -> None:
         self._scheduler.start()
+
+    def beat_is_missing(self) -> None:
+        self._job.reschedule(self._beats)
 
     def stop(self) -> None:
         super().stop()

@@ -15,6 +15,7 @@ from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
 from blackboard.phrases import exactly, first_line, plural, span
 from blackboard.rules.claims import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.outcomes import planned_after
+from blackboard.rules.requests import is_asked_for, requests_of
 from blackboard.schedules import Every, Schedule, parse_schedule
 from blackboard.spec import RunSettings
 from blackboard.standing import Standing
@@ -55,7 +56,7 @@ def explain(one: Standing, known: Known) -> Explanation:
     elif item.state is State.DONE:
         told += ["Nothing is due any more: `blackboard run` would run it once again."]
     elif not item.running:
-        told += [_due(item, known), _taken(item, move, known)]
+        told += [_due(item, known), _queue(item), _taken(item, move, known)]
     told += [_last(item, known)]
     return Explanation(move=move, text=" ".join(sentence for sentence in told if sentence))
 
@@ -116,9 +117,10 @@ def _due(item: Item, known: Known) -> str:
         tries = f" of {known.settings.retries + 1}" if known.settings else ""
         what = f"Attempt {item.attempt}{tries} at the run that was due at {slot}"
         return f"{what} may start at {exactly(item.ready, known.now)}, after backing off."
-    if item.slot != item.planned:
+    if is_asked_for(item):
         told = f"Somebody asked for a run at {slot}"
-        is_made_up = known.settings is not None and known.settings.missed == "all"
+        policy = known.settings.missed if known.settings else ""
+        is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
             told += f"; by its schedule it is due at {exactly(item.planned, known.now)}"
         return f"{told}."
@@ -165,11 +167,21 @@ def _running(one: Standing, known: Known) -> list[str]:
         )
     else:
         told += [_progress(lock), _lease(one, lock, known)]
-    if item.again:
-        told.append("Another run was asked for and follows at once.")
+    if item.requests:
+        told.append(_queue(item))
     elif item.state is State.ACTIVE:
         told.append(_afterwards(item, known))
     return told
+
+
+def _queue(item: Item) -> str:
+    """What waits behind the run in hand."""
+    queue = requests_of(item)
+    if not queue:
+        return ""
+    if len(queue) == 1:
+        return "Another run was asked for and follows."
+    return f"{len(queue)} more runs were asked for and follow in order."
 
 
 def _progress(lock: Lock) -> str:

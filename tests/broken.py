@@ -16,14 +16,14 @@ from blackboard.keys import lock_key
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.patient import PatientTable
 from blackboard.rules.claims import Move, decide_lock, is_missed
-from blackboard.rules.outcomes import Plan, after_run, edited_plan, late_move
+from blackboard.rules.outcomes import Plan, after_run, edited_plan, late_move, unlocked_plan
 from blackboard.scanner import Scanner
 from blackboard.schedules import Schedule, due_between
 from blackboard.seen import Seen
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, change, finished, free, settle, take
+from blackboard.verbs import batches, finished, free, once, settle, take
 from blackboard.verbs.until_answered import until_answered
 from blackboard.walk import Walker
 
@@ -118,16 +118,15 @@ async def unlocks_whoever_it_is(
     mark: Mark,
     *,
     fence: int,
-) -> change.Changed:
-    now = await board.table.now()
-
-    def build(item: Item) -> tuple[list[Op], Item] | None:
+) -> once.Changed:
+    def build(item: Item, now: datetime) -> Item | None:
         if not item.running:
             return None
-        plan = free._plan_of(item, now)
-        return free._freed(item, plan, outcome=Outcome.ABANDONED, mark=mark, now=now)
+        run = free._ended(item, Outcome.ABANDONED, mark=mark, now=now)
+        return batches.freed(item, unlocked_plan(item, now=now), run)
 
-    return await change.change_item(board, item_id, build)
+    write = free._write(Outcome.ABANDONED, mark)
+    return await once.change_item(board, item_id, build, write=write)
 
 
 # ---- releases
@@ -138,7 +137,7 @@ def forgets_the_pause(made: Claim, outcome: Outcome, **about: Any) -> Any:
 
 
 def forgets_run_now(made: Claim, outcome: Outcome, **about: Any) -> Any:
-    return after_run(replace(made, again=""), outcome, **about)
+    return after_run(replace(made, requests=""), outcome, **about)
 
 
 def forgets_its_birth(item: Item | None, **about: Any) -> Any:

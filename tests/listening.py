@@ -17,7 +17,6 @@ from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.table import News
-from blackboard.notify.ways import NotSent
 from blackboard.table import Row
 from tests.clocks import START
 from tests.working import AtWork, Workplace, until
@@ -118,7 +117,7 @@ class Box:
     name: str = "box"
     got: list[Payload] = field(default_factory=list)
     pings: int = 0
-    refusals: deque[NotSent] = field(default_factory=deque)
+    refusals: deque[Exception] = field(default_factory=deque)
     asked: int = 0
 
     def check(self) -> None:

@@ -77,7 +77,7 @@ ODD_TIMES = (
 """What no store would take, and a file edited by hand may hold."""
 NO_VALUES: tuple[Any, ...] = (None, [], {}, ["x"], {"a": 1}, b"bytes", 2**70)
 """As `ODD_TIMES`."""
-JSON_COLUMNS = ("spec", "once", "again", "paused", "resumed", "triggers", "result", "progress")
+JSON_COLUMNS = ("spec", "once", "requests", "paused", "resumed", "applied", "result", "progress")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

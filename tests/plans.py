@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Again, Claim, Item, Outcome, State
-from blackboard.rows import text_of
+from blackboard.model import Claim, Item, Outcome, Request, State
 from blackboard.rules.outcomes import (
     Plan,
     after_run,
 )
+from blackboard.rules.requests import requests_text
 from blackboard.spec import RunSettings, Spec, resolve
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -63,7 +63,8 @@ def item(
     state: State = State.ACTIVE,
     slot: datetime = NOON,
     born: int = 0,
-    again: str = "",
+    requests: str = "",
+    applied: str = "",
 ) -> Item:
     return Item(
         id="davis",
@@ -76,7 +77,8 @@ def item(
         start=start,
         born=born,
         failures=2,
-        again=again,
+        requests=requests,
+        applied=applied,
     )
 
 
@@ -85,13 +87,13 @@ def after(
     outcome: str,
     *,
     run: RunSettings,
-    again: Again | None = None,
+    requests: tuple[Request, ...] = (),
     now: datetime = NOON + MINUTE,
     fraction: float = 0.5,
     requeue: bool = False,
 ) -> Plan:
     return after_run(
-        replace(made, again=text_of(again)) if again else made,
+        replace(made, requests=requests_text(requests)),
         Outcome(outcome),
         settings=run,
         now=now,

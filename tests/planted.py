@@ -5,19 +5,22 @@ Whoever proves anything of the product (walks, simulated worlds) plants them one
 to find each: an oracle that calls a broken board whole is worth nothing.
 """
 
+from datetime import timedelta
+
 from blackboard import heartbeat, walk
 from blackboard.heartbeat import Heartbeat
 from blackboard.holdings import Holdings
 from blackboard.known import Known
 from blackboard.patient import PatientTable
-from blackboard.rules import claims, outcomes
+from blackboard.rules import applied, claims, outcomes, transitions
 from blackboard.scanner import Scanner
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, change, finished, free, release, settle, take
+from blackboard.verbs import batches, change, finished, free, once, release, settle, take
 from blackboard.walk import Walker
 from tests import broken
 from tests.broken import without_etag
+from tests.oversights import OVERSIGHTS
 from tests.planting import Planted
 
 THE_THIRTEEN = (
@@ -158,9 +161,9 @@ CONDITIONS = (
         verbs=("add", "remove"),
     ),
     Planted(
-        name="one trigger",
-        without="an item remembers the name of the last run now alone",
-        patches=((change, "TRIGGERS", 1),),
+        name="one name",
+        without="an item remembers the name of the last request alone",
+        patches=((applied, "ALWAYS", 1), (applied, "REMEMBERED", timedelta(0))),
         shows="TWICE",
         verbs=("run_now",),
     ),
@@ -228,7 +231,10 @@ MISTAKES = (
     Planted(
         name="sent again whole",
         without="a request without an answer is made again as if it were another",
-        patches=((change, "_triggers", lambda _: []),),
+        patches=(
+            (change, "is_applied", lambda *_: False),
+            (once, "is_applied", lambda *_: False),
+        ),
         shows="TWICE",
         walks=False,
     ),
@@ -350,13 +356,13 @@ MISTAKES = (
         name="same slot",
         without="among the slots that were missed may be the one that was just served",
         patches=((outcomes, "due_between", broken.counts_the_one_before),),
-        shows="TWICE",
+        shows="TWICE|SLOT",
         walks=False,
     ),
     Planted(
         name="old slot",
         without="a paused item that an edit leaves no slot keeps the one it had",
-        patches=((change, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
+        patches=((transitions, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
         shows="SLOT",
         walks=False,
         verbs=("edit", "pause", "resume"),
@@ -364,11 +370,11 @@ MISTAKES = (
     Planted(
         name="old pause",
         without="a done item that an edit gives a slot is active, though it was paused",
-        patches=((change, "edited_plan", broken.forgets_the_pause_of_what_is_done),),
+        patches=((transitions, "edited_plan", broken.forgets_the_pause_of_what_is_done),),
         shows="WAITING TOKEN",
         walks=False,
         verbs=("edit", "pause", "resume"),
     ),
 )
 
-PLANTED = (*THE_THIRTEEN, *CONDITIONS, *MISTAKES)
+PLANTED = (*THE_THIRTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS)

@@ -135,7 +135,9 @@ class StepTable:
             before=before,
             after=self._touched(ops),
             moment=self.clock.monotonic(),
+            sent=self.clock.monotonic(),
             now=self.clock.now(),
+            latest=self.clock.now(),
         )
         for change in self.shadows.changes(written):
             for check in self.oracles:

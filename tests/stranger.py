@@ -187,7 +187,7 @@ class Stranger:
                 ("Insert", f"lock:{part}", lock, ""),
                 ("Merge", f"item:{part}", {"item": token["item"], **merge}, "*"),
             ]
-            item = {**token, **merge, "state": "active", "again": ""}
+            item = {**token, **merge, "state": "active"}
             held.append(Held(item=item, item_etag="", lock=lock, lock_etag="", sent=sent))
         try:
             etags = await self.commit(*ops)
@@ -260,21 +260,24 @@ class Stranger:
 
     def release_ops(self, held: Held, part: str, *, result: str) -> list[Op]:
         item, now = held.item, self.dates.now()
-        again = json.loads(item["again"]) if item["again"] else None
+        requests = json.loads(item["requests"]) if item["requests"] else []
         every = timedelta(seconds=seconds_of(json.loads(item["spec"])["every"]))
         planned = held.lock["since"] + every
         merge = {"state": item["state"], "slot": planned, "ready": planned, "planned": planned}
         merge |= {"attempt": 1, "failures": 0, "once": "", "stop": now, "running": False}
-        merge |= {"outcome": "ok", "runs": item["runs"] + 1, "again": "", "error": ""}
+        merge |= {"outcome": "ok", "runs": item["runs"] + 1, "error": ""}
         merge |= {"result": result, "result_fence": held.lock["fence"]}
-        if again:
-            merge |= {"slot": datetime.fromisoformat(again["slot"]), "ready": now}
-            merge |= {"once": again["once"]}
+        merge |= {"requests": json.dumps(requests[1:]) if requests[1:] else ""}
+        if requests:
+            merge |= {"slot": datetime.fromisoformat(requests[0]["slot"]), "ready": now}
+            merge |= {"once": requests[0]["once"]}
         ended = self.run(held.lock, item, outcome="ok", now=now, result=result)
         ops = [("Delete", f"lock:{part}", {"item": item["item"]}, held.lock_etag)]
         if item["state"] == "active":
             after = {**item, **merge, "fence": held.lock["fence"]}
-            names = "item type spec once fence born attempt runs failures slot ready planned"
+            names = (
+                "item type spec once requests fence born attempt runs failures slot ready planned"
+            )
             token = {name: after[name] for name in names.split()} | {"version": 1}
             ops.append(("Insert", f"next:{in_key(after['ready'])}:{part}", token, ""))
         ops.append(("Merge", f"item:{part}", {"item": item["item"], **merge}, held.item_etag))
@@ -292,9 +295,10 @@ class Stranger:
         if not item or item["state"] == "removed" or item["born"] >= fence:
             return "late"
         run |= {"outcome": "superseded", "note": told.get("note", "")}
-        merge = {"item": item_id, "result": result, "error": "", "result_fence": fence}
+        merge = {"item": item_id, "result": result, "result_fence": fence}
+        older = item["result_fence"] < fence
         await self.commit(
-            ("Merge", f"item:{encoded(item_id)}", merge, item_etag),
+            *([("Merge", f"item:{encoded(item_id)}", merge, item_etag)] if older else []),
             ("Replace" if told else "Insert", self.run_key(run), run, etag),
         )
         return "late"

@@ -14,7 +14,7 @@ from blackboard.cli.session import emit
 from blackboard.cli.toml_text import lines_of
 from blackboard.cli.views import decoded, marked
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Again
+from blackboard.model import Applied, Request
 from blackboard.rows import data_of, record_of, text_of
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
@@ -40,10 +40,10 @@ KEY = keys.item_key("davis")
         (ITEM, "running", "yes"),
         (ITEM, "fence", True),
         (ITEM, "spec", 5),
-        (ITEM, "again", "{"),
-        (ITEM, "again", '{"slot":"2026-11-21T09:00"}'),
-        (ITEM, "again", DEEP),
-        (ITEM, "triggers", '{"a":1}'),
+        (ITEM, "requests", "{"),
+        (ITEM, "requests", '[{"name":"a","slot":"2026-11-21T09:00"}]'),
+        (ITEM, "requests", DEEP),
+        (ITEM, "applied", '{"a":1}'),
         (TOKEN, "ready", "soon"),
         (TOKEN, "ready", datetime(2026, 11, 21)),  # noqa: DTZ001 - that is what is wrong
         (TOKEN, "slot", datetime.max.replace(tzinfo=UTC)),
@@ -65,8 +65,10 @@ def test_a_column_that_is_not_what_its_field_says_makes_a_row_unreadable(
 
 
 def test_what_a_release_goes_by_may_be_there() -> None:
-    again = text_of(Again(slot=TOKEN.slot, once='{"a":1}'))
-    item = replace(ITEM, again=again, triggers='["mine"]', etag="1")
+    requests = text_of([Request(name="a", slot=TOKEN.slot, once='{"a":1}')])
+    item = replace(
+        ITEM, requests=requests, applied=text_of([Applied(name="mine", at=TOKEN.slot)]), etag="1"
+    )
     assert record_of(type(item), Row("key", "1", data_of(item))) == item
 
 
@@ -146,13 +148,13 @@ async def test_a_history_whose_item_is_lost_is_told(scene: Scene) -> None:
 async def test_an_item_that_says_no_sense_is_refused_and_told(scene: Scene) -> None:
     await scene.add()
     before = (await scene.rows("item:"))[0].data
-    await plant(scene, Merge(KEY, {"again": "soon"}, ANY))
-    with pytest.raises(BadRow, match="no good again"):
+    await plant(scene, Merge(KEY, {"requests": "soon"}, ANY))
+    with pytest.raises(BadRow, match="no good requests"):
         await scene.board.item("davis")
     assert [item async for item in scene.board.items()] == []
     report = await repaired(scene.board)
     assert [(one.code, one.problem) for one in report.findings] == [
-        ("D7", "item:davis: no good again")
+        ("D7", "item:davis: no good requests")
     ]
     await plant(scene, Merge(KEY, before, ANY))
 

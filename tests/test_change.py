@@ -8,18 +8,12 @@ import pytest
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.keys import item_key
 from blackboard.model import VERSION, State
+from blackboard.rules.applied import applied_to, is_applied
 from blackboard.spec import Spec
 from blackboard.table import ANY, Busy, Merge, Unavailable
 from blackboard.verbs.batches import tombstone_of
-from blackboard.verbs.change import (
-    TRIES,
-    Missing,
-    add,
-    edit,
-    pause,
-    remove,
-    run_now,
-)
+from blackboard.verbs.change import add, edit, pause, remove, run_now
+from blackboard.verbs.once import TRIES, Missing
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import VERBS, add_here, ready_for, says
@@ -127,7 +121,7 @@ async def test_a_retry_does_not_reach_the_next_life_of_an_id(scene: Scene, verb:
     with pytest.raises(Missing):
         await VERBS[verb](scene)
     item = await scene.item()
-    assert (item.spec, item.state, item.triggers.count(",")) == ('{"every":"1h"}', State.ACTIVE, 1)
+    assert (item.spec, item.state, len(applied_to(item))) == ('{"every":"1h"}', State.ACTIVE, 2)
 
 
 # ---- add
@@ -209,7 +203,7 @@ async def test_an_adding_in_doubt_adds_nothing_when_another_life_was_there_meanw
         await remove(scene.other, "davis")
         await scene.add("davis")
         await run_now(scene.other, "davis", trigger="deploy")
-        assert "deploy" in (await scene.item()).triggers
+        assert is_applied(await scene.item(), "deploy")
         await remove(scene.other, "davis")
 
     scene.table.script(Fault.LOST)
@@ -274,7 +268,9 @@ async def test_a_tombstone_keeps_a_fence_above_all_that_were_used(scene: Scene, 
     before = await scene.item()
     await remove(scene.board, "davis")
     after = await scene.item()
-    assert after == replace(tombstone_of(before, now=scene.clock.now()), etag=after.etag)
+    tombstone = tombstone_of(before, now=scene.clock.now())
+    assert after == replace(tombstone, applied=after.applied, etag=after.etag)
+    assert applied_to(after)[1:] == applied_to(before)
     assert (after.state, after.running, after.fence) == (State.REMOVED, False, before.fence + 1)
     assert await scene.tokens() == []
     assert await scene.rows("lock:") == []

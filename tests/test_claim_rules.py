@@ -214,14 +214,18 @@ def test_a_run_is_taken_over_a_limited_number_of_times(
     assert may_take_over(attempt, retries=retries) is more
 
 
+DAILY_UNTIL_TODAY = "DTSTART:20261119T030000\nRRULE:FREQ=DAILY;COUNT=3"
+
+
 @pytest.mark.parametrize(
     ("said", "lease_is", "limit_is"),
     [
         ({"every": "8h"}, timedelta(hours=8), timedelta(hours=8)),
-        ({"every": "1s"}, timedelta(seconds=10), timedelta(seconds=10)),
+        ({"every": "1s"}, timedelta(seconds=10), timedelta(minutes=1)),
         ({"every": "8h", "stale_after": "3s"}, timedelta(seconds=3), timedelta(hours=8)),
         ({"every": "8h", "timeout": "1s"}, timedelta(hours=8), timedelta(seconds=1)),
-        ({"cron": "0 3 * * *"}, timedelta(hours=15), timedelta(hours=15)),
+        ({"cron": "0 3 * * *"}, timedelta(days=1), timedelta(days=1)),
+        ({"cron": "1 12 * * *"}, timedelta(days=1), timedelta(days=1)),
         ({"cron": "* * * * *"}, timedelta(minutes=1), timedelta(minutes=1)),
         ({"at": "2026-11-21T12:00Z"}, HOUR, HOUR),
         ({}, HOUR, HOUR),
@@ -234,11 +238,16 @@ def test_lease_and_time_limit_are_as_set_or_the_interval(
     assert time_limit(settings(**said), NOON) == limit_is
 
 
-def test_the_interval_of_a_cron_is_the_gap_after_the_slot() -> None:
-    """Days of 23 and 25 hours included."""
-    nightly = settings(cron="30 12 * * *", timezone="Europe/Berlin")
-    before_autumn = datetime(2026, 10, 24, 10, 30, tzinfo=UTC)
-    assert interval(nightly, before_autumn) == timedelta(hours=25)
+@pytest.mark.parametrize("said", [{"cron": "0 3 * * *"}, {"rrule": DAILY_UNTIL_TODAY}])
+@pytest.mark.parametrize("before", [timedelta(seconds=13), timedelta(hours=7), timedelta(0)])
+def test_a_run_that_comes_shortly_before_its_schedule_has_the_time_of_any_other(
+    said: dict[str, object], before: timedelta
+) -> None:
+    """A first run, or one that was asked for; and the last one that there is."""
+    slot = datetime(2026, 11, 21, 3, tzinfo=UTC) - before
+    assert interval(settings(**said), slot) == timedelta(days=1)
+    assert time_limit(settings(**said), slot) == timedelta(days=1)
+    assert lease(settings(**said), slot) == timedelta(days=1)
 
 
 @pytest.mark.parametrize(

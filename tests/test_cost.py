@@ -88,11 +88,11 @@ def test_where_there_are_others_a_run_costs_a_request_more() -> None:
 
 def test_the_history_of_what_runs_often_is_looked_at_seldom() -> None:
     often = asked_for(Load(rhythms=spread(1)))
-    assert often.pruning == pytest.approx(2 * HOURS / LOOK_SELDOM)
+    assert often.pruning == pytest.approx(4 * HOURS / LOOK_SELDOM)
     daily = asked_for(Load(rhythms=spread(1, interval=24 * HOUR)))
-    assert daily.pruning == pytest.approx(2 * HOURS / 24 / LOOK_EVERY)
+    assert daily.pruning == pytest.approx(4 * HOURS / 24 / LOOK_EVERY)
     short = asked_for(Load(rhythms=spread(1), retention=Retention(runs=4)))
-    assert short.pruning == pytest.approx(2 * HOURS / 4)
+    assert short.pruning == pytest.approx(4 * HOURS / 4)
 
 
 def test_rows_a_second_say_how_many_shards() -> None:
@@ -260,8 +260,9 @@ async def measured(
 def predicted(asked: Asked, time: timedelta) -> tuple[float, float]:
     """Batches and pages in some time."""
     commits = asked.claims + asked.releases + asked.renewals + asked.membership
-    commits += asked.pruning / 2
-    return commits * (time / cost.MONTH), (asked.walks + asked.pruning / 2) * (time / cost.MONTH)
+    commits += asked.pruning / 4
+    pages = asked.walks + asked.pruning * 3 / 4
+    return commits * (time / cost.MONTH), pages * (time / cost.MONTH)
 
 
 LOADS = {

@@ -111,7 +111,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def fill(path: Path) -> None:
     clock = TurningClock(datetime(2020, 1, 1, tzinfo=UTC))
-    table = await SqliteTable.open(path, clock, Opening(create=True, boot="an older one"))
+    table = await SqliteTable.open(path, clock, Opening(create=True, boot="kernel:an older one"))
     board = await make_board(table, clock, name="blackboard")
     for number in range(ITEMS):
         text = "x" * (9_000 if number % 10 == 0 else 200)

@@ -22,15 +22,18 @@ from blackboard.notify.table import News
 from blackboard.notify.told import begin
 from blackboard.phrases import LONGEST_ERROR, iso
 from blackboard.rows import data_of
+from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR
 from blackboard.rules.claims import (
     HOLDERS_SHARE,
     LONGEST_RENEWAL,
-    SHORTEST_DEFAULT,
+    SHORTEST_DEFAULT_LEASE,
+    SHORTEST_DEFAULT_LIMIT,
     TAKEOVERS,
     is_stale,
     renew_every,
 )
 from blackboard.rules.outcomes import LONGEST_BACKOFF
+from blackboard.rules.requests import LONGEST_QUEUE
 from blackboard.runners.prints import KEPT
 from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables import checks
@@ -38,7 +41,6 @@ from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
 from blackboard.times.durations import format_duration
 from blackboard.verbs import take
-from blackboard.verbs.change import TRIGGERS
 from blackboard.verbs.history import YOUNGEST, Retention
 from blackboard.verbs.release import ROWS_OF_A_RELEASE
 from blackboard.verbs.take import ROWS_OF_A_CLAIM
@@ -235,10 +237,15 @@ def test_partitions_are_as_shown() -> None:
         f"by more than {AzureTable.resolution:g} s",
         f"attempt > max(retries, {TAKEOVERS})",
         f"clock by more than {JUMP:g} s",
-        f"at least {SHORTEST_DEFAULT.total_seconds():g} s",
+        f"the interval, at least {SHORTEST_DEFAULT_LEASE.total_seconds():g} s | of its locks",
+        f"the interval, at least {SHORTEST_DEFAULT_LIMIT.total_seconds():g} s | how long a run",
         f"at least {spec.SHORTEST_LEASE.total_seconds():g} s",
         f"of max(backoff, {format_duration(LONGEST_BACKOFF)}) at most",
-        f"latest {TRIGGERS} requests",
+        f"latest {ALWAYS} requests",
+        f"younger than {format_duration(REMEMBERED)}",
+        f"up to {MOST}",
+        f"up to {LONGEST_QUEUE} and",
+        f"after {format_duration(RETRIED_FOR)} of doubt",
         f"lost when {LOST_AFTER:g} s old",
         f"{checks.MAX_VALUE:,} UTF-16 units, a row 1 MiB and {checks.MAX_FIELDS} columns",
         f"up to {AzureTable.max_rows} rows: {AzureTable.max_rows // ROWS_OF_A_CLAIM} claims",
@@ -310,4 +317,4 @@ def test_the_hour_of_davis_happens_as_it_is_told() -> None:
 
 
 def test_what_the_example_leaves_out_is_written() -> None:
-    assert set(data_of(WAITING)) == set(documented("item:")) - {"start", "stop", "outcome"}
+    assert set(data_of(WAITING)) == set(documented("item:")) - {"start", "stop", "outcome", "first"}

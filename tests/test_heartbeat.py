@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from blackboard import heartbeat
+from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
+from blackboard.model import Claim
 from blackboard.rules.patience import LONGEST
 from blackboard.table import Merge, Op
 from blackboard.verbs.change import remove
 from blackboard.verbs.free import unlock
+from blackboard.verbs.take import renew
 from tests.faults import Fault
 from tests.working import AtWork, FakeRun, Workplace, at_work, until
 
@@ -90,6 +94,32 @@ async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Wo
     assert len(renewals(place)) == 2
 
 
+@at_work
+async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_with_the_next(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is the last that there is to tell."""
+    answered = asyncio.Event()
+
+    async def slowly(board: Board, claim: Claim, *, progress: str = "") -> Claim | None:
+        renewed = await renew(board, claim, progress=progress)
+        await answered.wait()
+        return renewed
+
+    monkeypatch.setattr(heartbeat, "renew", slowly)
+    _, run = await held(place, stale_after="5m")
+    run.report.progress(1, 3)
+    await beats(place, 6)
+    await until(lambda: len(renewals(place)) == 1, "the news is sent")
+    run.report.progress(3, 3)
+    answered.set()
+    await until(lambda: len(run.deadlines) == 2, "its answer")
+    await beats(place, 6)
+    await until(lambda: len(renewals(place)) == 2, "the later news is sent")
+    await until(lambda: len(run.deadlines) == 3, "its answer")
+    assert (await place.lock()).progress == "[3,3]"
+
+
 @pytest.mark.case("LR05")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_table: object) -> None:
@@ -111,7 +141,9 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
     """It is told once, not with every try."""
     worker, run = await held(place, stale_after="30s")
     place.table.script(*[Fault.AWAY] * 3)
-    await beats(place, 23)
+    for _ in range(23):
+        place.later(seconds=BEAT)
+        await asyncio.sleep(0.005)
     await until(lambda: len(run.deadlines) == 2, "a renewal")
     assert (run.lost, run.stopped) == ("", None)
     assert len(worker.of(Kind.STORE)) == 1

@@ -2,17 +2,28 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from blackboard import keys
-from blackboard.model import Outcome, Run
+from blackboard.doctor import Request, examine
+from blackboard.model import Item, Outcome, Run, State
 from blackboard.rows import data_of
-from blackboard.table import Delete, Insert
-from blackboard.verbs.history import Retention, is_kept, is_time, prune
+from blackboard.table import ANY, Delete, Insert, Merge
+from blackboard.verbs.change import pause, remove
+from blackboard.verbs.history import (
+    Retention,
+    is_kept,
+    is_time,
+    looks_itself,
+    prune,
+    prune_next,
+)
 from tests.boards import Scene, story
 from tests.clocks import START
 from tests.faults import Fault
+from tests.plans import item as an_item
 
 RUN = Run(
     id="davis",
@@ -132,3 +143,118 @@ async def test_who_prunes_at_the_same_time_leaves_it_to_the_other(scene: Scene) 
     assert await prune(scene.board, "davis", retention=Retention(runs=3)) == 0
     assert len(await scene.runs()) == 10
     await forgotten(scene)
+
+
+# ---- histories that no release of their own looks at
+
+
+async def runs_of(scene: Scene, item_id: str, count: int) -> None:
+    for fence in range(1, count + 1):
+        run = replace(RUN, id=item_id, fence=fence)
+        row = Insert(keys.run_key(item_id, fence), data_of(run))
+        await scene.table.table.commit(scene.other.partition(item_id), [row])
+
+
+async def is_said(scene: Scene, item_id: str, **said: str) -> None:
+    """Something that the item says of itself, as a worker has written it."""
+    row = Merge(keys.item_key(item_id), said, ANY)
+    await scene.table.table.commit(scene.other.partition(item_id), [row])
+
+
+async def unlooked(scene: Scene) -> None:
+    """Items of every kind, each with twenty runs that are too old; "e" is well."""
+    for name in ("a", "b", "c", "d", "e"):
+        await scene.add(name)
+        await runs_of(scene, name, 20)
+    await remove(scene.other, "a")
+    await pause(scene.other, "b", scene.mark())
+    for name in ("c", "d"):
+        await is_said(scene, name, outcome="abandoned")
+    await runs_of(scene, "nobody", 20)
+    scene.later(days=8)
+
+
+async def left_of(scene: Scene) -> dict[str, int]:
+    names = ("a", "b", "c", "d", "e", "nobody")
+    return {name: len(await scene.runs(name)) for name in names}
+
+
+GONE = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 20, "nobody": 0}
+
+
+async def tidied(scene: Scene) -> None:
+    """No history is left that its item knows nothing of."""
+    for name in GONE:
+        for row in [row async for row in scene.table.table.scan(scene.board.partition(name))]:
+            if row.key.startswith(keys.RUN):
+                gone = [Delete(row.key, row.etag)]
+                await scene.table.table.commit(scene.board.partition(name), gone)
+
+
+@story
+async def test_each_look_goes_on_to_one_history_of_another(scene: Scene) -> None:
+    await unlooked(scene)
+    behind, looks = "", 0
+    while behind or not looks:
+        before = sum((await left_of(scene)).values())
+        shard = scene.board.partition("a")
+        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
+        assert before - sum((await left_of(scene)).values()) in {0, 20}
+        looks += 1
+    assert looks == 7, "six histories, and the end of them"
+    assert await left_of(scene) == GONE
+    assert (await scene.item("a")).state is State.REMOVED, "its fence is kept"
+    await tidied(scene)
+
+
+@story
+async def test_a_row_that_cannot_be_read_is_not_in_the_way_of_others(scene: Scene) -> None:
+    await unlooked(scene)
+    bad = [Merge(keys.run_key("a", 20), {"outcome": "soon"}, ANY)]
+    await scene.table.table.commit(scene.board.partition("a"), bad)
+    behind = ""
+    for _ in range(7):
+        shard = scene.board.partition("a")
+        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
+    (shown, *_) = await scene.rows("run:")
+    assert shown.key == keys.run_key("a", 20)
+    assert [row for row in await scene.rows("run:") if row.data["item"] in {"b", "c"}] == []
+    await tidied(scene)
+
+
+@story
+async def test_a_repair_prunes_every_history(scene: Scene) -> None:
+    await unlooked(scene)
+    told = await examine(scene.board, Request(retention=TEN))
+    assert "history" not in {one.code for one in told.findings}
+    assert sum((await left_of(scene)).values()) == 120
+    mended = await examine(scene.board, Request(retention=TEN, repair=True))
+    (found,) = [one for one in mended.findings if one.code == "history"]
+    assert (found.problem, found.repaired) == ("120 runs kept beyond the retention", True)
+    assert sum((await left_of(scene)).values()) == 0
+    assert (await scene.item("a")).state is State.REMOVED
+    again = await examine(scene.board, Request(retention=TEN, repair=True))
+    assert "history" not in {one.code for one in again.findings}
+
+
+@story
+async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scene) -> None:
+    await scene.add("davis")
+    await scene.claimed("davis")
+    await remove(scene.other, "davis")
+    shard = scene.board.partition("davis")
+    for hours, left in ((0, 1), (1, 0)):
+        scene.later(hours=hours)
+        await prune_next(scene.board, shard, after="", retention=Retention(runs=0))
+        assert len(await scene.runs("davis")) == left
+
+
+def well(**said: Any) -> Item:
+    return replace(an_item(start=START), failures=0, **said)
+
+
+def test_an_item_that_is_well_looks_itself() -> None:
+    assert looks_itself(well())
+    assert not looks_itself(None)
+    for state in (State.PAUSED, State.DONE, State.REMOVED):
+        assert not looks_itself(well(state=state))

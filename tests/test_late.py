@@ -157,7 +157,7 @@ async def test_a_late_finisher_writes_its_result_and_nothing_else(scene: Scene) 
     before, lock = await scene.item(), await scene.lock()
     await scene.let_go(made, result="late")
     after = await scene.item()
-    changed = replace(after, result="", result_fence=0, error=before.error, etag=before.etag)
+    changed = replace(after, result="", result_fence=0, etag=before.etag)
     assert changed == before
     assert (await scene.lock()).etag == lock.etag
 
@@ -175,15 +175,45 @@ async def test_why_a_lock_was_taken_stays_in_the_history(scene: Scene) -> None:
 
 
 @story
-async def test_last_writer_wins(scene: Scene) -> None:
+async def test_an_older_result_does_not_go_over_a_newer_one(scene: Scene) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
     await taken_away(scene, "unlock")
     await scene.let_go(await scene.claimed("davis"), result="newer")
-    assert (await scene.item()).result == '"newer"'
-    await scene.let_go(made, result="late")
-    assert (await scene.item()).result == '"late"'
+    before = await scene.item()
+    assert (before.result, before.result_fence) == ('"newer"', 3)
+    assert (await scene.let_go(made, result="late")).how is Release.LATE
+    assert await scene.item() == before
     assert await scene.outcomes() == [(1, "superseded"), (3, "ok")]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timeout"])
+@story
+async def test_a_late_result_leaves_the_error_and_the_outcome_of_a_newer_failure(
+    scene: Scene, outcome: str
+) -> None:
+    await scene.add("davis")
+    made = await scene.claimed("davis")
+    await taken_away(scene, "unlock")
+    await scene.let_go(await scene.claimed("davis"), outcome, error="no such town")
+    await scene.let_go(made, result="late")
+    item = await scene.item()
+    assert (item.result, item.result_fence) == ('"late"', 1)
+    assert (item.outcome, item.error, item.failures) == (Outcome(outcome), "no such town", 1)
+
+
+@story
+async def test_of_two_late_results_the_newer_stays(scene: Scene) -> None:
+    await scene.add("davis")
+    late = []
+    for _ in range(2):
+        late.append(await scene.claimed("davis"))
+        await taken_away(scene, "unlock")
+    older, newer = late
+    await scene.let_go(newer, result="newer")
+    await scene.let_go(older, result="older")
+    item = await scene.item()
+    assert (item.result, item.result_fence) == ('"newer"', newer.fence)
 
 
 @pytest.mark.case("LF01", "S3")

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from blackboard.cli.logs import json_line, subscriber
-from blackboard.events import Event, Kind
+from blackboard.events import Event, Events, Kind
 from tests.clocks import START, ManualClock
 
 ENDED = Event(
@@ -68,6 +68,7 @@ def test_events_below_the_level_are_not_told(
 def test_a_terminal_is_told_in_words() -> None:
     out = Terminal()
     subscriber(ManualClock(), level=logging.INFO, stream=out)(ENDED)
+    assert out.getvalue().count("\n") == 1
     for word in ("09:00:00Z", "ended", "davis", "feed", "ValueError: bad"):
         assert word in out.getvalue()
 
@@ -76,3 +77,28 @@ def test_a_terminal_is_told_in_json_when_that_is_asked_for() -> None:
     out = Terminal()
     subscriber(ManualClock(), level=logging.INFO, stream=out, json=True)(ENDED)
     assert out.getvalue() == json_line(ENDED, START)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_log_whose_disk_was_full_goes_on_and_says_how_much_it_missed(*, terminal: bool) -> None:
+    """It keeps nothing of that meanwhile: a terminal may be gone for ever."""
+
+    class Full(io.StringIO):
+        full = False
+
+        def isatty(self) -> bool:
+            return terminal
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    out, events = Full(), Events("w")
+    events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=out), "the log")
+    for full in (False, True, True, False, False):
+        out.full = full
+        events.emit(Kind.STOPPING, "full" if full else "room")
+    text = out.getvalue()
+    assert (text.count("room"), text.count("full")) == (3, 0)
+    assert text.count("2 events were missed here: No space left on device") == 1

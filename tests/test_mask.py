@@ -1,6 +1,8 @@
 """What is masked in all that a run says, and what stays."""
 
+import html
 import json
+import re
 from base64 import b64encode, urlsafe_b64encode
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
@@ -9,6 +11,7 @@ import pytest
 
 from blackboard.mask import NOTHING, SHORTEST, Mask, mask_of
 from blackboard.model import Ended, Outcome
+from blackboard.phrases import LONGEST_ERROR
 from blackboard.runners.prints import KEPT, Tail
 
 TOKEN = 'ca/na+ry="ü"\\: 99'
@@ -30,6 +33,12 @@ def encoded(text: str) -> str:
         (f"https://ann?t={quote(TOKEN, safe='')}", "https://ann?t=${TOKEN}"),
         (urlencode({"t": TOKEN}), "t=${TOKEN}"),
         (quote_plus(TOKEN), "${TOKEN}"),
+        (re.sub("%..", lambda one: one[0].lower(), quote_plus(TOKEN)), "${TOKEN}"),
+        (f"<b>{html.escape(TOKEN)}</b>", "<b>${TOKEN}</b>"),
+        (ascii(TOKEN), "'${TOKEN}'"),
+        (repr(TOKEN.encode()), "b'${TOKEN}'"),
+        (json.dumps(TOKEN).replace("/", "\\/"), '"${TOKEN}"'),
+        (json.dumps(json.dumps(TOKEN)), '"\\"${TOKEN}\\""'),
         (encoded(TOKEN), "${TOKEN}"),
         (urlsafe_b64encode(TOKEN.encode()).decode().rstrip("="), "${TOKEN}"),
         ("ann said nothing of it", "ann said nothing of it"),
@@ -134,6 +143,59 @@ def test_a_value_that_the_kept_output_begins_within_is_masked() -> None:
         assert all(TOKEN[n : n + SHORTEST] not in output for n in range(len(TOKEN) - SHORTEST + 1))
         told.add(output.strip("."))
     assert {"${TOKEN}", ""} <= told
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("value", ["x" * 4_000_000, "key-0001\n" * 100_000 + "end" * 10])
+def test_masking_takes_time_in_proportion_to_what_is_masked(value: str) -> None:
+    """Looking for each end of the value by itself would take an hour."""
+    mask = Mask({"LONG": value})
+    assert mask.ended(Ended(outcome=Outcome.OK)) == Ended(outcome=Outcome.OK)
+    said = Ended(outcome=Outcome.OK, output=f"{value[-8000:]}.", error="none", result=["x"] * 9000)
+    told = mask.ended(said)
+    assert (told.error, told.result) == (said.error, said.result)
+    assert set(told.output.split("\n")) <= {"${LONG}", "${LONG}."}
+
+
+def test_values_that_overlap_are_both_masked() -> None:
+    mask = Mask({"A": "canary-one", "B": "one-canary"})
+    assert mask.text("<canary-one-canary>") == "<${A}>"
+
+
+def test_what_stands_for_one_value_is_not_masked_for_another() -> None:
+    mask = Mask({"SECRET_NAME": "canary-one", "OTHER": "SECRET_NAME"})
+    assert mask.text("canary-one SECRET_NAME") == "${SECRET_NAME} ${OTHER}"
+
+
+@pytest.mark.parametrize("size", [5_000, 30_000, 2_000_000])
+def test_a_long_error_is_masked_before_it_is_cut(size: int) -> None:
+    """Also where so much of it is a value that what was cut out is not far from its ends."""
+    value = "".join(f"{n:05}" for n in range(size // 5))
+    said = "ValueError: " + f"{value}{value[::-1]} " * (4_000_000 // size)
+    told = Mask({"LONG": value, "BACK": value[::-1]}).short(said)
+    assert len(told) <= LONGEST_ERROR
+    assert told.startswith("ValueError: ${LONG}")
+    assert not re.search(r"\d{6}", re.sub(r"\[\.\.\. .*? left out \.\.\.\]", "", told))
+
+
+# ---- what fits a row
+
+LONG_NAME = "A_NAME_" * 20
+
+
+def test_masked_output_is_cut_to_what_is_kept() -> None:
+    told = Mask({LONG_NAME: "canary"}).output("canary " * (KEPT // 7))
+    assert KEPT - 1 <= len(told.encode()) <= KEPT
+    assert "canary" not in told
+
+
+def test_a_result_that_fits_still_does_when_it_is_masked() -> None:
+    mask = Mask({LONG_NAME: "canary"})
+    assert mask.result(b'["canary"]', 1000) == f'["${{{LONG_NAME}}}"]'.encode()
+    result = json.dumps(["canary", "more"] * 500).encode()
+    told = mask.result(result, len(result))
+    assert json.loads(told) == ["***", "more"] * 500
+    assert len(told) <= len(result)
 
 
 # ---- where it comes from

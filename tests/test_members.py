@@ -149,3 +149,17 @@ def test_who_takes_a_type_and_is_there() -> None:
         Sighting(member=replace(A, types=""), age=1.0),
     ]
     assert takers(seen, "feed") == [seen[0]]
+
+
+@story
+async def test_a_row_of_the_future_is_forgotten_too(scene: Scene) -> None:
+    """It was written under a clock that was wrong, and would never be a day old."""
+    scene.clock.jump(3653 * 86_400.0)
+    await owners(scene)
+    await scene.board.item("davis")
+    await announce(scene.board, A)
+    scene.clock.jump(-3653 * 86_400.0)
+    await owners(scene)
+    await scene.board.item("davis")
+    await announce(scene.board, B)
+    assert await owners(scene) == [B.owner]

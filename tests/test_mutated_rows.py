@@ -43,6 +43,7 @@ COMMANDS = (
 ABOUT_ONE = (
     "show",
     "why",
+    "report",
     "log",
     "next",
     "edit --every 2h",

@@ -57,6 +57,42 @@ async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> Non
 
 
 @at_work
+async def test_what_a_good_run_warns_of_is_told_once_a_day(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    warns = {"warnings": ["lost half", "and more"], "events": 3}
+    async with notifying(at, box):
+        await ends(place, at, result=warns)
+        await told(box, ("warned", "davis"))
+        await ends(place, at, result=warns)
+        await ends(place, at)
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("warned", "davis"), ("failed", "davis"))
+        await ends(place, at)
+        expected = [("warned", "davis"), ("failed", "davis"), ("recovered", "davis")]
+        await told(box, *expected)
+        place.later(hours=24)
+        await ends(place, at, result=warns)
+        await told(box, *expected, ("warned", "davis"))
+    assert (box.got[0]["outcome"], box.got[0]["error"]) == ("ok", "lost half; and more")
+    assert box.got[0]["text"] == "town: davis warns: lost half; and more"
+
+
+@at_work
+async def test_an_item_that_warned_has_nothing_to_recover_from(place: Workplace) -> None:
+    """Its failure was not told, because it was tried again: so neither is its end."""
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h", retries=3)
+    async with notifying(at, box):
+        await ends(place, at, result={"warnings": ["x"]})
+        await told(box, ("warned", "davis"))
+        await ends(place, at, Outcome.FAILED)
+        await ends(place, at)
+        await ends(place, at, result={"warnings": ["x"]})
+    assert box.told == [("warned", "davis")]
+
+
+@at_work
 async def test_a_healthy_item_costs_no_request(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
@@ -20,8 +21,8 @@ from blackboard.notify.notifier import (
     Notifier,
 )
 from blackboard.notify.pings import PING_EVERY
-from blackboard.notify.table import LONGEST_TIMEOUT, NotifyTable
-from blackboard.notify.told import HANDOVER
+from blackboard.notify.table import LONGEST_TIMEOUT, News, NotifyTable
+from blackboard.notify.told import HANDOVER, confirmed
 from blackboard.notify.ways import NotSent, ways_of
 from tests.faults import Fault
 from tests.listening import NOTICE, Box, ends, notices, notifying, told
@@ -29,6 +30,79 @@ from tests.working import Workplace, at_work, until
 
 NOT_NOW = NotSent("it answered 500")
 NEVER = NotSent("it answered 404", final=True)
+
+
+# ---- what raises something else
+
+
+@at_work
+async def test_a_way_that_raises_whatever_keeps_no_other_from_taking_it(place: Workplace) -> None:
+    """And is asked for the next notice, too."""
+    odd, box, at = Box("odd"), Box(), await place.worker()
+    odd.refusals.append(RecursionError())
+    await place.add("davis", every="1h")
+    async with notifying(at, odd, box):
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await place.sleeps(module.FIRST_PAUSE)
+        place.later(seconds=module.FIRST_PAUSE)
+        await told(odd, ("failed", "davis"))
+    (trouble,) = at.of(Kind.NOTIFY)
+    assert trouble.message == "odd: RecursionError"
+
+
+@pytest.mark.parametrize(("times", "arrives"), [(1, True), (module.TRIES - 1, True), (9, False)])
+def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
+    times: int, *, arrives: bool, monkeypatch: pytest.MonkeyPatch, open_table: object
+) -> None:
+    """The next one is told in any case."""
+    honest, left = confirmed, [times]
+
+    async def odd(board: Board, notice: Notice) -> Notice | None:
+        if notice.event is News.FAILED and left[0]:
+            left[0] -= 1
+            raise RecursionError
+        return await honest(board, notice)
+
+    monkeypatch.setattr(module, "confirmed", odd)
+
+    @at_work
+    async def story(place: Workplace) -> None:
+        box, at = Box(), await place.worker()
+        await place.add("davis", every="1h")
+        async with notifying(at, box):
+            await ends(place, at, Outcome.FAILED)
+            for number in range(1, min(times, module.TRIES) + 1):
+                await until(lambda: left[0] <= times - number, "a try")  # noqa: B023
+                await place.sleeps(module.STORE_PAUSE)
+                place.later(seconds=module.STORE_PAUSE)
+            if arrives:
+                await told(box, ("failed", "davis"))
+            left[0] = 0
+            await ends(place, at, Outcome.TIMEOUT)
+            await until(lambda: box.got, "a notice")
+        assert len(box.got) == 1
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_a_subscriber_that_failed_once_still_hears_of_the_next_run(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        monkeypatch.setattr(notifier.__class__, "_queue", _raises)
+        await ends(place, at, Outcome.FAILED)
+        monkeypatch.undo()
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+    assert at.of(Kind.SUBSCRIBER)
+
+
+def _raises(*_: object) -> None:
+    raise KeyError(1)
 
 
 # ---- a way that does not take it
@@ -115,7 +189,7 @@ async def test_a_way_that_raises_what_it_should_not_ends_no_worker(place: Workpl
     await place.add("davis", every="1h")
     async with notifying(at, box):
         await ends(place, at, Outcome.FAILED)
-        assert (await at.tells(Kind.NOTIFY)).message == "notices: KeyError"
+        assert (await at.tells(Kind.NOTIFY)).message == "box: KeyError"
         await ends(place, at)
     assert not at.task.done()
 

@@ -24,6 +24,7 @@ TELLER = Teller(board="town", worker="rabbit:7301:ab")
         ({"outcome": "timeout", "error": ""}, "failed (timeout)"),
         ({"error": "\n\n  first\nsecond"}, "failed: first"),
         ({"event": News.OVERDUE}, "is overdue: ready for 2h and not started"),
+        ({"event": News.WARNED, "error": "lost half; x"}, "warns: lost half; x"),
         ({"event": News.RECOVERED, "failures": 1}, "recovered after 1 failure"),
         ({"event": News.RECOVERED, "failures": 0}, "recovered, 1h 30m late"),
         ({"event": News.RECOVERED, "failures": 0, "start": None}, "recovered"),

@@ -19,6 +19,8 @@ from tests.listening import NOTICE
 
 DAY = timedelta(days=1)
 OVERDUE = replace(NOTICE, event=News.OVERDUE)
+WARNED = replace(NOTICE, event=News.WARNED, failures=0)
+WARNS = frozenset({"warned"})
 RECOVERED = replace(NOTICE, event=News.RECOVERED)
 TOLD = Told(
     events=frozenset({"failed"}),
@@ -45,6 +47,10 @@ TOLD = Told(
         ("a day is over", NOTICE, TOLD, 86_400.0, True),
         ("somebody is at it", NOTICE, replace(TOLD, taken=False, age=HANDOVER), 86_400.0, False),
         ("nobody took it", NOTICE, replace(TOLD, taken=False, age=HANDOVER + 1), 1.0, True),
+        ("it warns", WARNED, TOLD, 1.0, True),
+        ("it warns again", replace(WARNED, fence=9), replace(TOLD, events=WARNS), 1.0, False),
+        ("it warns for a day", WARNED, replace(TOLD, events=WARNS), 86_400.0, True),
+        ("it fails and has warned", NOTICE, replace(TOLD, events=WARNS), 1.0, True),
         ("a newer program's", OVERDUE, replace(TOLD, version=2), 86_400.0, False),
     ],
 )

@@ -4,13 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import NEVER, Again, Claim, Outcome, State
-from blackboard.rules.outcomes import (
+from blackboard.model import NEVER, Claim, Outcome, Request, State
+from blackboard.rules.outcomes import Plan, after_run, backoff, planned_after
+from blackboard.rules.requests import (
     MILLISECOND,
-    Plan,
-    after_run,
-    backoff,
-    planned_after,
+    requests_of,
     serves,
     slot_asked_for,
 )
@@ -128,7 +126,8 @@ def test_a_paused_item_keeps_its_next_slot_but_no_token() -> None:
 # ---- run now
 
 
-ASKED = Again(slot=NOON + timedelta(seconds=30), once='{"x":1}')
+ASKED = Request(name="a", slot=NOON + timedelta(seconds=30), once='{"x":1}')
+NEXT = Request(name="b", slot=NOON + timedelta(seconds=40))
 
 
 @pytest.mark.parametrize(
@@ -144,8 +143,8 @@ ASKED = Again(slot=NOON + timedelta(seconds=30), once='{"x":1}')
 def test_run_now_while_it_ran_is_the_next_run_whatever_the_outcome(
     said: dict[str, object], planned: datetime, outcome: str
 ) -> None:
-    run = settings(retries=3, **said)
-    plan = after(claim(), outcome, run=run, again=ASKED, requeue=outcome == "cancelled")
+    plan = after(claim(), outcome, run=settings(**said), requests=(ASKED, NEXT))
+    assert requests_of(plan) == (NEXT,)
     assert plan.slot == ASKED.slot
     assert plan.ready == NOON + MINUTE
     assert plan.planned == planned
@@ -181,7 +180,9 @@ def test_a_run_that_was_asked_for_in_the_millisecond_that_is_planned_has_a_slot_
     None
 ):
     planned = NOON + 8 * HOUR
-    plan = after(claim(), "ok", run=settings(every="8h"), again=Again(slot=planned))
+    plan = after(
+        claim(), "ok", run=settings(every="8h"), requests=(Request(name="a", slot=planned),)
+    )
     assert (plan.slot, plan.planned) == (planned - MILLISECOND, planned)
 
 

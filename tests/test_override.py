@@ -305,7 +305,7 @@ async def test_freeing_a_lock_obeys_a_run_now_that_waits(scene: Scene) -> None:
     token = await scene.token()
     assert (token.attempt, token.ready) == (1, scene.clock.now())
     assert token.slot < token.planned
-    assert asked.again
+    assert asked.requests
 
 
 @pytest.mark.parametrize("fault", [Fault.NEVER, "renewed"])
@@ -366,7 +366,7 @@ async def test_me03_two_items_are_independent(scene: Scene) -> None:
 async def test_every_change_of_a_waiting_item_makes_its_token_anew(scene: Scene) -> None:
     """Else a claim planned before it would land after it: its item is merged whatever it is."""
     before = await scene.add("davis")
-    for after in (replace(before, triggers='["x"]'), replace(before, spec='{"every":"2h"}')):
+    for after in (replace(before, applied='["x"]'), replace(before, spec='{"every":"2h"}')):
         ops = change_ops(before, after)
         (key, written) = next((op.key, op) for op in ops if op.key.startswith("next:"))
         assert key == keys.next_key(before.ready, "davis")

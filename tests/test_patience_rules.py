@@ -5,12 +5,15 @@ import pytest
 from blackboard.rules.patience import (
     CALM,
     DOUBTS,
+    GOOD_NEWS_LASTS,
     SPACING,
     Need,
+    News,
     Patience,
     answered,
     doubted,
     failed,
+    is_away,
     pause,
     tried,
 )
@@ -128,3 +131,32 @@ def test_who_reads_and_cannot_write_is_not_taken_for_well() -> None:
     assert state.door(OTHER) is None
     assert trouble(state, now=110.0).failures == 2
     assert answered(state, OTHER, batch=True) is CALM
+
+
+# ---- the account
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "away"),
+    [
+        ([], [], False),
+        ([1000.0], [], False),
+        ([], [1000.0], True),
+        ([], [1000.0, 1000.0], True),
+        ([1000.0 - SPACING], [1000.0, 1000.0], False),
+        ([1000.0 - SPACING - 0.1], [1000.0], True),
+        ([1010.0], [1000.0, 1050.0], False),
+    ],
+)
+def test_the_account_is_away_when_none_answered_since_there_is_trouble(
+    good: list[float], bad: list[float], *, away: bool
+) -> None:
+    news = [News(is_good=True, when=when) for when in good]
+    news += [News(is_good=False, when=when) for when in bad]
+    assert is_away(news, since=1000.0, now=1050.0) is away
+
+
+def test_good_news_grows_old() -> None:
+    news = [News(is_good=True, when=1000.0), News(is_good=False, when=1000.0)]
+    assert not is_away(news, since=1000.0, now=1000.0 + GOOD_NEWS_LASTS)
+    assert is_away(news, since=1000.0, now=1000.1 + GOOD_NEWS_LASTS)

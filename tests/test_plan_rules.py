@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.keys import phase
-from blackboard.model import Again, Item, Outcome, State
+from blackboard.model import Item, Outcome, State
 from blackboard.rules.outcomes import (
     LateMove,
     Plan,
-    again_of,
     edited_plan,
     first_plan,
     late_move,
@@ -70,7 +69,8 @@ def test_an_every_is_spread_by_its_first_run_and_keeps_that_phase() -> None:
     first = first_plan("davis", settings=run, first=None, now=NOON)
     assert first.ready > first.slot
     started = claim(slot=first.slot, start=first.ready)
-    assert after(started, "ok", run=run).ready == first.ready + HOUR
+    ended = after(started, "ok", run=run, now=first.ready)
+    assert ended.ready == first.ready + HOUR
 
 
 # ---- passed over, edited
@@ -93,6 +93,18 @@ def test_a_slot_that_is_passed_over_gives_way_to_the_first_after_now(
     assert plan.slot == plan.planned == (slot or waiting.slot)
     assert plan.state is (State.DONE if slot is None else State.ACTIVE)
     assert (plan.attempt, plan.failures) == (1, waiting.failures)
+
+
+@pytest.mark.parametrize("jitter", ["1s", "10m", "59m", "3h"])
+def test_passing_over_a_missed_slot_with_jitter_skips_no_slot_to_come(jitter: str) -> None:
+    run = settings(cron=HOURLY, jitter=jitter)
+    waiting = item(start=NOON - 2 * HOUR, slot=NOON - HOUR)
+    for minutes in (1, 30, 59):
+        now = NOON + timedelta(minutes=minutes)
+        plan = passed_plan(waiting, settings=run, now=now)
+        assert plan.slot == plan.planned == NOON + HOUR
+        wait = timedelta(seconds=int(run.jitter.total_seconds())) * phase("davis")
+        assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
 
 
 RAN = item(start=NOON - 10 * HOUR)
@@ -184,8 +196,7 @@ def test_what_a_late_finisher_may_still_say(
     assert late_move(found, fence=5, outcome=Outcome(outcome), fenced=fenced) is LateMove(move)
 
 
-def test_a_run_now_that_waits_is_read_from_item_and_claim() -> None:
-    text = '{"slot":"2026-11-21T12:00:00Z","once":"{}"}'
-    assert again_of(item()) is None
-    assert again_of(item(again=text)) == Again(slot=NOON, once="{}")
-    assert again_of(replace(claim(), again=text)) == Again(slot=NOON, once="{}")
+@pytest.mark.parametrize(("result_fence", "move"), [(0, "merge"), (4, "merge"), (6, "record")])
+def test_a_late_result_goes_over_older_ones_alone(result_fence: int, move: str) -> None:
+    found = replace(item(), result_fence=result_fence)
+    assert late_move(found, fence=5, outcome=Outcome.OK, fenced=False) is LateMove(move)

@@ -172,3 +172,24 @@ def test_closing_the_inline_runner_cancels_what_runs() -> None:
         assert (await execution.wait()).outcome is Outcome.CANCELLED
 
     asyncio.run(story())
+
+
+def test_what_a_coroutine_changes_of_what_it_is_given_no_other_run_meets() -> None:
+    async def story(runner: InlineRunner) -> None:
+        call = call_of("a-changes")
+        for _ in range(2):
+            ended = await runner.start(call, Told(), math.inf).wait()
+            assert ended.result == ["{'allow': ['file']}", False]
+        print("still here")
+
+    on_the_loop(story)
+
+
+def test_a_coroutine_that_cancels_its_own_task_has_failed() -> None:
+    """As cancelled it would be due again at once, for ever."""
+
+    async def story(runner: InlineRunner) -> None:
+        ended = await run(runner, "a-cancels-itself")
+        assert ended == Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task")
+
+    on_the_loop(story)

@@ -71,6 +71,42 @@ def test_the_deadline_of_a_run_does_not_outlive_it() -> None:
     with_processes(story)
 
 
+def test_the_guard_kills_no_child_that_has_ended() -> None:
+    """Its number may be another process's by then."""
+
+    async def story(runner: ProcessRunner) -> None:
+        execution, told = await started(runner, "never-ends", how="sleep")
+        ((gone, _),) = told.progressed
+        soon = time.monotonic() + 1
+        execution.extend(soon)
+        execution.stop(Outcome.TIMEOUT, "enough")
+        await asyncio.wait_for(execution.wait(), PATIENCE)
+        await eventually(lambda: time.monotonic() > soon)
+        # The guard goes by the deadlines: once it has killed for this one, it has passed the other.
+        execution, told = await started(runner, "never-ends", how="sleep")
+        ((other, _),) = told.progressed
+        killed = spied_on(runner)
+        execution.extend(time.monotonic())
+        await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert other in killed
+        assert gone not in killed
+
+    with_processes(story)
+
+
+def spied_on(runner: ProcessRunner) -> set[int]:
+    """All that the guard says that it killed."""
+    killed: set[int] = set()
+    hear, watch = runner.watch._hear, runner.watch
+
+    def hearing() -> None:
+        hear()
+        killed.update(watch._killed)
+
+    watch._hear = hearing  # type: ignore[method-assign]
+    return killed
+
+
 @pytest.mark.case("KI09")
 def test_a_guard_that_dies_is_followed_by_another_that_knows_the_deadlines() -> None:
     async def story(runner: ProcessRunner) -> None:

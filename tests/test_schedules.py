@@ -19,7 +19,7 @@ from blackboard.schedules import (
     RRule,
     Schedule,
     due_between,
-    gap,
+    interval_of,
     make_schedule,
     next_due,
     parse_schedule,
@@ -33,6 +33,9 @@ MINUTELY = Cron("* * * * *")
 WEEKLY = RRule("FREQ=WEEKLY;BYDAY=MO", "Europe/Berlin")
 SWALLOWED = Cron("* 2 8-14 3 */7", "America/New_York")
 THRICE = RRule("DTSTART:20260504T090000\nRRULE:FREQ=DAILY;COUNT=3")
+SINGLE = RRule("DTSTART:20260504T090000\nRRULE:FREQ=DAILY;COUNT=1")
+MANY = RRule("DTSTART:20260101T000000\nRRULE:FREQ=MINUTELY;COUNT=10000")
+OFFICE = Cron("0 9,17 * * 1-5")
 
 
 def utc(text: str) -> datetime:
@@ -345,17 +348,29 @@ def test_the_last_slots_are_the_end_of_all_slots(
     [
         (EIGHT_HOURS, "2026-05-04T03:07+00:00", timedelta(hours=8)),
         (NIGHTLY, "2026-05-04T03:00+02:00", timedelta(days=1)),
-        (NIGHTLY, "2026-03-28T03:00+01:00", timedelta(hours=23)),
+        (NIGHTLY, "2026-05-04T02:59:47+02:00", timedelta(days=1)),
+        (NIGHTLY, "2026-03-27T12:00+01:00", timedelta(hours=23)),
+        (OFFICE, "2026-05-08T09:00+00:00", timedelta(hours=8)),
+        (OFFICE, "2026-05-08T17:00+00:00", timedelta(hours=8)),
+        (WEEKLY, "2026-05-03T23:59:59+02:00", timedelta(weeks=1)),
         (WEEKLY, "2026-05-04T00:00+02:00", timedelta(weeks=1)),
-        (THRICE, "2026-05-06T09:00+00:00", ALONE),
-        (SWALLOWED, "2006-03-12T02:59-05:00", ALONE),
+        # the end of a schedule, and after it
+        (THRICE, "2026-05-03T09:00+00:00", timedelta(days=1)),
+        (THRICE, "2026-05-05T08:59:47+00:00", timedelta(days=1)),
+        (THRICE, "2026-05-05T09:00+00:00", timedelta(days=1)),
+        (THRICE, "2026-05-06T09:00+00:00", timedelta(days=1)),
+        (THRICE, "2026-09-06T09:00+00:00", timedelta(days=1)),
+        (MANY, "2026-12-31T23:59:59+00:00", timedelta(minutes=1)),
+        (SINGLE, "2026-05-04T09:00+00:00", ALONE),
+        (SWALLOWED, "2006-03-12T02:59-05:00", timedelta(minutes=1)),
         (NOON, "2026-05-04T09:00+00:00", ALONE),
+        (NIGHTLY, "9000-01-01T02:00+00:00", timedelta(days=1)),
     ],
 )
-def test_the_gap_at_a_slot_is_the_interval(
+def test_the_interval_is_the_schedules_own_wherever_it_is_asked_for(
     schedule: Schedule, slot: str, expected: timedelta
 ) -> None:
-    assert gap(schedule, datetime.fromisoformat(slot)) == expected
+    assert interval_of(schedule, datetime.fromisoformat(slot)) == expected
 
 
 wall_times = st.integers(0, 10**9).map(

@@ -97,7 +97,7 @@ def test_a_row_of_another_boot_is_infinitely_old(
     table: SqliteTable, path: Path, run: Run, clock: ManualClock
 ) -> None:
     run(table.commit(P, [Insert("a", {"n": 1})]))
-    after = run(SqliteTable.open(path, ManualClock(monotonic=5.0), Opening(boot="another")))
+    after = run(SqliteTable.open(path, ManualClock(monotonic=5.0), Opening(boot="kernel:another")))
     row = run(read(after, P, "a"))
     assert row is not None
     assert after.age(row) == math.inf

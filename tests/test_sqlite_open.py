@@ -21,9 +21,9 @@ from blackboard.tables.mounts import (
     from_mount_command,
     from_mountinfo,
     mount_table,
-    network_kind,
 )
 from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite_place import shared_kind
 from tests.clocks import ManualClock
 from tests.stores import rows_of
 
@@ -258,14 +258,14 @@ PLACES = {
     "/mnt/our share/b.db": "cifs",
     "/mnt/c/Users/ann/b.db": "9p",
     "/mnt/ssh/b.db": "fuse.sshfs",
-    "/mnt/fuse/b.db": "",
+    "/mnt/fuse/b.db": "fuse.mergerfs",
     "/mnt/over/b.db": "",
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_network_file_system_is_known_by_its_deepest_mount(place: str) -> None:
-    assert network_kind(Path(place), from_mountinfo(MOUNTS)) == PLACES[place]
+    assert shared_kind(Path(place), from_mountinfo(MOUNTS)) == PLACES[place]
 
 
 def test_the_mounts_of_a_mac_are_read_too() -> None:
@@ -279,7 +279,7 @@ def test_the_mounts_of_a_mac_are_read_too() -> None:
         Mount("/dev", "devfs"),
         Mount("/Volumes/our share", "smbfs"),
     ]
-    assert network_kind(Path("/Volumes/our share/b.db"), mounts) == "smbfs"
+    assert shared_kind(Path("/Volumes/our share/b.db"), mounts) == "smbfs"
 
 
 def test_this_host_has_mounts() -> None:
@@ -314,7 +314,7 @@ def test_a_board_on_a_network_file_system_is_refused(
         open_and_close(path, Opening(create=True))
     mounts = [Mount("/", "ext4"), Mount(str(tmp_path.resolve()), "nfs4")]
     said = refusal(path, Opening(create=create, mounts=mounts))
-    assert "network file system (nfs4)" in said
+    assert "shared file system (nfs4)" in said
     assert path.exists() is there
 
 

@@ -35,6 +35,8 @@ ADDRESSES = {
     "SQLite:b.db": "b.db",
     "sqlite:b.db?synchronous=full": "b.db",
     "sqlite:b.db?synchronous=NORMAL": "b.db",
+    "sqlite:b.db?trust_filesystem=1": "b.db",
+    "sqlite:b.db?trust_filesystem=0&synchronous=full": "b.db",
     "sqlite:a:b.db": "a:b.db",
     "b.db?synchronous=full": "b.db?synchronous=full",
 }
@@ -87,6 +89,7 @@ REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
     "": (BadInput, "no path"),
     "sqlite:": (BadInput, "no path"),
     "sqlite:?synchronous=full": (BadInput, "no path"),
+    "sqlite:b.db?trust_filesystem=yes": (BadInput, "trust_filesystem=yes.*trust_filesystem=1"),
     "sqlite:b.db?synchronous=off": (BadInput, "synchronous=off.*synchronous=full"),
     "sqlite:b.db?journal=wal": (BadInput, "journal=wal"),
     "sqlite:b.db?full": (BadInput, "full="),

@@ -3,9 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 
+import pytest
+from apscheduler.schedulers import base
+
+from blackboard.clock import SeededChance
 from blackboard.simulator.timeline import ProcessLoop, Timeline
-from blackboard.wake import CycleWake
+from blackboard.wake import SPREAD, Beat, CycleWake
 
 LONG = 3600.0
 PATIENCE = 10.0
@@ -110,3 +115,61 @@ def test_it_wakes_within_a_cycle_when_the_wall_clock_was_set_back() -> None:
     ProcessLoop(timeline).spawn(worker())
     timeline.run(10 * LONG)
     assert woken == [LONG, 2 * LONG, 3 * LONG]
+
+
+class JumpingDatetime(datetime):
+    """The wall clock as APScheduler reads it."""
+
+    jump = timedelta(0)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + cls.jump
+
+
+TEN_YEARS = timedelta(days=3653)
+
+
+@pytest.mark.parametrize("jump", [TEN_YEARS, -TEN_YEARS], ids=["forwards", "backwards"])
+def test_a_jump_of_the_wall_clock_costs_one_beat_and_they_go_on(
+    jump: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beats of ten years are not walked through, and the next is not ten years away."""
+    asked: list[datetime] = []
+    honest = Beat.get_next_fire_time
+
+    def noted(beat: Beat, previous: datetime | None, now: datetime) -> datetime:
+        asked.append(now)
+        return honest(beat, previous, now)
+
+    monkeypatch.setattr(Beat, "get_next_fire_time", noted)
+    monkeypatch.setattr(base, "datetime", JumpingDatetime)
+    monkeypatch.setattr(JumpingDatetime, "jump", timedelta(0))
+
+    async def story(wake: CycleWake) -> None:
+        assert await wake.wait(), "it was a beat"
+        before = len(asked)
+        JumpingDatetime.jump = jump
+        for _ in range(4):
+            assert await wake.wait(), "it was a beat"
+        assert len(asked) - before <= 8
+        planned = asked[-1] - datetime.now(UTC)
+        assert abs(planned - jump) < timedelta(minutes=1), "it goes by the clock as it is now"
+
+    waking(story, cycle=0.05)
+
+
+@pytest.mark.parametrize("jump", [timedelta(0), TEN_YEARS, -TEN_YEARS])
+@pytest.mark.parametrize("since", [None, timedelta(0)])
+def test_the_next_beat_is_within_a_cycle_of_now_whatever_was_before(
+    since: timedelta | None, jump: timedelta
+) -> None:
+    now = datetime(2026, 11, 21, 9, tzinfo=UTC)
+    beat = Beat(60.0, SeededChance(1))
+    pauses = [
+        beat.get_next_fire_time(None if since is None else now - jump, now) - now
+        for _ in range(1000)
+    ]
+    assert min(pauses) >= timedelta(seconds=60 * (1 - 2 * SPREAD))
+    assert max(pauses) <= timedelta(seconds=60)
+    assert max(pauses) - min(pauses) > timedelta(seconds=5)

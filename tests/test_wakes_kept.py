@@ -9,6 +9,7 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Lock, Token
+from blackboard.shards import SLOW
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.verbs.history import Retention
 from blackboard.verbs.take import override
@@ -65,16 +66,19 @@ def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
         worker = await place.worker(slots=2)
         for number in range(2):
             worker.worker.walker.known.raced(number, place.clock.monotonic())
-        await add_later(place, ids_of_shard(place.board, 0)[0], 2)
+        await add_later(place, ids_of_shard(place.board, 0)[0], SLOW / 8)
         await add_later(place, ids_of_shard(place.board, 1)[0], 50)
+        begun, known = place.clock.now(), worker.worker.walker.known
 
         async def nothing() -> None:
             """The first shard takes no time."""
 
         async def slowly() -> None:
-            place.clock.advance(5)
+            await until(lambda: known.next(begun), "the first shard is read")
+            place.clock.advance(0.75 * SLOW)
 
         place.table.script_reads(nothing, slowly)
+        known.look(place.clock.monotonic())
         worker.wake.wishes.clear()
         await worker.walk()
         assert 0 in worker.wake.wishes
@@ -198,11 +202,14 @@ def test_what_waits_when_a_walk_ends_is_what_a_freed_slot_is_for(open_table: Ope
         await place.add(ids_of_shard(place.board, 1)[0])
         await add_later(place, ids_of_shard(place.board, 0)[0], 0.15)
         place.clock.advance(0.05)
+        begun = place.clock.now()
 
         async def nothing() -> None:
             """The first shard takes no time."""
 
         async def slowly() -> None:
+            known = place.workers[0].worker.walker.known
+            await until(lambda: known.next(begun), "the first shard is read")
             place.clock.advance(0.2)
 
         place.table.script_reads(nothing, slowly)

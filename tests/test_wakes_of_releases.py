@@ -11,7 +11,7 @@ from blackboard.events import Kind
 from blackboard.known import PAUSE_GROWTH
 from blackboard.model import Outcome
 from blackboard.verbs.finished import Finished, Released
-from blackboard.verbs.release import release
+from blackboard.verbs.release import Leases, release
 from tests.faults import Fault
 from tests.working import Workplace, at_work, until
 
@@ -37,7 +37,11 @@ async def test_a_release_that_took_long_makes_nothing_late(place: Workplace) -> 
     await place.add("davis", every="20s", stale_after="40s")
     worker = await place.worker()
     running = await worker.run("davis")
-    place.table.script(*[Fault.BUSY] * 3)
+
+    async def slowly() -> None:
+        place.later(seconds=4)
+
+    place.table.script(*[Fault.BUSY] * 3, slowly)
     running.end()
     for _ in range(100):
         await asyncio.sleep(0.001)
@@ -75,8 +79,10 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
     worker = await place.worker(slots=1)
     running = await worker.run("davis")
 
-    async def read_before_it_is_told(board: Board, finished: Sequence[Finished]) -> list[Released]:
-        released = await release(board, finished)
+    async def read_before_it_is_told(
+        board: Board, finished: Sequence[Finished], *, leases: Leases
+    ) -> list[Released]:
+        released = await release(board, finished, leases=leases)
         await worker.walk()
         return released
 

@@ -117,6 +117,7 @@ async def test_a_type_has_no_more_than_its_slots_of_what_is_taken_over(place: Wo
     await until(lambda: len(worker.order) == 2, "the next")
     await worker.walk()
     assert len(worker.order) == 2
+    assert [event.data["outcome"] for event in worker.of(Kind.ENDED)] == ["ok"], "none is put back"
 
 
 @at_work

@@ -233,10 +233,10 @@ def why(
         ),
         (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been let go"]),
         (
-            RUNS | {"again": '{"slot":"2026-11-21T08:59:00Z"}'},
+            RUNS | {"requests": '[{"name":"a","slot":"2026-11-21T08:59:00Z"}]'},
             {"lock": LOCK},
             Move.LEAVE,
-            ["Another run was asked for and follows at once."],
+            ["Another run was asked for and follows."],
         ),
         (
             RUNS,

@@ -1,6 +1,7 @@
 """The worker's cycle: runs, ends, stops; hand-driven, on every store."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -11,16 +12,17 @@ from blackboard.members import workers
 from blackboard.model import Outcome
 from blackboard.rules.patience import SPACING
 from blackboard.settings import Settings
+from blackboard.shards import SLOW
 from blackboard.spec import Spec
-from blackboard.table import Merge
+from blackboard.table import Etag, Merge, Op
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import edit, pause, run_now
+from blackboard.verbs.change import add, edit, pause, run_now
 from blackboard.verbs.history import Retention
 from blackboard.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock
 from tests.faults import Fault
-from tests.working import Workplace, at_work, board_on, until
+from tests.working import Workplace, at_work, board_on, ids_of_shard, until
 
 KEPT = 16
 """Runs in the history of an item; who keeps so few looks as often."""
@@ -198,9 +200,13 @@ async def test_an_outcome_waits_for_a_store_that_is_away(place: Workplace) -> No
     while not place.table.quiet:
         place.later(seconds=5)
         await asyncio.sleep(0)
-    place.later(seconds=60)
-    assert await place.ended("davis") == [(1, "ok")]
-    await worker.tells(Kind.ENDED)
+
+    def written() -> bool:
+        place.later(seconds=1)  # it may fall asleep again at any time
+        return bool(worker.of(Kind.ENDED))
+
+    await until(written, "it is written")
+    assert await place.outcomes("davis") == [(1, "ok")]
 
 
 @at_work
@@ -404,6 +410,93 @@ async def test_a_worker_asked_to_stop_while_it_walks_takes_nothing_more(place: W
     worker.wake.beat()
     await worker.ended()
     assert worker.order == ["davis", "another"]
+
+
+@at_work
+async def test_what_a_worker_gets_after_it_was_asked_to_stop_is_put_back(place: Workplace) -> None:
+    """Its claim was under way. The same slot and attempt wait for another, and no handler is
+    called.
+    """
+    await place.add("davis", every="1h")
+    slot = (await place.token()).slot
+
+    async def is_asked_to_stop() -> None:
+        place.workers[0].worker.stop()
+
+    place.table.script(is_asked_to_stop)
+    worker = await place.worker()
+    await worker.ended()
+    assert worker.order == []
+    token = await place.token()
+    assert (token.slot, token.attempt, token.ready <= place.clock.now()) == (slot, 1, True)
+    assert await place.outcomes() == [(1, "cancelled")]
+
+
+@at_work
+async def test_a_claim_of_a_slow_shard_keeps_no_slot_and_is_put_back_if_there_is_none(
+    place: Workplace,
+) -> None:
+    await slow_claim(place, slots=1, put_back=True)
+
+
+@at_work
+async def test_a_claim_of_a_slow_shard_is_run_if_there_is_a_slot(place: Workplace) -> None:
+    await slow_claim(place, slots=2, put_back=False)
+
+
+async def slow_claim(place: Workplace, *, slots: int, put_back: bool) -> None:
+    """A claim hangs; meanwhile another shard's item takes the slot. Then it is answered."""
+    table = MemoryTable(place.clock, Shelf())
+    board = await board_on(table, place.clock, place.settings, shards=2)
+    slow, quick = (ids_of_shard(board, number)[0] for number in range(2))
+    spec = Spec(every="1h", stale_after="1h")
+    await add(board, item_id=slow, item_type="feed", spec=spec)
+    place.later(seconds=2)
+    await add(board, item_id=quick, item_type="feed", spec=spec)
+    sent, gate, hanging = table.commit, asyncio.Event(), asyncio.Event()
+
+    async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        etags = await sent(partition, ops)
+        if partition == board.shard(0) and not gate.is_set():
+            hanging.set()
+            await gate.wait()
+        return etags
+
+    table.commit = commit  # type: ignore[method-assign]
+    starting = asyncio.ensure_future(place.worker(board=board, slots=slots))
+    await hanging.wait()
+    await place.sleeps(SLOW)
+    place.later(seconds=SLOW)
+    worker = await starting
+    running = await worker.run(quick)
+    gate.set()
+    if put_back:
+        event = await worker.tells(Kind.ENDED)
+        assert (event.item, event.data["outcome"], worker.order) == (slow, "cancelled", [quick])
+        running.end()
+        await worker.tells(Kind.ENDED, 2)
+    (await worker.run(slow)).end()
+    await worker.tells(Kind.ENDED, 3 if put_back else 1)
+    assert worker.of(Kind.ENDED)[-1].item == slow
+    assert sorted(worker.order) == sorted([slow, quick])
+
+
+@at_work
+async def test_a_full_type_keeps_no_other_type_from_its_slots(place: Workplace) -> None:
+    """However many of it are more overdue than the others."""
+    for number in range(40):
+        await place.add(f"rare-{number:02}", item_type="rare")
+    place.later(seconds=5)
+    for number in range(3):
+        await place.add(f"feed-{number}")
+    worker = await place.worker(slots=4)
+    await until(lambda: len(worker.order) == 4, "all slots are used")
+    assert sorted(worker.order) == ["feed-0", "feed-1", "feed-2", "rare-00"]
+    (await worker.run("feed-0")).end()
+    await place.add("feed-3")
+    await worker.walk()
+    await worker.run("feed-3")
+    assert worker.order[-1] == "feed-3"
 
 
 @at_work

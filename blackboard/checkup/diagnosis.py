@@ -12,6 +12,7 @@
     D8   no lock is older than twice its lease, and than its lease and a cycle
     D9   nothing foreign between `lock:` and `next:`; every key is what its row's id makes of it
     D10  rows of a newer version cannot be judged by this program
+    D11  nothing says that it was in the future, or waits for what its schedule does not lead to
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
 show a healthy item in two places or in none; `doctor.py` sees to it that what is judged here is one
@@ -25,6 +26,8 @@ from datetime import datetime, timedelta
 from blackboard.keys import next_key, shard_of
 from blackboard.model import Item, Lock, Outcome, Run, State, Token
 from blackboard.phrases import since, span, stamp
+from blackboard.rules.ahead import Planning, ahead
+from blackboard.rules.clocks import is_ahead
 from blackboard.verbs.batches import token_of
 
 HORIZON = timedelta(days=51 * 366)
@@ -40,6 +43,7 @@ COMPARED = (
     "runs",
     "failures",
     "once",
+    "requests",
 )
 """What a token repeats of its item, besides its id."""
 
@@ -83,6 +87,8 @@ class Bounds:
     """What is due or stale is taken within it, while a worker has a free slot."""
     lease: timedelta
     """What a lock of the item would be good for."""
+    planning: Planning | None
+    """What the item is planned by; None: that cannot be told."""
     served: bool
     """Whether a worker is there that takes the item's type: else nobody is to blame."""
 
@@ -96,7 +102,7 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     told = [
         *_tokens(case, case.item),
         *_lock(case, case.item),
-        *_history(case, case.item),
+        *_history(case, case.item, bounds.now),
     ]
     if shard_of(case.id, bounds.shards) != case.shard:
         told.append(("D4", f"lies in shard {case.shard}, where nobody looks for it"))
@@ -165,14 +171,14 @@ def _lock(case: Case, item: Item) -> Told:
         yield "D4", f"its lock is of an earlier life (born {lock.born}, not {item.born})"
 
 
-def _history(case: Case, item: Item) -> Told:
-    """D6."""
+def _history(case: Case, item: Item, now: datetime) -> Told:
+    """D6. When a run of the future ended is not held against its item."""
     run = case.newest
     if run is None:
         return
     if run.fence > item.fence:
         yield "D6", f"has fence {item.fence}, but its history goes to {run.fence}"
-    same = (item.outcome, item.stop) == (run.outcome, run.stop)
+    same = item.outcome == run.outcome and (item.stop == run.stop or is_ahead(run.stop, now=now))
     if not same and not item.running and speaks_for(run, item):
         has = f"{item.outcome} at {stamp(item.stop)}" if item.stop else "nothing of a run"
         yield "D6", f"says {has}, but its newest run {run.outcome} at {stamp(run.stop)}"
@@ -188,14 +194,17 @@ def speaks_for(run: Run, item: Item) -> bool:
 
 def _asked_for(item: Item) -> bool:
     """Whether a person may have named the time: `at`, or the first time of a schedule."""
-    return item.start is None or item.schedule.startswith("at ")
+    named = item.planned == item.first
+    return item.start is None or named or item.schedule.startswith("at ")
 
 
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
-    """D7 and D8. What is late for want of workers is worth knowing, no more."""
+    """D7, D8 and D11. What is late for want of workers is worth knowing, no more."""
     late = bounds.now - item.ready
     if item.waits and -late > HORIZON and not _asked_for(item):
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
+    elif bounds.planning and (told := ahead(item, bounds.planning, now=bounds.now)):
+        yield Finding(code="D11", subject=item.id, problem=told)
     if item.waits and late > bounds.cycle + bounds.lease:
         told = f"has been ready for {span(late.total_seconds())}"
         yield Finding(code="D7", subject=item.id, problem=told, grave=bounds.served)

@@ -6,6 +6,7 @@
     running, but no lock              the fence rises and the item waits again, due as it was
     waiting                           the token that the item names is there, and no other
     unlike its history                the fence rises to it; outcome and stop are the newest run's
+    ahead of the clock                start and stop are now; what nothing explains is planned anew
 
 A lock may be alive when it is of this life of the item and its fence is not below the item's; its
 holder then releases it as if nothing had been, or it goes stale. Every batch states the etag of
@@ -16,26 +17,28 @@ newer version, and items in a wrong shard.
 
 from dataclasses import replace
 
-from blackboard.checkup.diagnosis import Case, differences, speaks_for
+from blackboard.checkup.diagnosis import Bounds, Case, differences, speaks_for
 from blackboard.keys import item_key, lock_key, shard_of
 from blackboard.model import Item, Lock, State
 from blackboard.rows import columns_of
+from blackboard.rules.ahead import brought_back
+from blackboard.rules.outcomes import PLANNED
 from blackboard.table import Delete, Merge, Op, Replace
 from blackboard.verbs.batches import insert_next
 
-MENDED = ("running", "owner", "fence", "start", "stop", "outcome")
+MENDED = ("running", "owner", "fence", "start", "stop", "outcome", *PLANNED)
 
 
-def repair_ops(case: Case, *, shards: int) -> list[Op]:
+def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
     """The batch, empty when there is nothing that it could put right."""
     if case.sealed:
         return []
     if case.item is None:
         return _without_item(case)
-    if shard_of(case.id, shards) != case.shard:
+    if shard_of(case.id, bounds.shards) != case.shard:
         return []
     kept = case.lock if case.lock is not None and may_live(case.lock, case.item) else None
-    after = _following(case.item, kept) if kept else _freed(case, case.item)
+    after = _following(case.item, kept) if kept else _freed(case, case.item, bounds)
     ops = _token_ops(case, after)
     if case.lock is not None and kept is None:
         ops.append(Delete(lock_key(case.id), case.lock.etag))
@@ -61,8 +64,10 @@ def _following(item: Item, lock: Lock) -> Item:
     return replace(item, running=True, owner=lock.owner, fence=lock.fence, start=lock.since)
 
 
-def _freed(case: Case, item: Item) -> Item:
-    """The item without a lock. Whatever takes a lock away raises the fence above it."""
+def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
+    """The item without a lock, in the present. Whatever takes a lock away raises the fence above
+    it.
+    """
     fence = item.fence + item.running
     if case.lock is not None and case.lock.fence >= fence:
         fence = case.lock.fence + 1
@@ -72,7 +77,9 @@ def _freed(case: Case, item: Item) -> Item:
         after = replace(after, fence=max(fence, run.fence))
         if speaks_for(run, item):
             after = replace(after, outcome=run.outcome, stop=run.stop)
-    return after
+    if bounds.planning is None or item.state is State.REMOVED:
+        return after
+    return brought_back(after, bounds.planning, now=bounds.now)
 
 
 def _token_ops(case: Case, after: Item) -> list[Op]:

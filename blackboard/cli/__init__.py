@@ -31,6 +31,7 @@ COMMANDS = {
     "show": "the board",
     "log": "the runs of items, newest first",
     "next": "when items, or a schedule, are due next",
+    "report": "what the last run of an item wrote about its work",
     "why": "the decision for an item now, and its reasons",
     "run": "run items now",
     "cancel": "end running runs",

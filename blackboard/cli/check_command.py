@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 
 import click
 
-from blackboard.cli.gather import Gathered, gather
+from blackboard.checkup.planning import planning_of
+from blackboard.cli.gather import gather
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
 from blackboard.phrases import first_line, iso, plural, since, span
+from blackboard.rules.ahead import Planning, ahead
 from blackboard.standing import Standing
 from blackboard.times.durations import UNITS, parse_duration
 
@@ -32,7 +34,7 @@ class Alarm:
     id: str
     type: str
     problem: str
-    """overdue, stale or failing"""
+    """overdue, stale, failing or clock"""
     since: datetime | None
     words: str
 
@@ -45,25 +47,32 @@ class Alarm:
 def command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
 ) -> int:
-    """Exit 0 when all is well, 1 when items are overdue, stale or failing; each is named.
+    """Exit 0 when all is well, 1 when items are overdue, stale, failing or of another time; each
+    is named.
 
     Overdue: it could have been started so long ago. Stale: whoever runs it has not renewed its
-    lock in time. Failing: its last run was no success. Paused items are nobody's alarm.
+    lock in time. Failing: its last run was no success. Clock: it says that it ran in the future,
+    or waits longer than its schedule explains, because a clock was wrong: `doctor --repair` plans
+    it anew. Paused items raise no alarm.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)
 
-    async def read() -> Gathered:
+    async def read() -> tuple[int, list[Alarm]]:
         async with session.board() as board:
-            return await gather(board, ids, exact=exact, overdue_after=limit)
+            seen = await gather(board, ids, exact=exact, overdue_after=limit)
+            found = [one for one in seen.standings if not types or one.item.type in types]
+            return len(found), [
+                alarm
+                for one in found
+                for alarm in alarms_of(one, planning_of(board, one.item), now=seen.now)
+            ]
 
-    read_now = run(read())
-    found = [one for one in read_now.standings if not types or one.item.type in types]
-    alarms = [alarm for one in found for alarm in alarms_of(one, now=read_now.now)]
+    items, alarms = run(read())
     if chosen.json:
-        emit({"well": not alarms, "items": len(found), "problems": [_view(one) for one in alarms]})
+        emit({"well": not alarms, "items": items, "problems": [_view(one) for one in alarms]})
     else:
-        click.echo("\n".join(_lines(alarms, items=len(found))))
+        click.echo("\n".join(_lines(alarms, items=items)))
     return 1 if alarms else 0
 
 
@@ -74,8 +83,8 @@ def _grace(overdue: str) -> timedelta:
     return parse_duration(overdue, "overdue")
 
 
-def alarms_of(one: Standing, *, now: datetime) -> Iterator[Alarm]:
-    """What is wrong with an item, if anything is."""
+def alarms_of(one: Standing, planning: Planning | None = None, *, now: datetime) -> Iterator[Alarm]:
+    """What is wrong with an item, if anything is. `planning` is what it is planned by, if known."""
     item = one.item
     if item.is_paused and not item.running:
         return
@@ -90,6 +99,8 @@ def alarms_of(one: Standing, *, now: datetime) -> Iterator[Alarm]:
         said = first_line(item.error)
         words += f": {said}" if said else ""
         yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, words=words)
+    if planning and (words := ahead(item, planning, now=now)):
+        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, words=words)
 
 
 def _view(alarm: Alarm) -> dict[str, str | None]:

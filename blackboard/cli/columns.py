@@ -9,13 +9,16 @@ from datetime import datetime
 from typing import Any
 
 from blackboard.cli.layout import Cell, Column, Line, Style
+from blackboard.cli.text import shown
 from blackboard.cli.views import decoded
 from blackboard.members import Sighting
-from blackboard.model import Item, Outcome, Run, State
+from blackboard.model import Outcome, Run, State
 from blackboard.phrases import brief, first_line, plural, relative, stamp
 from blackboard.standing import Standing
 
 NOTHING = "-"
+MOST_LINES = 10
+"""Warnings below a board."""
 MOMENT = 20
 """Cells of a time in full: cut, it tells nothing."""
 ITEM_COLUMNS = (
@@ -78,7 +81,7 @@ def item_cells(one: Standing, *, now: datetime, absolute: bool) -> Line:
         (when(item.start, now, absolute=absolute), Style.PLAIN),
         (when(item.stop, now, absolute=absolute), Style.PLAIN),
         _running(one, now=now),
-        _outcome(item),
+        _outcome(one),
         (next_words(one, now=now, absolute=absolute), _next_style(one)),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
@@ -103,7 +106,7 @@ def next_words(one: Standing, *, now: datetime, absolute: bool) -> str:
     if item.state is not State.ACTIVE:
         return item.state.value
     if item.running:
-        return "again" if item.again else NOTHING
+        return "again" if item.requests else NOTHING
     if absolute:
         return stamp(item.ready)
     if one.overdue:
@@ -138,7 +141,8 @@ def percent(progress: Any) -> str:
             return ""
 
 
-def _outcome(item: Item) -> Cell:
+def _outcome(one: Standing) -> Cell:
+    item = one.item
     if item.failures:
         # An override counts as a failure before the item has a new outcome.
         ok = item.outcome in {None, Outcome.OK}
@@ -147,6 +151,8 @@ def _outcome(item: Item) -> Cell:
         return f"{word}{times}", Style.BAD
     if item.outcome is None:
         return NOTHING, Style.PLAIN
+    if one.warnings:
+        return "warned", Style.LATE
     return item.outcome.value, outcome_style(item.outcome)
 
 
@@ -162,6 +168,19 @@ def outcome_style(outcome: Outcome) -> Style:
             return Style.QUIET
 
 
+def warning_lines(standings: Sequence[Standing]) -> list[Line]:
+    """What items warn of, a line each; the first few of them."""
+    lines: list[Line] = [
+        [(f"{shown(one.item.id)}: {shown(text)}", Style.LATE)]
+        for one in standings
+        for text in one.warnings
+    ]
+    more = len(lines) - MOST_LINES
+    if more > 0:
+        lines = [*lines[:MOST_LINES], [(f"... and {more:,} warnings more", Style.QUIET)]]
+    return lines
+
+
 def worker_name(owner: str) -> str:
     """A worker's host and process: its boot nonce tells people nothing."""
     return owner.rpartition(":")[0] or owner or NOTHING
@@ -169,17 +188,18 @@ def worker_name(owner: str) -> str:
 
 def summary(standings: Sequence[Standing], *, total: int, now: datetime) -> str:
     """The board in one line."""
-    shown = len(standings)
-    items = plural(shown, "item") if shown == total else f"{shown:,} of {plural(total, 'item')}"
+    number = len(standings)
+    items = plural(number, "item") if number == total else f"{number:,} of {plural(total, 'item')}"
     counts = {
         "running": sum(one.running and not one.stale for one in standings),
         "stale": sum(one.stale for one in standings),
         "overdue": sum(one.overdue for one in standings),
         "failed": sum(one.failing for one in standings),
+        "warned": sum(bool(one.warnings) for one in standings),
         "paused": sum(one.item.state is State.PAUSED for one in standings),
         "done": sum(one.item.state is State.DONE for one in standings),
     }
-    parts = [items, *(f"{number:,} {name}" for name, number in counts.items() if number)]
+    parts = [items, *(f"{count:,} {name}" for name, count in counts.items() if count)]
     coming = min((one.item.ready for one in standings if one.waiting), default=None)
     if coming is not None:
         parts.append(f"next {'now' if coming <= now else relative(coming, now)}")

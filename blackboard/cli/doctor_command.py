@@ -12,6 +12,7 @@ from blackboard.doctor import Report, Request, examine
 from blackboard.model import VERSION
 from blackboard.phrases import plural
 from blackboard.times.durations import parse_duration
+from blackboard.verbs.history import Retention
 
 EPILOG = """\b
 Examples:
@@ -38,6 +39,10 @@ def command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
         cycle=parse_duration(session.settings.worker.cycle, "cycle"),
         types=set(session.handlers) or None,
         repair=repair,
+        retention=Retention(
+            runs=session.settings.board.history,
+            age=parse_duration(session.settings.board.history_age, "history_age"),
+        ),
     )
     report = run(_examine(session, request))
     if chosen.json:

@@ -1,8 +1,9 @@
 """Several worker processes of one host: `blackboard worker --processes N`.
 
 Each is this same command without `--processes`. Signals are passed on to all of them. One that
-ends by itself is followed by another after a pause, as init would do it; workers that are meant to
-end (`--once`, `--until-idle`) are waited for. Each worker holds one end of a pipe whose other end
+ends by itself is followed by another after a pause, as init would do it and with whatever exit
+code: a handler may have ended its worker, and chosen that. Workers that are meant to end (`--once`,
+`--until-idle`) are waited for. Each worker holds one end of a pipe whose other end
 is ours: should this process be killed, the pipe ends and the workers stop as if they were asked to.
 """
 
@@ -19,7 +20,6 @@ STEADY = 60.0
 """Seconds after which a worker counts as well, and the next pause as the first."""
 SUPERVISED = "BLACKBOARD_SUPERVISED"
 """In a worker's environment: its stdin is the pipe."""
-BAD_INPUT = 2
 STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
 """How a worker ends that was asked to stop before it could listen."""
 KILLED = 1
@@ -83,35 +83,44 @@ class _Fleet:
         pause = FIRST_PAUSE
         while True:
             since = loop.time()
-            # A session of its own: Ctrl-C reaches it through us, and once.
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "blackboard",
-                *self._arguments,
-                stdin=asyncio.subprocess.PIPE,
-                env={**os.environ, SUPERVISED: "1"},
-                start_new_session=True,
-            )
-            self._running.add(process)
-            if self._stopping.is_set():
-                _send(process, signal.SIGTERM)
-            code = await process.wait()
-            self._running.discard(process)
+            try:
+                code = await self._run_one()
+                ended = f"a worker ended with {code}"
+            except OSError as problem:  # no memory, no process: there may be some again
+                code, ended = KILLED, f"a worker could not be started: {problem}"
             if self._stopping.is_set() and code in STOPPED:
                 return 0
-            if self._stopping.is_set() or not self._restart or code == BAD_INPUT:
+            if self._stopping.is_set() or not self._restart:
                 return max(code, KILLED) if code else 0
             if loop.time() - since > STEADY:
                 pause = FIRST_PAUSE
-            sys.stderr.write(f"blackboard: a worker ended with {code}; another in {pause:g} s\n")
+            sys.stderr.write(f"blackboard: {ended}; another in {pause:g} s\n")
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause)
             except TimeoutError:
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             return 0
+
+    async def _run_one(self) -> int:
+        """One worker, from its start to its end; its exit code. Raises OSError."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "blackboard",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, SUPERVISED: "1"},
+            start_new_session=True,  # Ctrl-C reaches it through us, and once
+        )
+        self._running.add(process)
+        if self._stopping.is_set():
+            _send(process, signal.SIGTERM)
+        try:
+            return await process.wait()
+        finally:
+            self._running.discard(process)
 
 
 def _send(process: asyncio.subprocess.Process, number: int) -> None:

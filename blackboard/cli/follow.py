@@ -8,7 +8,8 @@ from blackboard.board import Board
 from blackboard.members import takers, workers
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, span
-from blackboard.rules.outcomes import again_of, serves
+from blackboard.rules.requests import in_line, serves
+from blackboard.verbs.change import Asked
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -27,14 +28,6 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A run that was asked for: of which item, as it was then, and for which slot."""
-
-    item: Item
-    slot: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
     """How it ended; the run if there was one, and what to say."""
 
@@ -47,18 +40,10 @@ class Followed:
         return self.run is not None and self.run.outcome is Outcome.OK
 
 
-def asked_for(item: Item) -> Asked:
-    """What `change.run_now` has just made of an item."""
-    again = again_of(item)
-    return Asked(item=item, slot=again.slot if again else item.slot)
-
-
 def is_pending(item: Item, slot: datetime) -> bool:
     """Whether the run for `slot` is still to come, or under way, or to be tried again."""
-    again = again_of(item)
-    if again is not None and serves(again.slot, slot):
-        return True
-    return serves(item.slot, slot) and (item.running or item.state is State.ACTIVE)
+    alive = item.running or item.state is State.ACTIVE
+    return alive and any(serves(one, slot) for one in in_line(item))
 
 
 async def follow(board: Board, asked: Asked, *, patience: float | None) -> Followed:
@@ -93,7 +78,7 @@ async def _ended(board: Board, asked: Asked, item: Item) -> Followed:
             return Followed(end=End.ENDED, words=_told(run), run=run)
     if item.state is State.PAUSED:
         return Followed(end=End.GONE, words="was paused meanwhile")
-    return Followed(end=End.GONE, words="was asked for once more, and that run took its place")
+    return Followed(end=End.GONE, words="has ended, and its history does not have it any more")
 
 
 def _told(run: Run) -> str:

@@ -28,7 +28,7 @@ from blackboard.board import Board
 from blackboard.calls import given
 from blackboard.cli.session import Session
 from blackboard.cli.text import one_line, shown
-from blackboard.context import Context, HandlerItem, run_logger
+from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler
@@ -38,11 +38,15 @@ from blackboard.keys import next_key
 from blackboard.mask import Mask
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.patient import Asking
-from blackboard.rows import record_of
+from blackboard.phrases import plural
+from blackboard.releases import Renewed
+from blackboard.rows import record_of, text_of
 from blackboard.rules.patience import Need
-from blackboard.runners.ending import encode_result, failure
+from blackboard.rules.requests import requested
+from blackboard.runners.ending import failure, fitting_result
 from blackboard.runners.prints import Tail
 from blackboard.table import read
+from blackboard.tables.checks import MAX_VALUE
 from blackboard.verbs.change import run_now
 from blackboard.verbs.finished import Finished, Released
 from blackboard.verbs.release import release
@@ -131,7 +135,7 @@ class Here:
         tail = Tail()
         out = sys.stderr if self._session.chosen.json else sys.stdout
         with _printing(tail, mask, out=out):
-            ended = self._call(handler, item, self._context(held, lost, mask))
+            ended = self._call(handler, item, self._context(held, lost, mask), mask)
         return mask.ended(replace(ended, output=tail.text()))
 
     def _context(self, held: Holding, lost: Lost, mask: Mask) -> Context:
@@ -145,18 +149,18 @@ class Here:
             settings=self._session.settings.jobs.get(claim.type, {}),
             log=run_logger(partial(_log, self._console, mask)),
             lost=lost,
-            progress=lambda done, total: held.report_progress(int(done), int(total)),
+            progress=lambda done, total: held.report_progress(*progress_of(done, total)),
         )
 
-    def _call(self, handler: Handler, item: HandlerItem, context: Context) -> Ended:
+    def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:
             # As from a worker: what the row will hold, not what is held here.
-            result = msgspec.json.decode(encode_result(call(handler, item, context)))
+            encoded = fitting_result(call(handler, item, context), mask, limit=MAX_VALUE)
         except KeyboardInterrupt:
             return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
         except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
             return Ended(outcome=Outcome.FAILED, error=failure(problem))
-        return Ended(outcome=Outcome.OK, result=result)
+        return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
     def _board_side(self, execution: Watched) -> None:
         try:
@@ -178,11 +182,13 @@ class Here:
             beating = asyncio.get_running_loop().create_task(beat.run())
             self._claimed.set_result(holding)
             ended = await asyncio.wrap_future(self._ended)
-            holding.releasing = True
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            holding.ended = True
             finished = Finished(claim=holding.claim, ended=ended, settings=holding.settings)
-            return (await release(board, [finished]))[0]
+            try:
+                return (await release(board, [finished], leases=Renewed([holding])))[0]
+            finally:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
 
 
 def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
@@ -198,8 +204,18 @@ async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Ho
     """
     if item.running:
         raise BlackboardError(f"{item.id} is being run by {item.owner}")
-    asked = (await run_now(board, item.id, once=dict(once))).item
-    token = await _token(board, asked)
+    params = text_of(once) if once else ""
+    if ahead := requested(item, name="", once=params, now=await board.table.now()).ahead:
+        raise BlackboardError(
+            f"{item.id} has {plural(ahead, 'run')} to do first: `blackboard run` without --here "
+            "asks for this one in its turn"
+        )
+    asked = await run_now(board, item.id, once=dict(once))
+    if asked.ahead:
+        raise BlackboardError(
+            f"{item.id} was asked to run meanwhile: a worker runs this request in its turn"
+        )
+    token = await _token(board, asked.item)
     settings = board.resolve(item.type, item.spec)
     taken: tuple[Claim, ...] = ()
     if token is not None:

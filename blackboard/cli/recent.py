@@ -9,7 +9,7 @@ from blackboard.board import Board
 from blackboard.cli.selection import check_id, is_glob, select
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.rows import record_of
-from blackboard.verbs.change import Missing
+from blackboard.verbs.once import Missing
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 ANY_TIME = datetime.max.replace(tzinfo=UTC)

@@ -67,7 +67,12 @@ def event_printer(stream: TextIO) -> Callable[[Event, datetime], None]:
     console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def line(event: Event, at: datetime) -> None:
-        console.print(event_text(event, at))
+        with (
+            console.capture() as printed
+        ):  # it would keep what a terminal that is gone does not take
+            console.print(event_text(event, at))
+        stream.write(printed.get())
+        stream.flush()
 
     return line
 

@@ -8,7 +8,7 @@ import click
 
 from blackboard.board import Board
 from blackboard.cli.answers import Answer, tell
-from blackboard.cli.follow import Followed, asked_for, follow
+from blackboard.cli.follow import Followed, follow
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, emit, note, run
 from blackboard.cli.spec_options import set_option
@@ -17,6 +17,7 @@ from blackboard.cli.values import check_params_size, laid_over, parse_pairs
 from blackboard.cli.views import run_view
 from blackboard.errors import BadInput
 from blackboard.model import Item, Run
+from blackboard.phrases import plural
 from blackboard.times.durations import parse_duration
 from blackboard.verbs import change
 
@@ -80,22 +81,24 @@ class _Request:
             items = await select(board, ids, exact=exact)
             onces = [checked_once(item, self._pairs, limit=board.table.max_value) for item in items]
             asked = [
-                (await change.run_now(board, item.id, once=once)).item
+                await change.run_now(board, item.id, once=once)
                 for item, once in zip(items, onces, strict=True)
             ]
             if not wait:
-                answers = [Answer(item=item, words=_due(item)) for item in asked]
+                answers = [Answer(item=one.item, words=_due(one)) for one in asked]
                 return await tell(board, answers, json=self._session.chosen.json)
             return await self._wait(board, asked, seconds=seconds)
 
-    async def _wait(self, board: Board, asked: Sequence[Item], *, seconds: float | None) -> int:
+    async def _wait(
+        self, board: Board, asked: Sequence[change.Asked], *, seconds: float | None
+    ) -> int:
         json = self._session.chosen.json
-        waits = [follow(board, asked_for(item), patience=seconds) for item in asked]
+        waits = [follow(board, one, patience=seconds) for one in asked]
         followed = await asyncio.gather(*waits)
         if json:
-            emit([_record(item, one) for item, one in zip(asked, followed, strict=True)])
-        for item, one in zip(asked, followed, strict=True):
-            line = f"{item.id} {one.words}"
+            emit([_record(ask.item, one) for ask, one in zip(asked, followed, strict=True)])
+        for ask, one in zip(asked, followed, strict=True):
+            line = f"{ask.item.id} {one.words}"
             if one.run is None:
                 note(line)
             elif not json:
@@ -117,8 +120,17 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     return once
 
 
-def _due(item: Item) -> str:
-    return "runs; it will run once more when it has ended" if item.again else "is due now"
+def _due(asked: change.Asked) -> str:
+    item, ahead = asked.item, asked.ahead
+    if asked.joined:
+        due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"
+        return f"{due}: a run that waits already is for this request too"
+    if not ahead:
+        return "is due now"
+    if ahead == 1 and item.running:
+        return "runs; it will run once more when it has ended"
+    state = "runs" if item.running else "is due now"
+    return f"{state}; this request is run after {plural(ahead, 'run')}"
 
 
 def _record(item: Item, one: Followed) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.rows import record_of
 from blackboard.spec import Spec, decode_spec
-from blackboard.verbs.change import Missing
+from blackboard.verbs.once import Missing
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

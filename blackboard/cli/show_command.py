@@ -8,7 +8,7 @@ import click
 
 from blackboard.board import Board
 from blackboard.cli import terminal
-from blackboard.cli.columns import ITEM_COLUMNS, item_cells, summary, wide
+from blackboard.cli.columns import ITEM_COLUMNS, item_cells, summary, warning_lines, wide
 from blackboard.cli.gather import Gathered
 from blackboard.cli.layout import Line, Style, fitted, table, texts_of
 from blackboard.cli.options import Chosen, common
@@ -109,8 +109,8 @@ def picture(read: Gathered, found: Sequence[Standing], *, absolute: bool) -> str
     columns = wide(ITEM_COLUMNS, absolute=absolute)
     lines = table(columns, rows, width=terminal.width()) if rows else []
     last = summary(found, total=len(read.standings), now=read.now)
-    text = texts_of(lines, colour=terminal.colour())
-    return f"{text}\n\n{last}" if lines else last
+    parts = [texts_of(part, colour=terminal.colour()) for part in (lines, warning_lines(found))]
+    return "\n\n".join([*filter(None, parts), last])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

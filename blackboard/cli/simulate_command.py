@@ -119,7 +119,8 @@ def command(
     and take as long as their last ones did, more or less. Nothing is written to the board. With
     --items it is made up, its items spread over their interval.
 
-    Kinds of faults: kill, pause, skew, jump, lost, late, 503, partition, outage, redeploy, edit.
+    Kinds of faults: kill, pause, skew, jump, lost, late, 503, partition, outage, shard,
+    clock, redeploy, edit.
     Every write is checked. Exit code 1, with the story of it, when a promise was broken.
     """
     per_million, length = dollars(price), None if takes is None else _seconds(takes, "takes")

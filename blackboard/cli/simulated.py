@@ -56,10 +56,12 @@ COUNTED = {
     Trouble.JUMP: "jumped",
     Trouble.PARTITION: "partitions",
     Trouble.OUTAGE: "outages",
+    Trouble.SHARD: "sick partitions",
+    Trouble.CLOCK: "store jumped",
     Trouble.REDEPLOY: "redeployed",
     Trouble.EDIT: "asked",
 }
-"""Troubles that befall somebody, and what a world counts them as."""
+"""Troubles that befall workers or the store, and what a world counts them as."""
 FATES = {
     Trouble.LOST: (Fate.NEVER, Fate.UNHEARD),
     Trouble.LATE: (Fate.LATE,),

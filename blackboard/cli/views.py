@@ -45,6 +45,7 @@ def item_view(one: Standing) -> JSON:
         "failures": item.failures,
         "error": item.error or None,
         "result": decoded(item.result),
+        "warnings": one.warnings,
         "paused": marked(item.paused),
         "resumed": marked(item.resumed),
         "progress": decoded(lock.progress) if lock else None,

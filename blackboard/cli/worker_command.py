@@ -20,6 +20,7 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
+from blackboard.runners import contained
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.table import TableError, Unusable
@@ -88,8 +89,17 @@ def command(
         run(_check(session, settings))
         return fleet.supervise(processes, restart=mode is Mode.FOREVER)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
-    run(_work(session, settings, mode=mode, level=level))
-    return 0
+    code = 0
+    try:
+        contained.run(_work(session, settings, mode=mode, level=level))
+    except (
+        SystemExit
+    ) as problem:  # of a signal handler, say: 0 and 2 would keep it from coming back
+        note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
+        code = 1
+    finally:
+        contained.leave(code)
+    return code
 
 
 def _grace(text: str) -> timedelta:
@@ -123,7 +133,7 @@ async def _work(session: Session, settings: WorkerSettings, *, mode: Mode, level
     clock, chance = SystemClock(), SystemChance()
     owner = identity(chance)
     events = Events(owner)
-    events.subscribe(subscriber(clock, level=level, json=session.chosen.json))
+    events.subscribe(subscriber(clock, level=level, json=session.chosen.json), "the log")
     async with AsyncExitStack() as stack:
         if mode is Mode.FOREVER:
             board = await opened(session, stack, events=events, clock=clock, chance=chance)

@@ -45,6 +45,8 @@ class Trouble:
             way.check()
         except NotSent as problem:
             self.tell(label_of(way), str(problem))
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it is for the sending to fail
+            self.tell(way.name, type(problem).__name__)
 
     def tell(self, what: str, problem: str) -> None:
         now = self.clock.monotonic()

@@ -13,6 +13,7 @@ from typing import Any
 from blackboard.model import Lock, Outcome, Token
 from blackboard.notify.table import News
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
+from blackboard.results import warnings_in
 from blackboard.rules.outcomes import FAILING
 from blackboard.verbs.finished import Finished, Release, Released
 
@@ -37,6 +38,7 @@ class Notice:
     outcome: str = ""
     """Of the last run."""
     error: str = ""
+    """Of the last run; of one that was ok, its warnings."""
     due: datetime
     ready: datetime
     start: datetime | None = None
@@ -131,6 +133,27 @@ def of_run(
     )
 
 
+def of_warnings(finished: Finished, released: Released) -> Notice | None:
+    """What a run that ended well warns of."""
+    run = released.run
+    warnings = warnings_in(run.result)
+    if released.how is not Release.DONE or run.outcome is not Outcome.OK or not warnings:
+        return None
+    return Notice(
+        event=News.WARNED,
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
+        outcome=run.outcome.value,
+        error="; ".join(warnings),
+        due=run.slot,
+        ready=finished.claim.ready,
+        start=run.start,
+        stop=run.stop,
+        attempt=run.attempt,
+    )
+
+
 def of_lock(lock: Lock) -> Notice:
     """Of a stale lock that was taken away, and nothing is run."""
     return Notice(
@@ -168,6 +191,8 @@ def _words(notice: Notice, *, at: datetime) -> str:
         times = f", {notice.failures:,} times in a row" if notice.failures > 1 else ""
         said = first_line(notice.error)
         return f"failed{how}{times}" + (f": {said}" if said else "")
+    if notice.event is News.WARNED:
+        return f"warns: {notice.error}"
     if notice.failures:
         return f"recovered after {plural(notice.failures, 'failure')}"
     late = f", {_span(notice.start - notice.ready)} late" if notice.start else ""

@@ -10,7 +10,7 @@ A worker that ends gives it a few seconds for what still waits. It never raises.
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +19,15 @@ from datetime import datetime, timedelta
 from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
 from blackboard.notify.beside import Ending, Trouble, label_of
-from blackboard.notify.notices import Notice, Payload, Teller, of_lock, of_run, of_token
+from blackboard.notify.notices import (
+    Notice,
+    Payload,
+    Teller,
+    of_lock,
+    of_run,
+    of_token,
+    of_warnings,
+)
 from blackboard.notify.pings import Pinger
 from blackboard.notify.table import NEVER, News, NotifyTable
 from blackboard.notify.told import HANDOVER, begin, confirmed, end, taken
@@ -46,6 +54,10 @@ FIRST_PAUSE, LONGEST_PAUSE, GIVE_UP_AFTER = 2.0, 30.0, 120.0
 """Seconds between tries to send; and for how long it is tried: with the last try, for less than
 HANDOVER.
 """
+TRIES = 3
+"""Of a notice at which something fails that is neither the store nor the way: it may be the notice
+itself, which must not come back for ever.
+"""
 LOOK_AGAIN = HANDOVER
 """Seconds until the row of an overdue item is looked at again: before, nobody takes it over."""
 
@@ -65,6 +77,8 @@ class Notifier:
     at_most: int
     """Notices a minute."""
     _waiting: dict[tuple[News, str], Notice] = field(default_factory=dict)
+    _failed: Counter[tuple[News, str]] = field(default_factory=Counter)
+    """Tries of the notices that wait, or are being told, that something odd happened to."""
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """Overdue items: the ready time, and when their row was last looked at, in monotonic
     seconds."""
@@ -92,9 +106,10 @@ class Notifier:
         """The subscriber."""
         match event.kind, event.record:
             case Kind.ENDED, (Finished() as finished, Released() as released):
-                notice = of_run(finished, released, overdue_after=self.overdue_after)
-                if notice is not None:
-                    self._queue(notice)
+                ended = of_run(finished, released, overdue_after=self.overdue_after)
+                for notice in (ended, of_warnings(finished, released)):
+                    if notice is not None:
+                        self._queue(notice)
             case Kind.WALKED, Seen() as seen:
                 if self._pinger is not None:
                     self._pinger.walked()
@@ -152,10 +167,23 @@ class Notifier:
             full = self._until_there_is_room()
             if full > 0:
                 await self._ending.cuts_short(self.board.clock.sleep(full))
+            notices = self._next(MOST_AT_ONCE if full > 0 else 1)
             try:
-                await self._tell(self._next(MOST_AT_ONCE if full > 0 else 1))
+                await self._tell(notices)
             except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
-                self._trouble.tell("notices", type(problem).__name__)
+                await self._failed_at(notices, problem)
+
+    async def _failed_at(self, notices: Sequence[Notice], problem: Exception) -> None:
+        """They are tried again, a few times."""
+        self._trouble.tell("notices", type(problem).__name__)
+        for one in notices:
+            key = one.event, one.id
+            self._failed[key] += 1
+            if self._failed[key] < TRIES and not self._ending.is_set():
+                self._waiting.setdefault(key, one)
+            else:
+                del self._failed[key]
+        await self._ending.cuts_short(self.board.clock.sleep(STORE_PAUSE))
 
     def _next(self, number: int) -> list[Notice]:
         keys = list(self._waiting)[:number]
@@ -170,7 +198,15 @@ class Notifier:
 
     async def _tell(self, notices: Sequence[Notice]) -> None:
         """Tell what nobody has told: one, or many in a summary."""
-        begun = [found for one in notices if (found := await self._begun(one)) is not None]
+        begun: list[tuple[Notice, Etag]] = []
+        for one in notices:
+            try:
+                found = await self._begun(one)
+            except Exception as problem:  # noqa: BLE001 - the others are told all the same
+                await self._failed_at([one], problem)
+                continue
+            self._failed.pop((one.event, one.id), None)
+            begun += [] if found is None else [found]
         if not begun:
             return
         teller = Teller(board=self.board.name, worker=self.events.worker)
@@ -227,6 +263,9 @@ class Notifier:
         except NotSent as problem:
             self._trouble.tell(label_of(way), str(problem))
             return False if problem.final else None
+        except Exception as problem:  # noqa: BLE001 - the other ways take it all the same
+            self._trouble.tell(way.name, type(problem).__name__)
+            return None
         return True
 
 

@@ -27,6 +27,8 @@ class News(StrEnum):
     RECOVERED = "recovered"
     OVERDUE = "overdue"
     """Its token has been ready for long, and a walk could not take it."""
+    WARNED = "warned"
+    """Its run was ok, and its result has warnings."""
 
 
 class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

@@ -70,7 +70,9 @@ def is_news(notice: Notice, told: Told, *, now: datetime, again: timedelta | Non
         return False
     if not told.taken:
         return told.age > HANDOVER
-    if notice.event.value not in told.events or was_well_since(notice, told):
+    if notice.event.value not in told.events:
+        return True
+    if notice.event is not News.WARNED and was_well_since(notice, told):
         return True
     return again is not None and now - told.at >= again
 
@@ -89,6 +91,8 @@ async def confirmed(board: Board, notice: Notice) -> Notice | None:
     item = await board.item(notice.id)
     if item is None or item.is_paused or item.state is State.REMOVED:
         return None
+    if notice.event is News.WARNED:
+        return notice
     if notice.event is News.OVERDUE:
         if not item.waits or item.ready != notice.ready:
             return None
@@ -158,8 +162,8 @@ async def end(board: Board, item_id: str) -> bool:
     asked = False
     for _ in range(TRIES):
         row = await read(board.table, partition, key)
-        if row is None:
-            return asked
+        if row is None or told_of(row, age=board.table.age(row)).events == {News.WARNED.value}:
+            return asked  # what an item that is well warned of is no failure to recover from
         try:
             await board.table.commit(partition, [Delete(key, row.etag)])
         except Conflict:

@@ -30,10 +30,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from blackboard.model import VERSION, Lock, Token
-from blackboard.schedules import ALONE, Every, gap
+from blackboard.schedules import ALONE, Every, interval_of
 from blackboard.spec import RunSettings
 
-SHORTEST_DEFAULT = timedelta(seconds=10)
+SHORTEST_DEFAULT_LEASE = timedelta(seconds=10)
+"""Of a lease that nothing sets."""
+SHORTEST_DEFAULT_LIMIT = timedelta(minutes=1)
+"""Of a time limit that nothing sets."""
 LONGEST_RENEWAL = 60.0
 """Seconds between renewals at the most: how soon an unlock or a removal is noticed."""
 TAKEOVERS = 3
@@ -109,23 +112,22 @@ def may_take_over(attempt: int, *, retries: int) -> bool:
 
 def lease(settings: RunSettings, slot: datetime) -> timedelta:
     """How long a lock may go untouched: as set, else the interval, ten seconds at the least."""
-    return settings.stale_after or _default(settings, slot)
+    return settings.stale_after or max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
 
 
 def time_limit(settings: RunSettings, slot: datetime) -> timedelta:
-    """How long a handler may run: as set, else the interval, ten seconds at the least."""
-    return settings.timeout or _default(settings, slot)
-
-
-def _default(settings: RunSettings, slot: datetime) -> timedelta:
-    return max(interval(settings, slot), SHORTEST_DEFAULT)
+    """How long a handler may run: as set, else the interval, a minute at the least."""
+    return settings.timeout or max(interval(settings, slot), SHORTEST_DEFAULT_LIMIT)
 
 
 def interval(settings: RunSettings, slot: datetime) -> timedelta:
-    """An item's interval: `every`, or the gap to the next slot; one hour when there is none."""
+    """An item's interval: `every`, or the shortest time between the next few slots; one hour when
+    there are none. It is the schedule's own: a first run or a `run now` may come at any time, and
+    has as much of it as any other.
+    """
     if settings.schedule is None:
         return ALONE
-    return gap(settings.schedule, slot)
+    return interval_of(settings.schedule, slot)
 
 
 def renew_every(stale_after: float) -> float:

@@ -2,10 +2,10 @@
 
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
-    any, and `run now` was asked for     slot now, at once, attempt 1
     cancelled by its worker's shutdown   same slot, at once, same attempt
     failed or timeout, retries left      same slot, after a backoff, next attempt
     abandoned, takeovers left            (the overrider runs it: no token)
+    anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
 
 A slot keeps its identity over retries and shutdowns. What the schedule says next depends on what
@@ -16,27 +16,37 @@ is wanted of slots that nobody could serve:
     none   slots that have passed are forgotten
 
 `Every` is measured from the last start, as in elmcity, whoever asked for that start: so nothing
-of it is ever missed. A run that a person asked for leaves the other schedules as they were.
+of it is ever missed. A run that an operator asked for leaves the other schedules as they were: it
+covers the slots up to its start as any other does, but for one that has params of its own.
 
 A late finisher (its lock was overridden, unlocked or cancelled meanwhile) may still have something
-to say. Last writer wins: its result goes into the item, unless the type is fenced, or the item is
-another one by now; its own row in the history says superseded.
+to say. Its result goes into the item, unless the type is fenced, the item is another one by now, or
+has the result of a newer run: `result_fence` only rises. The item's outcome and error stay those of
+its last run; its own row in the history says superseded.
 """
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-import msgspec
-
 from blackboard.keys import phase
-from blackboard.model import NEVER, Again, Claim, Item, Outcome, State, whole_milliseconds
+from blackboard.model import NEVER, Claim, Item, Outcome, State, whole_milliseconds
+from blackboard.rules.clocks import no_later
+from blackboard.rules.requests import (
+    is_asked_for,
+    requests_of,
+    requests_text,
+    slot_asked_for,
+)
 from blackboard.schedules import Every, Once, due_between, next_due
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
 LONGEST_BACKOFF = timedelta(hours=1)
-MILLISECOND = timedelta(milliseconds=1)
+
+
+PLANNED = ("state", "slot", "ready", "planned", "attempt", "failures", "once", "requests")
+"""The columns of an item that a plan decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,7 @@ class Plan:
     attempt: int
     failures: int
     once: str = ""
+    requests: str = ""
 
     @property
     def waits(self) -> bool:
@@ -69,7 +80,6 @@ def after_run(
     item said when it was last read; `fraction`, drawn in [0, 1), is the jitter of a backoff;
     `requeue` marks a run that its worker's shutdown cut short.
     """
-    again = again_of(claim)
     failures = 0 if outcome is Outcome.OK else claim.failures + (outcome in FAILING)
     same = Plan(
         state=claim.state,
@@ -79,42 +89,59 @@ def after_run(
         attempt=claim.attempt,
         failures=failures,
         once=claim.once,
+        requests=claim.requests,
     )
-    if again is None and requeue and outcome is Outcome.CANCELLED:
+    if requeue and outcome is Outcome.CANCELLED:
         return same
     retry = outcome in {Outcome.FAILED, Outcome.TIMEOUT} and claim.attempt <= settings.retries
-    if again is None and retry:
+    if retry:
         wait = backoff(claim.attempt, base=settings.backoff, fraction=fraction)
         return replace(same, ready=whole_milliseconds(now + wait), attempt=claim.attempt + 1)
     fresh = replace(same, attempt=1, once="")
     planned = planned_after(claim, settings=settings, now=now)
-    if again is not None:
-        planned = planned or NEVER
-        slot = slot_asked_for(again.slot, beside=planned)
-        return replace(fresh, slot=slot, planned=planned, once=again.once)
+    if claim.requests:
+        return _next_request(fresh, planned, now=now)
     if planned is None:
         return replace(fresh, state=State.DONE)
     ready = ready_for(claim.id, planned, settings=settings, first=False)
     return replace(fresh, slot=planned, ready=ready, planned=planned)
 
 
+def _next_request(plan: Plan, planned: datetime | None, *, now: datetime) -> Plan:
+    """The plan with the first of its requests in hand, and the schedule's next slot behind it."""
+    first, *others = requests_of(plan)
+    beside = planned or NEVER
+    return replace(
+        plan,
+        slot=slot_asked_for(first.slot, beside=beside),
+        ready=now,
+        planned=beside,
+        once=first.once,
+        requests=requests_text(others),
+    )
+
+
 def planned_after(claim: Claim, *, settings: RunSettings, now: datetime) -> datetime | None:
-    """The schedule's next slot after a run that started at `claim.start`."""
+    """The schedule's next slot after a run that started at `claim.start`. A start or slot in the
+    future, where a clock was wrong, counts as now.
+    """
     schedule = settings.schedule
     if schedule is None:
         return None
+    slot, start = no_later(claim.slot, now=now), no_later(claim.start, now=now)
     if isinstance(schedule, Every):
-        return next_due(schedule, claim.start)
-    asked_for = claim.slot != claim.planned
+        return next_due(schedule, start)
     if settings.missed == "none":
-        passed = max(claim.slot, now)
+        passed = max(slot, now)
     elif settings.missed == "all":
-        passed = claim.slot
+        passed = slot
     else:
-        passed = max(claim.slot, claim.start)
-    if asked_for:
-        is_missed = settings.missed == "all" and claim.planned != NEVER
-        return claim.planned if claim.planned > passed or is_missed else next_due(schedule, passed)
+        passed = max(slot, start)
+    if is_asked_for(claim):
+        stays = settings.missed == "all" or (settings.missed == "one" and bool(claim.once))
+        if claim.planned > passed or (stays and claim.planned != NEVER):
+            return claim.planned
+        return next_due(schedule, passed)
     following = next_due(schedule, passed)
     if settings.missed == "all" and following is not None and following <= now:
         return due_between(schedule, passed, now, settings.missed_limit)[0]
@@ -141,7 +168,8 @@ def first_plan(
 def passed_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
     """The plan of a waiting item whose slots up to `now` are passed over."""
     schedule = settings.schedule
-    return _plan_at(item, next_due(schedule, now) if schedule else None, settings=settings)
+    following = next_due(schedule, now) if schedule else None
+    return _plan_at(item, following, settings=settings, now=now)
 
 
 def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
@@ -164,20 +192,36 @@ def edited_plan(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
         planned = item.planned if item.start else now
     else:
         planned = next_due(schedule, max(now, item.start or now))
-    return _plan_at(item, planned, settings=settings)
+    return _plan_at(item, planned, settings=settings, now=now)
 
 
-def _plan_at(item: Item, planned: datetime | None, *, settings: RunSettings) -> Plan:
-    """The item waits for its slot `planned`; without one it is done."""
+def _plan_at(item: Item, planned: datetime | None, *, settings: RunSettings, now: datetime) -> Plan:
+    """The item waits for the first of its requests, or its slot `planned`; or it is done."""
     slot = planned or item.slot
     state = State.PAUSED if item.is_paused else State.ACTIVE
-    return Plan(
-        state=state if planned else State.DONE,
+    plan = Plan(
+        state=state if planned or item.requests else State.DONE,
         slot=slot,
         ready=ready_for(item.id, slot, settings=settings, first=item.start is None),
         planned=slot,
         attempt=1,
         failures=item.failures,
+        requests=item.requests,
+    )
+    return _next_request(plan, planned, now=now) if item.requests else plan
+
+
+def unlocked_plan(item: Item, *, now: datetime) -> Plan:
+    """The plan of an item whose lock an operator takes away: the same run, due at once."""
+    return Plan(
+        state=item.state,
+        slot=item.slot,
+        ready=now,
+        planned=item.planned,
+        attempt=item.attempt,
+        failures=item.failures,
+        once=item.once,
+        requests=item.requests,
     )
 
 
@@ -202,25 +246,6 @@ def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
     return timedelta(seconds=min(doubled, longest)) * fraction
 
 
-def again_of(item: Item | Claim) -> Again | None:
-    """The `run now` that waits for the running run to end."""
-    return msgspec.json.decode(item.again, type=Again) if item.again else None
-
-
-def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
-    """The slot of a run that a person asked for at a moment. It makes way for the slot that is
-    planned, or runs: that they are two tells what an item waits for.
-    """
-    return moment - MILLISECOND if moment == beside else moment
-
-
-def serves(slot: datetime, asked: datetime) -> bool:
-    """Whether a slot is that of a run that was asked for with the slot `asked`. It may have made
-    way since.
-    """
-    return asked - MILLISECOND <= slot <= asked
-
-
 class LateMove(StrEnum):
     """What is written of a run that finished after its lock was taken away."""
 
@@ -231,10 +256,11 @@ class LateMove(StrEnum):
 
 def late_move(item: Item | None, *, fence: int, outcome: Outcome, fenced: bool) -> LateMove:
     """Nothing, when the item is gone or born since; its row in the history; or that and its
-    result. A run that failed, or was stopped for its lost lock, has no result to merge.
+    result. A run that failed, or was stopped for its lost lock, has no result to merge, and an
+    older result does not go over a newer one.
     """
     if item is None or item.state is State.REMOVED or item.born >= fence:
         return LateMove.DROP
-    if fenced or outcome is not Outcome.OK:
+    if fenced or outcome is not Outcome.OK or item.result_fence > fence:
         return LateMove.RECORD
     return LateMove.MERGE

@@ -1,8 +1,12 @@
-"""How long a worker leaves a store alone that is away or busy.
+"""How long a worker leaves a partition alone that is away or busy.
 
-Renewals come first, because leases depend on them; everything else (walks, claims, releases,
-announcements) makes room. So there are two doors. A request that fails closes both of them, and
-one that is answered opens its own door and those of lesser need:
+Each partition of the store has a patience of its own: trouble of one is no reason to leave the
+others alone. When none is well, the whole account is taken to be away: then no two tries are made
+within a second, whichever partitions they are of (`is_away`).
+
+In a partition, renewals come first, because leases depend on them; everything else (walks, claims,
+releases, announcements) makes room. So there are two doors. A request that fails closes both of
+them, and one that is answered opens its own door and those of lesser need:
 
     who fails     renewals are tried again    all others are tried again
     others        after 1 s                   after a pause
@@ -17,6 +21,7 @@ does not let claims through before what the store has asked for is over.
 One batch without an answer is no reason to wait: it is settled by reading. Two in a row are.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -28,6 +33,10 @@ keeps the other closed.
 """
 LONGEST = 15.0
 """Seconds until the next try, at the most."""
+GOOD_NEWS_LASTS = 60.0
+"""Seconds for which an answer of one partition shows that the account is there: a worker announces
+itself as often, so there is one when all is well but some shard.
+"""
 DOUBTS = 2
 """Batches without an answer, one after the other, that are a store in trouble."""
 
@@ -41,7 +50,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """What a worker knows of its store. Moments are monotonic seconds, None an open door."""
+    """What a worker knows of a partition. Moments are monotonic seconds, None an open door."""
 
     renewals: float | None = None
     others: float | None = None
@@ -56,7 +65,28 @@ class Patience:
 
 
 CALM = Patience()
-"""Of a store that answers."""
+"""Of a partition that answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The last that was heard of a partition, and when, in monotonic seconds."""
+
+    is_good: bool
+    when: float
+
+
+def is_away(news: Iterable[News], *, since: float, now: float) -> bool:
+    """Whether the whole account is, by the last news of each partition: some is in trouble, the
+    first of them `since`, and none has answered shortly before that or later.
+
+    Good news grows old. Should this be wrong, the next request to a partition that is well comes a
+    second later at the most, and corrects it.
+    """
+    oldest = max(since - SPACING, now - GOOD_NEWS_LASTS)
+    found = tuple(news)
+    some_bad = any(not one.is_good for one in found)
+    return some_bad and not any(one.is_good and one.when >= oldest for one in found)
 
 
 def pause(failures: int, *, wanted: float, fraction: float) -> float:
@@ -74,7 +104,7 @@ def tried(before: Patience, *, now: float) -> Patience:
 
 
 def failed(before: Patience, need: Need, *, now: float, wanted: float, fraction: float) -> Patience:
-    """The store was away or busy."""
+    """The partition was away or busy."""
     if need is Need.RENEWAL and before.others is not None:
         return replace(_pushed(before, now + SPACING), renewals=now + SHORTEST)
     failures = before.failures + 1
@@ -87,7 +117,7 @@ def failed(before: Patience, need: Need, *, now: float, wanted: float, fraction:
 
 
 def answered(before: Patience, need: Need, *, batch: bool) -> Patience:
-    """The store answered a batch or, if it is none, a page."""
+    """The partition answered a batch or, if it is none, a page."""
     doubts = 0 if batch else before.doubts
     if need is Need.RENEWAL:
         return replace(before, renewals=None, doubts=doubts)

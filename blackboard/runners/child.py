@@ -1,5 +1,8 @@
 """The main program of a child process: calls plain handlers, one after the other.
 
+Results, errors and log lines are masked and cut here, at the cost of their own run alone. After a
+run that failed, or left something behind (see `leftovers.py`), the worker ends this process.
+
 The handler runs on the main thread, where Python code expects to be: signals, and libraries that
 insist on it. A second thread listens to the worker, so that `ctx.lost` can become true meanwhile.
 
@@ -16,16 +19,18 @@ import signal
 import socket
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable
+from contextvars import copy_context
 from io import TextIOWrapper
-from pathlib import Path
 
 import msgspec
 
-from blackboard.context import Context, HandlerItem, run_logger
+from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.handlers import Handler, Source
+from blackboard.mask import Mask
 from blackboard.registry import find_handler
-from blackboard.runners import wire
-from blackboard.runners.ending import Unfit, encode_result, failure, readable
+from blackboard.runners import leftovers, wire
+from blackboard.runners.ending import failure, fitting_result, readable
 
 _PR_SET_PDEATHSIG = 1
 
@@ -57,8 +62,6 @@ class Child:
         self._busy = threading.Event()
         self._runs: queue.SimpleQueue[tuple[wire.Run, LostSignal] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
-        self._home = Path.cwd()
-        self._find = functools.cache(find_handler)
 
     def serve(self) -> None:
         """Call handlers until the worker lets go of the child."""
@@ -68,7 +71,7 @@ class Child:
             if os.getpid() != self._pid:
                 os._exit(0)  # a fork that the handler made and let return: not ours to answer for
             self._busy.clear()
-            self._finish(finished)
+            self._send(finished)
 
     def _listen(self) -> None:
         lost = LostSignal()
@@ -86,10 +89,9 @@ class Child:
         self._runs.put(None)
 
     def _perform(self, run: wire.Run, lost: LostSignal) -> wire.Finished:
-        threads = threading.active_count()
+        mask = Mask(run.secrets)
         try:
-            handler = self._find(run.source, run.type)
-            threads = threading.active_count()
+            handler, before = _found(run.source, run.type)
             context = Context(
                 due=run.due,
                 fence=run.fence,
@@ -97,57 +99,39 @@ class Child:
                 worker=run.worker,
                 fenced=run.fenced,
                 settings=run.settings,
-                log=run_logger(self._log),
+                log=run_logger(self._logs(mask)),
                 lost=lost,
                 progress=self._progress,
             )
             item = HandlerItem(run.id, run.type, run.params, run.timezone, run.written)
-            value = handler.function(item, context)
-            result = msgspec.Raw(encode_result(value))
+            value = copy_context().run(handler.function, item, context)
+            result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
+            del value  # what it holds open is closed
+            return wire.Finished(result=result, left=leftovers.left(before))
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child
-            return wire.Finished(error=failure(problem), clean=self._is_clean(threads))
-        return wire.Finished(result=result, clean=self._is_clean(threads))
+            return wire.Finished(error=mask.short(failure(problem)))
 
-    def _is_clean(self, threads: int) -> bool:
-        """Whether another run may follow in this process: the handler left no thread, no process
-        and no other working folder behind.
-        """
-        with suppress(OSError):
-            return (
-                threading.active_count() <= threads
-                and not _has_children()
-                and Path.cwd() == self._home
-            )
-        return False
+    def _logs(self, mask: Mask) -> Callable[[int, str], None]:
+        def log(level: int, message: str) -> None:
+            self._send(wire.Log(level, mask.short(readable(message))))
 
-    def _finish(self, finished: wire.Finished) -> None:
-        try:
-            self._send(finished)
-        except wire.TooLarge as problem:
-            advice = "write it to a file or a blob and return where it is"
-            error = failure(Unfit(f"the handler's result is too large: {problem}; {advice}"))
-            self._send(wire.Finished(error=error, clean=finished.clean))
-
-    def _log(self, level: int, message: str) -> None:
-        self._send(wire.Log(level, readable(message)))
+        return log
 
     def _progress(self, done: int, total: int) -> None:
-        self._send(wire.Progress(int(done), int(total)))
+        self._send(wire.Progress(*progress_of(done, total)))
 
     def _send(self, message: wire.ToWorker) -> None:
-        data = wire.frame(message)
+        data = wire.frame(message, largest=wire.LARGEST_SAID)
         with self._sending:  # a handler's threads may log, too
             self._socket.sendall(data)
 
 
-def _has_children() -> bool:
-    if sys.platform != "linux":
-        return False
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+@functools.cache
+def _found(source: Source, type_: str) -> tuple[Handler, leftovers.State]:
+    """A handler, and how this process was before it was first called. What its module did when it
+    was imported is no handler's doing, and stays.
+    """
+    return find_handler(source, type_), leftovers.state()
 
 
 def _die_with(worker: int) -> None:

@@ -41,6 +41,8 @@ class Child:
         self.source = source
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Once the process has ended: why, in words."""
+        self.runs = 0
+        """Handlers it was given to call."""
         self._watch = watch
         self._tail = Tail()
         self._process, self._socket, self._output = _spawn()
@@ -59,6 +61,7 @@ class Child:
         self._drain()
         self._tail = Tail()
         self._watch.keep(self.pid, deadline)
+        self.runs += 1
         self._send(run)
 
     def extend(self, deadline: float) -> None:

@@ -3,7 +3,8 @@
 Hundreds of them cost little. What they cannot have is a limit of their own on the loop: one that
 computes instead of awaiting holds up everything, renewals too, and only the worker's watchdog
 ends that. A handler that swallows its cancellation is abandoned after a while: its run is over
-and the slot free, though the task may still be there.
+and the slot free, though the task may still be there. What tasks and callbacks of a handler raise
+to end the program fails its run (see `contained.py`).
 """
 
 import asyncio
@@ -11,14 +12,16 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from copy import deepcopy
 from dataclasses import replace
 
 import msgspec
 
-from blackboard.context import Context, run_logger
+from blackboard.context import Context, progress_of, run_logger
 from blackboard.model import Ended, Outcome
 from blackboard.runner import Call, Execution, Report
-from blackboard.runners.ending import encode_result, failure
+from blackboard.runners import contained
+from blackboard.runners.ending import failure, fitting_result, name_of
 from blackboard.runners.prints import Tail, captured
 
 
@@ -53,11 +56,14 @@ class _InlineRun:
         self._loop = asyncio.get_running_loop()
         self._outside = copy_context()
         self._report = report
+        self._mask = call.mask
+        self._id, self._type = call.item.id, call.item.type
         self._patience = patience
         self._lost = _LostSignal()
         self._tail = Tail()
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._began = False
         self.abandoned = False
         self.ended: asyncio.Future[Ended] = self._loop.create_future()
         self._task = self._loop.create_task(self._run(call), name=f"{call.item.type} handler")
@@ -73,38 +79,61 @@ class _InlineRun:
         self._lost.set(reason)
 
     def stop(self, outcome: Outcome, reason: str) -> None:
+        self._stop(Ended(outcome=outcome, error=reason))
+
+    def blame(self, problem: BaseException) -> None:
+        """Something that the handler started raised what would end the worker."""
+        if not self.ended.done():
+            self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
+            return
+        what = f"what the {self._type} handler of {self._id} left behind"
+        message = f"{what} raised {name_of(problem)} after its run had ended"
+        contained.log(lambda: message, self)
+
+    def masked(self, text: str) -> str:
+        return self._mask.short(text)
+
+    def _stop(self, verdict: Ended) -> None:
         if self._verdict is not None or self.ended.done():
             return
-        self._verdict = Ended(outcome=outcome, error=reason)
+        self._verdict = verdict
         self._timer = self._loop.call_later(self._patience, self._abandon)
         self._task.cancel()
 
     async def _run(self, call: Call) -> Ended:
+        self._began = True
         context = Context(
             due=call.due,
             fence=call.fence,
             attempt=call.attempt,
             worker=call.worker,
             fenced=call.fenced,
-            settings=call.settings,
+            settings=deepcopy(dict(call.settings)),  # what a run changes there is its own
             log=run_logger(self._log),
             lost=self._lost,
             progress=self._progress,
         )
+        contained.begin(self)
         with captured(self._tail):
             try:
                 value = await call.handler.function(call.item, context)
                 # As from a child process: what the row will hold, not what is held here.
-                result = msgspec.json.decode(encode_result(value))
+                encoded = fitting_result(value, call.mask, limit=call.limit)
             except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
-                return Ended(outcome=Outcome.FAILED, error=failure(problem))
-            return Ended(outcome=Outcome.OK, result=result)
+                return Ended(outcome=Outcome.FAILED, error=call.mask.short(failure(problem)))
+            return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
     def _settle(self, task: asyncio.Task[Ended]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        never_began = Ended(outcome=Outcome.CANCELLED, error="cancelled before it began")
-        self._end(self._verdict or (never_began if task.cancelled() else task.result()))
+        if self._verdict is not None:
+            self._end(self._verdict)
+        elif not task.cancelled():
+            self._end(task.result())
+        elif self._began:
+            self._end(Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task"))
+        else:
+            self._end(Ended(outcome=Outcome.CANCELLED, error="cancelled before it began"))
 
     def _abandon(self) -> None:
         assert self._verdict is not None
@@ -118,13 +147,15 @@ class _InlineRun:
 
     def _end(self, ended: Ended) -> None:
         if not self.ended.done():
-            self.ended.set_result(replace(ended, output=self._tail.text()))
+            output = self._mask.output(self._tail.text())
+            self.ended.set_result(replace(ended, output=output))
 
     def _log(self, level: int, message: str) -> None:
-        self._tell(lambda: self._report.log(level, message))
+        text = self._mask.short(message)
+        self._tell(lambda: self._report.log(level, text))
 
     def _progress(self, done: int, total: int) -> None:
-        whole = int(done), int(total)
+        whole = progress_of(done, total)
         self._tell(lambda: self._report.progress(*whole))
 
     def _tell(self, report: Callable[[], None]) -> None:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
 
-KEPT: Final = 8192
-"""Bytes of output that are kept: the last."""
+from blackboard.phrases import LONGEST_OUTPUT
+
+KEPT: Final = LONGEST_OUTPUT
 
 
 class Tail:
@@ -55,6 +56,9 @@ class _Routed:
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
+
+    def close(self) -> None:
+        """Nothing: the stream is the worker's, and all runs print to it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)

@@ -2,7 +2,8 @@
 
 A handler may spin, hold the interpreter's lock in C code, exhaust the memory or crash: the
 worker's loop turns on and its leases are renewed. To stop it is to kill its process, together
-with what it started. A child that ended a run in good order is used again for the same module.
+with what it started. A child that ended a run well and left nothing behind is used again for the
+same module, for a number of runs: what it leaks in a way that is not seen does not grow for ever.
 """
 
 import asyncio
@@ -23,11 +24,15 @@ from blackboard.runners.watch import Watch
 
 class ProcessRunner:
     """`idle`: children that may wait for another run; `idle_after`: seconds they wait at most;
-    `patience`: seconds that a process has to be gone once it was told to.
+    `patience`: seconds that a process has to be gone once it was told to; `runs`: of one child,
+    after which another takes its place.
     """
 
-    def __init__(self, *, idle: int = 4, idle_after: float = 60.0, patience: float = 5.0) -> None:
+    def __init__(
+        self, *, idle: int = 4, idle_after: float = 60.0, patience: float = 5.0, runs: int = 500
+    ) -> None:
         self.patience = patience
+        self.runs = runs
         self.watch = Watch()
         self.warm = Warm(self.watch, room=idle, rest=idle_after, patience=patience)
         self._running: set[_ProcessRun] = set()
@@ -89,7 +94,8 @@ class _ProcessRun:
         try:
             ended = await self._ran()
         except Exception as problem:  # noqa: BLE001 - the worker is owed an answer
-            ended = Ended(outcome=Outcome.FAILED, error=failure(problem))
+            error = self._call.mask.short(failure(problem))
+            ended = Ended(outcome=Outcome.FAILED, error=error)
         finally:
             if self._child is not None:
                 await self._see_off(self._child)
@@ -138,8 +144,13 @@ class _ProcessRun:
                     return ""
 
     def _finished(self, child: Child, answer: wire.Finished) -> Ended:
-        output = child.output()
-        if answer.clean and self._verdict is None:
+        output = self._call.mask.output(child.output())
+        if answer.left:
+            left = ", ".join(answer.left)
+            text = f"its child process is used no more, for it left behind: {left}"
+            self._report.log(logging.DEBUG, text)
+        good = not answer.error and not answer.left
+        if good and child.runs < self._runner.runs and self._verdict is None:
             self._child = None
             self._runner.warm.put(child)
         if answer.error:
@@ -150,7 +161,8 @@ class _ProcessRun:
         if not await child.gone(self._runner.patience):
             problem = "the child process closed its connection to the worker"
         error = problem or child.ended.result()
-        return Ended(outcome=Outcome.FAILED, error=error, output=child.output())
+        output = self._call.mask.output(child.output())
+        return Ended(outcome=Outcome.FAILED, error=error, output=output)
 
     async def _see_off(self, child: Child) -> None:
         child.kill()
@@ -173,4 +185,6 @@ def _message(call: Call) -> wire.Run:
         attempt=call.attempt,
         worker=call.worker,
         fenced=call.fenced,
+        secrets=dict(call.mask.said),
+        limit=call.limit,
     )

@@ -13,7 +13,9 @@ import msgspec
 from blackboard.handlers import Source
 
 LARGEST: Final = 64 << 20
-"""Bytes of a message. What a board takes is far less, and refused there."""
+"""Bytes of a message to a child, with the params of its run."""
+LARGEST_SAID: Final = 1 << 20
+"""Bytes of a message to the worker. The child cuts what it says to what a row holds."""
 HEAD: Final = 4
 
 
@@ -36,6 +38,10 @@ class Run(_Message, kw_only=True):
     attempt: int
     worker: str
     fenced: bool
+    secrets: dict[str, str]
+    """What each `${NAME}` in the params stood for, to be masked in all that the child says."""
+    limit: int
+    """Characters of JSON that the result may have."""
 
 
 class Lost(_Message):
@@ -59,13 +65,12 @@ class Log(_Message):
 
 
 class Finished(_Message, kw_only=True):
-    """To the worker: the handler returned `result`, or failed with `error`. `clean`: it left
-    nothing behind that another run could meet.
-    """
+    """To the worker: the handler returned `result`, or failed with `error`."""
 
     result: Any = None
     error: str = ""
-    clean: bool
+    left: list[str] = []
+    """What it left behind that another run could meet."""
 
 
 ToChild = Run | Lost
@@ -78,15 +83,15 @@ _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
 class TooLarge(ValueError):
     """The message does not fit a frame."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"{size:,} bytes of JSON; {LARGEST:,} can be carried")
+    def __init__(self, size: int, largest: int) -> None:
+        super().__init__(f"{size:,} bytes of JSON; {largest:,} can be carried")
 
 
-def frame(message: ToChild | ToWorker) -> bytes:
+def frame(message: ToChild | ToWorker, *, largest: int = LARGEST) -> bytes:
     """The message as it is sent. Raises TooLarge, and TypeError for what JSON cannot hold."""
     body = msgspec.json.encode(message)
-    if len(body) > LARGEST:
-        raise TooLarge(len(body))
+    if len(body) > largest:
+        raise TooLarge(len(body), largest)
     return len(body).to_bytes(HEAD) + body
 
 
@@ -99,10 +104,12 @@ def read(stream: BufferedReader) -> ToChild | None:
 
 
 def size_of(head: bytes) -> int:
-    """How long the body is that follows these first `HEAD` bytes. Raises TooLarge."""
+    """How long the body is that follows these first `HEAD` bytes of what a child says. Raises
+    TooLarge.
+    """
     size = int.from_bytes(head)
-    if size > LARGEST:
-        raise TooLarge(size)
+    if size > LARGEST_SAID:
+        raise TooLarge(size, LARGEST_SAID)
     return size
 
 

@@ -55,6 +55,10 @@ class Change:
     sender: Sender
     moment: float
     now: datetime
+    latest: datetime
+    """The latest time that the store's clock has shown since the batch was prepared."""
+    sent: float
+    """The moment when its batch was sent."""
     touches: Sequence[Touch]
     before: Item | None
     shadow: Shadow
@@ -102,6 +106,8 @@ class Shadows:
             sender=written.sender,
             moment=written.moment,
             now=written.now,
+            latest=written.latest,
+            sent=written.sent,
             touches=touches,
             before=before,
             shadow=shadow,

@@ -36,6 +36,10 @@ class Member:
     worker: Worker
     task: asyncio.Task[None]
     requests: Requests
+    hired: float
+    """When it started: a moment of the world."""
+    asked_to_stop: float | None = None
+    """When it was first asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +69,9 @@ class Crew:
         """A new worker takes a seat."""
         self._hired += 1
         process = self.process(f"host-{seat}:{self._hired}")
-        wire = Wire(self.network, self.store, process, Sender(name=process.name))
+        sender = Sender(name=process.name)
+        rows = self.scenario.page_rows
+        wire = Wire(self.network, self.store, process, sender, page_rows=rows)
         board = Board(
             wire,
             name=BOARD,
@@ -93,7 +99,13 @@ class Crew:
         )
         task = process.loop.spawn(worker.work(Mode.FOREVER))
         self.timeline.leave()
-        member = Member(process=process, worker=worker, task=task, requests=wire.requests)
+        member = Member(
+            process=process,
+            worker=worker,
+            task=task,
+            requests=wire.requests,
+            hired=self.timeline.now,
+        )
         task.add_done_callback(lambda _: self._is_over(member))
         self.seats[seat] = member
         self.by_name[process.name] = member
@@ -117,6 +129,12 @@ class Crew:
             member.process.loop.kill()
             self.stage.died(member.process)
             self._leaves(member)
+
+    def ask_to_stop(self, member: Member) -> None:
+        """SIGTERM."""
+        if member.asked_to_stop is None:
+            member.asked_to_stop = self.timeline.now
+        member.worker.stop()
 
     def seat_of(self, member: Member) -> int:
         return next(seat for seat, sits in self.seats.items() if sits is member)

@@ -20,6 +20,7 @@ from blackboard.verbs import change, free
 
 MISSED = ("one", "all", "none")
 JITTERS = (None, None, "90s")
+HALF = 0.5
 ABOUT_NOW = timedelta(hours=1)
 """How far off a single time is, at the most, before or after."""
 
@@ -46,16 +47,16 @@ class Desk:
         )
 
     async def _asks(self, board: Board, sender: Sender, item: Declared, detail: float) -> None:
-        now = board.clock.now()
-        spec = other_spec(self._items, detail, now)
+        mark = Mark(by="ann", at=board.clock.now())
         try:
-            await self._do(board, sender, item, spec, Mark(by="ann", at=now))
+            await self._do(board, sender, item, detail, mark)
         except (BlackboardError, TableError):
             return
 
     async def _do(
-        self, board: Board, sender: Sender, item: Declared, spec: Spec, mark: Mark
+        self, board: Board, sender: Sender, item: Declared, detail: float, mark: Mark
     ) -> None:
+        spec = other_spec(self._items, detail, mark.at)
         match sender.verb:
             case "add":
                 await change.add(board, item_id=item.id, item_type=item.type, spec=spec)
@@ -66,7 +67,7 @@ class Desk:
             case "resume":
                 await change.resume(board, item.id, mark)
             case "run_now":
-                await change.run_now(board, item.id)
+                await change.run_now(board, item.id, once=own_params(sender, detail))
             case "remove":
                 await change.remove(board, item.id)
             case verb:
@@ -79,6 +80,11 @@ class Desk:
 _FREES: dict[str, Callable[..., Any]] = {"unlock": free.unlock, "cancel": free.cancel}
 
 
+def own_params(sender: Sender, detail: float) -> dict[str, object] | None:
+    """Params for one run: none as often as some, which no other request has."""
+    return {"request": sender.name} if detail < HALF else None
+
+
 def other_spec(items: Sequence[Declared], detail: float, now: datetime) -> Spec:
     """What somebody may say of an item instead: as of another one, with any policy for what was
     missed, and perhaps a jitter; now and then a single time, or none. `detail` is in [0, 1).
@@ -86,7 +92,8 @@ def other_spec(items: Sequence[Declared], detail: float, now: datetime) -> Spec:
     number, part = divmod(detail * len(items), 1.0)
     missed = MISSED[int(part * 1000) % len(MISSED)]
     jitter = JITTERS[int(part * 100) % len(JITTERS)]
-    other = replace(items[int(number)].spec, missed=missed, jitter=jitter)
+    params = {"said": int(part * 10)} if part > HALF else {}
+    other = replace(items[int(number)].spec, missed=missed, jitter=jitter, params=params)
     if part < 0.25:
         other = replace(other, every=None, cron=None)
     if part < 0.2:

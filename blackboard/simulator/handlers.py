@@ -19,7 +19,7 @@ from blackboard.simulator.host import Process
 from blackboard.simulator.timeline import Timeline
 from blackboard.spec import Spec
 
-PLAIN, FENCED = "task", "fenced"
+PLAIN, FENCED, NARROW = "task", "fenced", "narrow"
 """The types there are."""
 ENDLESS = 0.003
 """Of all runs, those that hang until they are stopped."""
@@ -41,6 +41,20 @@ def handler_of(item_type: str, *, fenced: bool = False, slots: int | None = None
     )
 
 
+LARGE, TOO_LARGE, TOO_DEEP = 20_000, 40_000, 2_000
+"""Characters of a result that a row holds, and of one that it does not; lists in each other."""
+LARGE_ONES = 0.04
+"""Of all results, half of them more than a row can hold."""
+ENDS = (
+    "it failed, as it was drawn",
+    "its process ended with SIGKILL",
+    "its process ended with exit code 3 and said nothing",
+    "its process did not answer\x00, and said \ud800",
+    "Traceback (most recent call last):\n" + 1_000 * '  File "a.py", line 1, in f\n',
+)
+"""What a runner says of a handler that failed, or of its process."""
+
+
 @dataclass(slots=True, eq=False)
 class Handling:
     """A handler that has been called."""
@@ -49,11 +63,13 @@ class Handling:
     process: Process
     ended: asyncio.Future[Ended]
     began: float
+    size: float = 1.0
+    """In [0, 1): how large its result is, or how its process ended."""
     timer: asyncio.TimerHandle | None = None
     told: float | None = None
     """When it was told that its lock is lost, or to stop: a moment of the world."""
-    stops_in: float = 0.0
-    """Seconds that it takes to stop."""
+    lost: float | None = None
+    """When it was told that its lock is lost."""
     timeline: Timeline | None = None
     over: Callable[["Handling"], None] | None = None
 
@@ -65,6 +81,8 @@ class Handling:
 
     def lose(self, reason: str) -> None:  # noqa: ARG002 - nobody reads it here
         self._is_told()
+        if self.lost is None:
+            self.lost = self.told
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         self._is_told()
@@ -73,8 +91,8 @@ class Handling:
         self._end(Ended(outcome=outcome, error=reason))
 
     def finish(self, outcome: Outcome) -> None:
-        result = f"{self.call.item.id}:{self.call.fence}" if outcome is Outcome.OK else None
-        error = "" if outcome is Outcome.OK else "it failed, as it was drawn"
+        result = result_of(self) if outcome is Outcome.OK else None
+        error = "" if outcome is Outcome.OK else ENDS[int(self.size * len(ENDS))]
         self._end(Ended(outcome=outcome, result=result, error=error))
 
     def _is_told(self) -> None:
@@ -90,6 +108,21 @@ class Handling:
         self.ended.set_result(ended)
         assert self.over is not None
         self.over(self)
+
+
+def result_of(handling: Handling) -> Any:
+    """What a good run returns: a few words, or more than anybody should."""
+    share = handling.size / LARGE_ONES
+    if share >= 1.0:
+        return f"{handling.call.item.id}:{handling.call.fence}"
+    if share >= 0.5:
+        return LARGE * "x"
+    if share >= 0.25:
+        return TOO_LARGE * "x"
+    nested: list[Any] = []
+    for _ in range(TOO_DEEP):
+        nested = [nested]
+    return nested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +141,10 @@ class Stage:
     timeline: Timeline
     seed: int
     nature: Nature
+    begins: Callable[[Handling], None] = lambda _: None
+    """Hears of every handler that is called."""
+    ends: Callable[[Handling], None] = lambda _: None
+    """Hears of every one that is gone."""
     handled: dict[str, list[Handling]] = field(default_factory=dict)
     """By item."""
     runs: int = 0
@@ -129,11 +166,13 @@ class Stage:
             process=process,
             ended=process.loop.create_future(),
             began=self.timeline.now,
+            size=chance.fraction() if self.nature.failing else 1.0,
             timeline=self.timeline,
             over=self.end,
         )
         if not hangs:
             handling.timer = process.loop.call_later(takes, handling.finish, outcome)
+        self.begins(handling)
         others = self.handled.setdefault(call.item.id, [])
         self.runs += 1
         self.overlaps += bool(others)
@@ -141,6 +180,7 @@ class Stage:
         return handling
 
     def end(self, handling: Handling) -> None:
+        self.ends(handling)
         others = self.handled[handling.call.item.id]
         others.remove(handling)
         now = self.timeline.now

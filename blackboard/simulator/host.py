@@ -1,6 +1,6 @@
 """A process of the simulated world: its clocks, its chance, and what has befallen it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -45,6 +45,8 @@ class Process:
     """When it was last continued after it had stood still."""
     walks: int = 0
     """Whole walks that it has made."""
+    reads: dict[str, float] = field(default_factory=dict)
+    """When it was last served the locks of a partition."""
     requests: int = 0
     """Sent to the store so far: the number of each is its name in a plan of faults."""
     trap: "Trap | None" = None

@@ -7,11 +7,12 @@ and not only in the long times in which nothing is under way.
 
 from dataclasses import dataclass
 
-from blackboard.simulator.crew import Crew, Member
+from blackboard.keys import partition
+from blackboard.simulator.crew import BOARD, Crew, Member
 from blackboard.simulator.desk import Desk
 from blackboard.simulator.figures import Figures
 from blackboard.simulator.host import Process, Trap, When
-from blackboard.simulator.network import Broken, Network
+from blackboard.simulator.network import Broken, Network, Sick
 from blackboard.simulator.plan import Happening
 from blackboard.simulator.scenario import Trouble
 from blackboard.simulator.timeline import Timeline
@@ -49,6 +50,11 @@ class Mishaps:
         match one.trouble:
             case Trouble.OUTAGE:
                 self._the_store_goes_away(one.seconds)
+            case Trouble.SHARD:
+                self._a_partition_falls_sick(one.target, Sick(one.how), one.seconds)
+            case Trouble.CLOCK:
+                self._tell("store", f"its clock jumps {one.seconds:+.1f} s", "store jumped")
+                self.crew.store.clock.jump(one.seconds)
             case Trouble.EDIT:
                 self.figures.count("asked")
                 self.desk.ask(one.how, one.target, one.seconds)
@@ -76,7 +82,7 @@ class Mishaps:
                 self._is_cut_off(process, Broken(one.how), one.seconds)
             case _:
                 self._tell(process.name, "is asked to stop", "redeployed")
-                process.loop.call_soon(member.worker.stop)
+                process.loop.call_soon(self.crew.ask_to_stop, member)
 
     def spring(self, process: Process, trap: Trap) -> None:
         """A trap does its work."""
@@ -116,6 +122,13 @@ class Mishaps:
             self._tell("store", "is back")
             self.network.away = False
 
+    def _a_partition_falls_sick(self, number: int, how: Sick, seconds: float) -> None:
+        name = partition(BOARD, number, self.crew.scenario.shards)
+        self._tell(name, f"{how.value}, for {seconds:.1f} s", "sick partitions")
+        self.network.sick[name] = how
+        mended = self.timeline.now + seconds
+        self.timeline.at(mended, self.network.sick.pop, name, None)
+
     def _is_cut_off(self, process: Process, how: Broken, seconds: float) -> None:
         self._tell(process.name, f"{how.value}, for {seconds:.1f} s", "partitions")
         self.network.broken[process.name] = how
@@ -143,6 +156,7 @@ class Mishaps:
         self.network.weather = Calm()
         self.network.away = False
         self.network.broken.clear()
+        self.network.sick.clear()
         for seat, member in sorted(self.crew.seats.items()):
             if member is None:
                 self.hire(seat)

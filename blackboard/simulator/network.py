@@ -24,6 +24,8 @@ PATIENCE = 10.0
 """Seconds until a caller gives a request up."""
 LATEST = 30.0
 """Seconds after its sending that a late batch lands, at the latest."""
+SLOWEST = 5.0
+"""Seconds that a request takes to a slow partition, at the most."""
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
 
 _KILLED = {
@@ -42,6 +44,15 @@ class Broken(StrEnum):
     WRITES = "batches get lost, pages do not"
 
 
+class Sick(StrEnum):
+    """What is the matter with one partition of the store."""
+
+    AWAY = "its partition is away"
+    BUSY = "its partition is throttled"
+    SLOW = "its partition is slow"
+    REPLIES = "replies of its partition get lost"
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
     """One batch, or one page."""
@@ -49,6 +60,7 @@ class Request:
     process: Process
     sender: str
     """The name of the worker or person in that process."""
+    partition: str
     ask: Callable[[], Any]
     """Asks the store, now."""
     ops: Sequence[Op]
@@ -76,7 +88,7 @@ class Network:
     weather: Weather
     spring: Callable[[Process, Trap], None]
     """Lets a trap do its work."""
-    tell: Callable[[Process, str], None]
+    tell: Callable[["Request", str], None]
     """Hears of what goes wrong."""
     refused: Callable[[Process, str, Sequence[Op], TableError], None]
     """Hears of batches that lost a race, and whose senders are told so: of both."""
@@ -84,6 +96,8 @@ class Network:
     """By the names of processes."""
     away: bool = False
     """Whether the store is."""
+    sick: dict[str, Sick] = field(default_factory=dict)
+    """By the names of partitions."""
 
     def send(self, request: Request) -> None:
         process = request.process
@@ -104,18 +118,21 @@ class Network:
     def _go(self, request: Request) -> None:
         process, fate = request.process, request.fate
         way = self.broken.get(process.name)
+        sick = self.sick.get(request.partition)
         lost = way in {Broken.BOTH, Broken.REQUESTS} or (way is Broken.WRITES and request.is_batch)
-        if fate is not Fate.ANSWERED or way is not None or self.away:
-            self._trouble(request, "the store is away" if self.away else way or f"{fate}")
-        if self.away:
+        if fate is not Fate.ANSWERED or way or sick or self.away:
+            self._trouble(request, "the store is away" if self.away else way or sick or f"{fate}")
+        if self.away or sick is Sick.AWAY:
             self._reply(request, Unavailable("the store is away"))
         elif lost or fate is Fate.NEVER:
             self._give_up(request)
-        elif fate is Fate.BUSY:
+        elif fate is Fate.BUSY or sick is Sick.BUSY:
             after = RETRY_AFTER[int(self.chance.fraction() * len(RETRY_AFTER))]
             self._reply(request, Busy(after))
         else:
             delay = self._takes()
+            if sick is Sick.SLOW:
+                delay += self.chance.fraction() * SLOWEST
             if fate is Fate.LATE:
                 self._give_up(request)
                 delay = PATIENCE + self.chance.fraction() * (LATEST - PATIENCE)
@@ -124,7 +141,8 @@ class Network:
             self.spring(process, request.trap)
 
     def _arrive(self, request: Request) -> None:
-        if self.away:
+        sick = self.sick.get(request.partition)
+        if self.away or sick is Sick.AWAY:
             self._give_up(request)
             return
         try:
@@ -134,7 +152,11 @@ class Network:
         if request.trap is not None and request.trap.when is When.APPLIED:
             self.spring(request.process, request.trap)
         way = self.broken.get(request.process.name)
-        if request.fate is Fate.UNHEARD or way in {Broken.BOTH, Broken.REPLIES}:
+        if (
+            request.fate is Fate.UNHEARD
+            or sick is Sick.REPLIES
+            or way in {Broken.BOTH, Broken.REPLIES}
+        ):
             self._give_up(request)
         else:
             heard = request.fate is not Fate.LATE
@@ -143,7 +165,7 @@ class Network:
             self._reply(request, answer)
 
     def _trouble(self, request: Request, what: str) -> None:
-        self.tell(request.process, f"{'batch' if request.is_batch else 'page'}: {what}")
+        self.tell(request, f"{'batch' if request.is_batch else 'page'}: {what}")
 
     def _takes(self) -> float:
         """Seconds of one way: rarely long."""

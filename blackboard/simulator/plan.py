@@ -12,7 +12,7 @@ from typing import TypeVar
 from blackboard.clock import SeededChance
 from blackboard.simulator.chance import stream
 from blackboard.simulator.host import When
-from blackboard.simulator.network import Broken
+from blackboard.simulator.network import Broken, Sick
 from blackboard.simulator.scenario import Scenario, Trouble
 from blackboard.simulator.weather import Fated
 
@@ -116,6 +116,17 @@ def _outage(chance: SeededChance, scenario: Scenario, at: float) -> list[Happeni
     return [Happening(at=at, trouble=Trouble.OUTAGE, target=0, seconds=seconds)]
 
 
+def _shard(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
+    how = _pick(chance, tuple(Sick)).value
+    number, seconds = int(chance.fraction() * scenario.shards), _span(chance, 2.0, 600.0)
+    return [Happening(at=at, trouble=Trouble.SHARD, target=number, seconds=seconds, how=how)]
+
+
+def _clock(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:  # noqa: ARG001
+    by = _span(chance, 0.1, 50.0) * (1 if chance.fraction() < 0.5 else -1)
+    return [Happening(at=at, trouble=Trouble.CLOCK, target=0, seconds=by)]
+
+
 def _redeploy(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
     apart = _span(chance, 1.0, 60.0)
     return [
@@ -138,6 +149,8 @@ _DRAWN: dict[Trouble, tuple[int, _Draw]] = {
     Trouble.JUMP: (1, _jump),
     Trouble.PARTITION: (2, _partition),
     Trouble.OUTAGE: (1, _outage),
+    Trouble.SHARD: (2, _shard),
+    Trouble.CLOCK: (1, _clock),
     Trouble.REDEPLOY: (1, _redeploy),
     Trouble.EDIT: (6, _edit),
 }

@@ -9,7 +9,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers import Handler
 from blackboard.keys import phase
 from blackboard.settings import Settings
-from blackboard.simulator.handlers import FENCED, PLAIN, handler_of
+from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of
 from blackboard.simulator.host import BEGAN
 from blackboard.simulator.weather import Odds
 from blackboard.spec import Spec
@@ -37,6 +37,10 @@ class Trouble(StrEnum):
     """Nothing, or one direction, or no batch gets through between some workers and the store."""
     OUTAGE = "outage"
     """The store is away."""
+    SHARD = "shard"
+    """One partition is away, throttled or slow, or its replies get lost."""
+    CLOCK = "clock"
+    """The store's clock is set by less than a minute, and runs up to 1 % too fast or too slow."""
     REDEPLOY = "redeploy"
     """All workers are asked to stop, one after the other, and new ones take their places."""
     EDIT = "edit"
@@ -69,8 +73,12 @@ class Types:
     settings: Settings
 
 
-TWO_TYPES = Types(
-    handlers={PLAIN: handler_of(PLAIN), FENCED: handler_of(FENCED, fenced=True)},
+ALL_TYPES = Types(
+    handlers={
+        PLAIN: handler_of(PLAIN),
+        FENCED: handler_of(FENCED, fenced=True),
+        NARROW: handler_of(NARROW, slots=1),
+    },
     settings=Settings(),
 )
 
@@ -99,6 +107,8 @@ class Scenario:
     """For which things go wrong; a quiet time follows."""
     shards: int = 1
     slots: int = 8
+    page_rows: int = 1_000
+    """Rows of a page of the store: what is more comes in several, one after the other."""
     cycle: timedelta = timedelta(seconds=60)
     faults: frozenset[Trouble] = NONE
     trouble_every: float = 120.0
@@ -107,7 +117,7 @@ class Scenario:
     """Of requests; only what is among `faults` counts."""
     failing: float = 0.05
     """Runs that fail."""
-    types: Types = TWO_TYPES
+    types: Types = ALL_TYPES
 
     @property
     def weather(self) -> Odds:

@@ -14,6 +14,11 @@ from blackboard.simulator.timeline import Timeline
 from blackboard.table import Etag, Op, Row, Value
 from blackboard.tables.memory import Shelf
 
+PREPARED = 60.0
+"""Seconds before its sending that a batch may have been prepared: it waits for a store that is
+away, or its process stood still; so long do the oracles make allowance for a clock that was set.
+"""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sender:
@@ -27,6 +32,8 @@ class Sender:
     """That a person means."""
     applied: int = 0
     """Batches of this sender that were applied."""
+    born: int | None = None
+    """Of the item that a person's request read first."""
 
     @property
     def is_person(self) -> bool:
@@ -45,11 +52,45 @@ class Written:
     after: Mapping[str, Row]
     moment: float
     """Seconds since the world began: also what ages are reckoned by."""
+    sent: float
+    """When it was sent."""
     now: datetime
     """By the store's clock."""
+    latest: datetime
+    """The latest time that this clock has shown since the batch may have been prepared."""
 
 
 Watcher = Callable[[Written], None]
+
+
+class StoreClock:
+    """What the store says of the time. It may be set, as the wall clock of a host may be: ages are
+    reckoned otherwise, and do not jump.
+    """
+
+    def __init__(self, timeline: Timeline, rate: float = 1.0) -> None:
+        self._timeline = timeline
+        self._rate = rate
+        self._offsets = [(0.0, 0.0)]
+        """From a moment on, so many seconds ahead."""
+
+    def now(self) -> datetime:
+        return self._at(self._timeline.now, self._offsets[-1][1])
+
+    def jump(self, seconds: float) -> None:
+        self._offsets.append((self._timeline.now, self._offsets[-1][1] + seconds))
+
+    def latest(self, since: float) -> datetime:
+        """The latest time that it has shown since a moment."""
+        latest = self.now()
+        ends = [moment for moment, _ in self._offsets[1:]]
+        for (_, ahead), end in zip(self._offsets, ends, strict=False):
+            if end >= since:
+                latest = max(latest, self._at(end, ahead))
+        return latest
+
+    def _at(self, moment: float, ahead: float) -> datetime:
+        return whole_milliseconds(BEGAN + timedelta(seconds=moment * self._rate + ahead))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,14 +98,21 @@ class Store:
     """Applies batches and serves pages, at once."""
 
     timeline: Timeline
+    clock: StoreClock
     shelf: Shelf = field(default_factory=Shelf)
     watchers: list[Watcher] = field(default_factory=list)
 
     def now(self) -> datetime:
-        return whole_milliseconds(BEGAN + timedelta(seconds=self.timeline.now))
+        return self.clock.now()
 
     def commit(
-        self, sender: Sender, partition: str, ops: Sequence[Op], datas: list[dict[str, Value]]
+        self,
+        sender: Sender,
+        partition: str,
+        ops: Sequence[Op],
+        datas: list[dict[str, Value]],
+        *,
+        sent: float,
     ) -> list[Etag]:
         before = self._rows(partition, ops)
         moment = self.timeline.now
@@ -77,7 +125,9 @@ class Store:
             before=before,
             after=self._rows(partition, ops),
             moment=moment,
+            sent=sent,
             now=self.now(),
+            latest=self.clock.latest(sent - PREPARED),
         )
         for watches in self.watchers:
             watches(written)

@@ -19,6 +19,8 @@ from typing import Any, TypeVar, cast
 
 Answer = TypeVar("Answer")
 NOBODYS = Context()
+MOST_AWAITS = 10
+"""That a task makes after it was closed, in one `finally` or another."""
 
 
 class Call:
@@ -232,7 +234,17 @@ def _wake(future: asyncio.Future[None]) -> None:
 def _close(task: asyncio.Task[Any]) -> None:
     coroutine = task.get_coro()
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as gather
+    for _ in range(MOST_AWAITS):
+        if not _awaits_once_more(coroutine):
+            return
+
+
+def _awaits_once_more(coroutine: Any) -> bool:
+    """Whether a coroutine that is closed had a `finally` that awaits, or asks a store that is
+    gone: it has to be closed again.
+    """
     try:
         coroutine.close()
-    except BaseException:  # noqa: BLE001 - a `finally` that awaits, or asks a store that is gone
-        return
+    except BaseException:  # noqa: BLE001
+        return True
+    return False

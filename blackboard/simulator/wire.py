@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from blackboard.keys import ITEM, LOCK
 from blackboard.simulator.host import Process
 from blackboard.simulator.network import Network, Request
 from blackboard.simulator.store import Sender, Store
-from blackboard.table import Etag, Op, Requests, Row
+from blackboard.table import Etag, Op, Requests, Row, just_after
 from blackboard.tables import checks
-from blackboard.tables.pages import AFTER_ALL, Pages
+from blackboard.tables.pages import AFTER_ALL, LARGEST_PAGE, Pages
 
 BATCH_ROWS, BATCH_BYTES = 100, 1_310_720
 """As in `tables/azure.py`: rows of a batch, and its bytes with what they are wrapped in."""
@@ -30,8 +31,17 @@ class Wire:
     max_value = checks.MAX_VALUE
     resolution = 0.5
 
-    def __init__(self, network: Network, store: Store, process: Process, sender: Sender) -> None:
+    def __init__(
+        self,
+        network: Network,
+        store: Store,
+        process: Process,
+        sender: Sender,
+        *,
+        page_rows: int = LARGEST_PAGE,
+    ) -> None:
         self.requests = Requests()
+        self._page_rows = page_rows
         self._network = network
         self._store = store
         self._process = process
@@ -39,7 +49,8 @@ class Wire:
 
     def sent_by(self, sender: Sender) -> "Wire":
         """The same way, for another task of the process."""
-        wire = Wire(self._network, self._store, self._process, sender)
+        rows = self._page_rows
+        wire = Wire(self._network, self._store, self._process, sender, page_rows=rows)
         wire.requests = self.requests
         return wire
 
@@ -53,11 +64,12 @@ class Wire:
         if not ops:
             return []
         self.requests.commits += 1
+        sent = self._store.timeline.now
 
         def ask() -> list[Etag]:
-            return self._store.commit(self._sender, partition, ops, datas)
+            return self._store.commit(self._sender, partition, ops, datas, sent=sent)
 
-        etags: list[Etag] = await self._asked(ask, ops)
+        etags: list[Etag] = await self._asked(partition, ask, ops)
         return etags
 
     def scan(
@@ -65,16 +77,37 @@ class Wire:
     ) -> AsyncIterator[Row]:
         end = AFTER_ALL if last is None else last
 
-        async def fetch(start: str, count: int) -> list[Row]:
+        async def page(start: str, count: int) -> list[Row]:
             self.requests.pages += 1
+            served: list[float] = []
 
             def ask() -> list[Row]:
+                served.append(self._store.timeline.now)
                 return self._store.page(partition, start, end, count)
 
-            rows: list[Row] = await self._asked(ask, ())
+            rows: list[Row] = await self._asked(partition, ask, ())
+            if start == LOCK:
+                self._process.reads[partition] = served[0]
+            self._reads(rows)
+            return rows
+
+        async def fetch(start: str, count: int) -> list[Row]:
+            rows: list[Row] = []
+            while len(rows) < count:
+                asked = min(self._page_rows, count - len(rows))
+                more = await page(just_after(rows[-1].key) if rows else start, asked)
+                rows += more
+                if len(more) < asked:
+                    break
             return rows
 
         return Pages(fetch, first=first, limit=limit, first_page=FIRST_PAGE)
+
+    def _reads(self, rows: Sequence[Row]) -> None:
+        """Which life of an id a person's request is about: that which it reads first."""
+        if self._sender.is_person and self._sender.born is None:
+            items = [row.data for row in rows if row.key.startswith(ITEM)]
+            self._sender.born = next((int(str(one.get("born", 0))) for one in items), None)
 
     async def now(self) -> datetime:
         return self._store.now()
@@ -85,15 +118,22 @@ class Wire:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def _asked(self, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
+    async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
         answer = asyncio.get_running_loop().create_future()
         name = self._sender.name
         self._network.send(
-            Request(process=self._process, sender=name, ask=ask, ops=ops, answer=answer)
+            Request(
+                process=self._process,
+                sender=name,
+                partition=partition,
+                ask=ask,
+                ops=ops,
+                answer=answer,
+            )
         )
         return await answer
 
 
 class _Short(Wire):
-    async def _asked(self, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:  # noqa: ARG002
+    async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:  # noqa: ARG002
         return ask()

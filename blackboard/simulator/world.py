@@ -5,36 +5,45 @@ and the world goes on until everything that was left behind must have been made 
 still waiting, held or lost is a violation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from blackboard.board import Board
 from blackboard.events import Event, Kind
+from blackboard.model import Item
 from blackboard.settings import resolver
 from blackboard.simulator.chance import stream
 from blackboard.simulator.changes import Change, Shadows
-from blackboard.simulator.crew import BOARD, Crew, Member
+from blackboard.simulator.crew import BOARD, RATE, Crew, Member
 from blackboard.simulator.desk import Desk
 from blackboard.simulator.figures import Figures
-from blackboard.simulator.handlers import Nature, Stage
+from blackboard.simulator.handlers import Handling, Nature, Stage
 from blackboard.simulator.host import Process
 from blackboard.simulator.mishaps import Mishaps
-from blackboard.simulator.network import Network
+from blackboard.simulator.network import Network, Request
 from blackboard.simulator.oracles.history import History
 from blackboard.simulator.oracles.limits import Etags, Refusals, Walks
 from blackboard.simulator.oracles.locks import Locks
 from blackboard.simulator.oracles.people import People
+from blackboard.simulator.oracles.plans import Plans
+from blackboard.simulator.oracles.priority import Priority
 from blackboard.simulator.oracles.quiet import Quiet
+from blackboard.simulator.oracles.runs import Runs
 from blackboard.simulator.oracles.slots import Slots
+from blackboard.simulator.oracles.transitions import Transitions
 from blackboard.simulator.oracles.whole import check_whole
 from blackboard.simulator.plan import Plan, draw_plan
-from blackboard.simulator.scenario import Scenario
-from blackboard.simulator.store import Sender, Store, Written
+from blackboard.simulator.scenario import Scenario, Trouble
+from blackboard.simulator.store import Sender, Store, StoreClock, Written
 from blackboard.simulator.telling import told
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.trace import Trace
 from blackboard.simulator.weather import DrawnWeather, Fated, PlannedWeather
 from blackboard.simulator.wire import Wire
+from blackboard.spec import RunSettings
+from blackboard.table import Op, TableError
 from blackboard.verbs.change import add
 
 
@@ -64,7 +73,7 @@ class World:
             weather=self.drawn if fated is None else PlannedWeather(fated),
             spring=lambda *about: self.mishaps.spring(*about),  # noqa: PLW0108 - it is made below
             tell=self._went_wrong,
-            refused=refusals.refused,
+            refused=self._was_refused,
         )
         takes = {one.id: one.takes for one in scenario.items}
         self.stage = Stage(
@@ -74,7 +83,7 @@ class World:
         )
         handlers = scenario.types.handlers
         resolve = resolver(scenario.types.settings, handlers)
-        self.store = Store(timeline=self.timeline)
+        self.store = Store(timeline=self.timeline, clock=_store_clock(scenario, self.timeline))
         self.crew = Crew(
             scenario=scenario,
             timeline=self.timeline,
@@ -97,6 +106,14 @@ class World:
             resolve=resolve,
         )
         self.desk = Desk(self.board, self._wire, desk, scenario.items)
+
+        def settings_of(item: Item) -> RunSettings:
+            return resolve(item.type, item.spec)
+
+        self._runs = Runs(self.timeline, self.crew, settings_of)
+        self.stage.begins = partial(self._soon, self._runs.begins)
+        self.stage.ends = partial(self._soon, self._runs.ends)
+        self._priority = Priority(self.shadows, self.crew, self.board.partition)
         self.quiet = Quiet(self.scenario, self.timeline, self.shadows, self.crew, self.stage)
         self._oracles: list[Callable[[Change], None]] = [
             People(),
@@ -104,6 +121,10 @@ class World:
             Locks(),
             History(lambda item: resolve(item.type, item.spec).fenced),
             Slots(lambda item: resolve(item.type, item.spec).schedule),
+            Transitions(settings_of),
+            Plans(settings_of),
+            self._runs,
+            self._priority,
             self.quiet.changed,
             self.figures.changed,
         ]
@@ -165,17 +186,25 @@ class World:
         while self.timeline.now < until:
             self.timeline.run(min(self.timeline.now + step, until))
             self.quiet.check()
+            self._runs.check([one for some in self.stage.handled.values() for one in some])
             if calm:
                 self.quiet.check_left()
 
     def _add_items(self) -> None:
-        """The items are there when the world begins."""
+        """The board and its items are there when the world begins."""
         board = self.board.seen_through(self._wire.at_once())
+        _at_once(
+            Board.create(
+                board.table,
+                name=board.name,
+                shards=board.shards,
+                clock=board.clock,
+                chance=board.chance,
+                resolve=board.resolve,
+            )
+        )
         for one in self.scenario.items:
-            adding = add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first)
-            with suppress(StopIteration):
-                adding.send(None)
-                raise AssertionError("it waits")
+            _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))
 
     # ---- what is seen
 
@@ -185,16 +214,29 @@ class World:
             for check in self._oracles:
                 check(change)
 
-    def _went_wrong(self, process: Process, what: str) -> None:
+    def _soon(self, judge: Callable[[Handling], None], handling: Handling) -> None:
+        """Not at once: a violation is not for the worker to catch."""
+        self.timeline.at(self.timeline.now, judge, handling)
+
+    def _went_wrong(self, request: Request, what: str) -> None:
+        process = request.process
         self.figures.count("faults")
+        self._priority.troubled(process, request.ops)
         self._refusals.troubled(process)
         self.trace.add(self.timeline.now, process.name, what)
+
+    def _was_refused(
+        self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
+    ) -> None:
+        self._refusals.refused(process, sender, ops, problem)
+        self._priority.troubled(process, ops)
 
     def _hears(self, process: Process, event: Event) -> None:
         if event.kind in {Kind.CLAIMED, Kind.ENDED}:
             self._walks.ran(process)
         elif event.kind is Kind.WALKED:
             process.walks += event.record.looked
+            self._priority.walked(process, self.timeline.now)
             held = len(self.crew.by_name[process.name].worker.holdings)
             # Not here: nobody who listens to a worker can stop it.
             self.timeline.at(
@@ -206,3 +248,17 @@ class World:
 
 
 _TOLD = {Kind.LOST, Kind.ADOPTED, Kind.LEFT, Kind.SKIPPED}
+
+
+def _store_clock(scenario: Scenario, timeline: Timeline) -> StoreClock:
+    if Trouble.CLOCK not in scenario.faults:
+        return StoreClock(timeline)
+    fraction = stream(scenario.seed, "store clock").fraction()
+    return StoreClock(timeline, 1.0 + RATE * (2 * fraction - 1))
+
+
+def _at_once(work: Coroutine[Any, Any, object]) -> None:
+    """Runs what never waits."""
+    with suppress(StopIteration):
+        work.send(None)
+        raise AssertionError("it waits")

@@ -1,8 +1,4 @@
-"""Which file system a path lies on, and whether SQLite's locks and shared memory work there.
-
-WAL needs memory that all processes share, so a file reached over a network is refused: it would
-work in every test and be damaged one day.
-"""
+"""What is mounted on this host, and which mount a path lies on."""
 
 import re
 import subprocess
@@ -11,57 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-NETWORK = frozenset(
-    [
-        "9p",
-        "acfs",
-        "afpfs",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "fhgfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "prl_fs",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-        "vmhgfs",
-        "webdav",
-    ]
-)
-"""Kinds of file system that live on another machine. Of FUSE the part behind `fuse.` counts."""
-
-_NETWORK_FUSE = frozenset(
-    [
-        "blobfuse",
-        "blobfuse2",
-        "ceph",
-        "davfs",
-        "davfs2",
-        "gcsfuse",
-        "glusterfs",
-        "goofys",
-        "juicefs",
-        "mount-s3",
-        "rclone",
-        "s3fs",
-        "sshfs",
-        "vmhgfs-fuse",
-    ]
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Mount:
@@ -69,17 +14,42 @@ class Mount:
 
     point: str
     kind: str
+    id: int = 0
+    """0 where the table has no ids."""
+    parent: int = 0
+    """The id of the mount that it is mounted on."""
+    root: str = "/"
+    """The path, within its file system, of what is shown at `point`."""
 
 
-def network_kind(path: Path, mounts: Sequence[Mount]) -> str:
-    """The kind of network file system that `path` (absolute, resolved) lies on, or ""."""
-    found = Mount("/", "")
-    for mount in mounts:
-        # A later line of the same depth is mounted over the earlier one.
-        if PurePath(path).is_relative_to(mount.point) and _depth(mount) >= _depth(found):
+def mount_at(path: Path, mounts: Sequence[Mount]) -> Mount:
+    """The mount that `path` (absolute, resolved) lies on; of no kind where that is not said."""
+    within = [mount for mount in mounts if PurePath(path).is_relative_to(mount.point)]
+    found = _root(within)
+    if found.id:
+        # The kernel goes down the path and enters each mount that it meets: what is mounted on a
+        # mount that is hidden by now is not met.
+        while inner := [mount for mount in within if mount.parent == found.id]:
+            found = min(inner, key=_depth)
+            within = [mount for mount in within if mount is not found]
+        return found
+    for mount in within:
+        if _depth(mount) >= _depth(found):  # a later one of the same depth hides the earlier one
             found = mount
-    kind, _, fuse = found.kind.partition(".")
-    return found.kind if kind in NETWORK or fuse in _NETWORK_FUSE else ""
+    return found
+
+
+def _root(mounts: Sequence[Mount]) -> Mount:
+    """The mount that is on no other of the table. A process that has changed its root to a folder
+    sees no such line: then it is unknown what the root lies on.
+    """
+    ids = {mount.id for mount in mounts}
+    tops = [mount for mount in mounts if mount.id and mount.parent not in ids]
+    return next((mount for mount in tops if mount.point == "/"), _unknown(tops))
+
+
+def _unknown(tops: Sequence[Mount]) -> Mount:
+    return Mount("/", "", id=tops[0].parent if tops else 0)
 
 
 def mount_table() -> list[Mount]:
@@ -93,14 +63,19 @@ def mount_table() -> list[Mount]:
 
 
 def from_mountinfo(text: str) -> list[Mount]:
-    """Linux: proc(5), fields 5 and the first behind the dash."""
+    """Linux: proc(5), fields 1, 2, 4 and 5, and the first behind the dash."""
     mounts = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         before, dash, behind = line.partition(" - ")
         if dash:
-            point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4])
-            mounts.append(Mount(point, behind.split()[0]))
+            own, parent, _, root, point = before.split(" ")[:5]
+            kind = behind.split(" ")[0]
+            mounts.append(Mount(_plain(point), kind, int(own), int(parent), _plain(root)))
     return mounts
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
 
 
 def from_mount_command(text: str) -> list[Mount]:

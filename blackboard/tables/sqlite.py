@@ -1,8 +1,9 @@
 """A table in one SQLite file, shared by all processes of one host.
 
 Promised: a batch is whole or absent, also when a process is killed in the middle; an etag is
-never used twice; ages are deaf to changes of the wall clock and the same for all processes of
-the host; a row that was written before the host last booted is infinitely old.
+never used twice; ages are deaf to changes of the wall clock, the same for all processes of the
+host, and never overstated (`sqlite_ages.py`); a row that was written before the host last booted is
+infinitely old.
 
 What a power failure (not a killed process) may take depends on `synchronous`:
 
@@ -10,12 +11,11 @@ What a power failure (not a killed process) may take depends on `synchronous`:
   that were released may run again, under fences that were used already.
 - FULL: nothing that was acknowledged, for one disk flush a batch.
 
-Not promised: anything on a network file system (refused where it is seen), or for a file that
-is copied back over a board at work.
+Not promised: anything on a network file system, or for a file that has two names (both refused
+where it is seen, `sqlite_place.py`), or for one that is copied back over a board at work.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,11 +26,12 @@ from blackboard.clock import Clock
 from blackboard.errors import BadInput
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables import checks
-from blackboard.tables.boot import boot_id
+from blackboard.tables.boot import boot_id, unproven
 from blackboard.tables.mounts import Mount, mount_table
 from blackboard.tables.onethread import OneThread
 from blackboard.tables.pages import AFTER_ALL, Pages
-from blackboard.tables.sqlite_file import SqliteFile, Stamp
+from blackboard.tables.sqlite_ages import Ages, Stamp
+from blackboard.tables.sqlite_file import SqliteFile
 from blackboard.tables.sqlite_open import open_file
 
 
@@ -44,10 +45,12 @@ class Opening:
     """PRAGMA synchronous = FULL rather than NORMAL."""
     wait: float = 5.0
     """Seconds that another process's write is waited for before the answer is Busy."""
+    trusted: bool = False
+    """Take a file system of any kind for a good one: see `sqlite_place.py`."""
     mounts: Sequence[Mount] | None = None
     """The mount table; None is this host's."""
     boot: str = ""
-    """The boot that stamps are of; "" is this one."""
+    """The boot that stamps are of; "" is this one. See `boot.py` for what names say."""
 
 
 class SqliteTable:
@@ -58,11 +61,11 @@ class SqliteTable:
     max_value = checks.MAX_VALUE
     resolution = 0.05
 
-    def __init__(self, thread: OneThread, file: SqliteFile, *, clock: Clock, boot: str) -> None:
+    def __init__(self, thread: OneThread, file: SqliteFile, *, clock: Clock, ages: Ages) -> None:
         self._thread = thread
         self._file = file
         self._clock = clock
-        self._boot = boot
+        self._ages = ages
         self._closed = False
         self.requests = Requests()
 
@@ -75,6 +78,7 @@ class SqliteTable:
         """
         opening = opening or Opening()
         boot = opening.boot or boot_id()
+        boot = unproven(boot) if opening.trusted else boot
         opened: list[SqliteFile] = []
 
         def stamp() -> Stamp:
@@ -94,7 +98,7 @@ class SqliteTable:
         except BaseException:
             await asyncio.shield(thread.close(end))
             raise
-        return cls(thread, file, clock=clock, boot=boot)
+        return cls(thread, file, clock=clock, ages=Ages(boot, clock))
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
@@ -121,10 +125,7 @@ class SqliteTable:
         return self._clock.now()
 
     def age(self, row: Row) -> float:
-        stamp = row.stamp
-        if not isinstance(stamp, Stamp) or stamp.boot != self._boot:
-            return math.inf
-        return max(0.0, self._clock.monotonic() - stamp.touched)
+        return self._ages.of(row)
 
     async def close(self) -> None:
         if not self._closed:
@@ -153,5 +154,6 @@ def _file(path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> Sqlite
         full=opening.full,
         wait=opening.wait,
         mounts=mount_table() if opening.mounts is None else opening.mounts,
+        trusted=opening.trusted,
     )
     return SqliteFile(resolved, connection, stamp=stamp)

@@ -16,7 +16,9 @@ import msgspec
 
 from blackboard.table import Delete, Etag, Insert, Merge, Op, Replace, Row, Unusable, Value
 from blackboard.tables import checks, rowtext
+from blackboard.tables.sqlite_ages import Stamp
 from blackboard.tables.sqlite_answers import answered, damaged
+from blackboard.tables.sqlite_place import names_problem
 
 _ETAGS = """
 SELECT key, etag FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
@@ -30,14 +32,6 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """When a row was written: seconds on the monotonic clock of one boot."""
-
-    boot: str
-    touched: float
-
-
 class SqliteFile:
     """An open file. `stamp` is asked under the write lock: a stamp taken before would be as old
     as the wait for it.
@@ -49,7 +43,9 @@ class SqliteFile:
         self._path = path
         self._connection = connection
         self._stamp = stamp
-        self._identity = self._look()
+        self._open = {
+            name: _found(name) for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
+        }
 
     def apply(
         self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
@@ -141,13 +137,25 @@ class SqliteFile:
 
     @contextmanager
     def _request(self) -> Iterator[None]:
-        if self._look() != self._identity:
-            raise Unusable(
-                f"{self._path} was removed or replaced while it was open; what is written now "
-                "would be lost (start this process again)"
-            )
+        self._check_names()
         with answered(self._path):
             yield
+
+    def _check_names(self) -> None:
+        """Raises Unusable once what is open is not what others would open: a file that was removed
+        can still be written, for no one to read.
+        """
+        linked = False
+        for name, opened in self._open.items():
+            found = _found(name)
+            if found.id != opened.id:
+                raise Unusable(
+                    f"{name} was removed or replaced while it was open; what is written now would "
+                    "be lost (stop all processes that use it, then start them again)"
+                )
+            linked |= found.links > 1
+        if linked and (problem := names_problem(self._path)):
+            raise Unusable(problem)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -162,10 +170,18 @@ class SqliteFile:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _look(self) -> tuple[int, int]:
-        """Which file is at the path: a removed one can still be written, to nobody's use."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0)
-        return (found.st_dev, found.st_ino)
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Which file is at a path."""
+
+    id: tuple[int, int]
+    links: int
+
+
+def _found(name: Path) -> _Found:
+    try:
+        found = name.stat()
+    except OSError:
+        return _Found((0, 0), 0)
+    return _Found((found.st_dev, found.st_ino), found.st_nlink)

@@ -15,8 +15,15 @@ from pathlib import Path
 from stat import S_ISREG
 
 from blackboard.errors import MissingStore, StoreProblem
-from blackboard.tables.mounts import Mount, network_kind
+from blackboard.tables.mounts import Mount
 from blackboard.tables.sqlite_answers import explained
+from blackboard.tables.sqlite_place import (
+    FRESH,
+    SIDE_FILES,
+    check_left_behind,
+    check_names,
+    check_place,
+)
 
 APPLICATION = 0x424C4B42
 """`BLKB` in the header: how a board is told from another program's file."""
@@ -45,22 +52,21 @@ COMMIT;
 
 
 def open_file(
-    path: Path, *, create: bool, full: bool, wait: float, mounts: Sequence[Mount]
+    path: Path, *, create: bool, full: bool, wait: float, mounts: Sequence[Mount], trusted: bool
 ) -> sqlite3.Connection:
     """A connection to the board at `path` (absolute, resolved), made first if it is missing and
-    `create` says so. `wait` is how long another's write is waited for, in seconds.
+    `create` says so. `wait` is how long another's write is waited for, in seconds; `trusted` that
+    the file system is good whatever its kind.
 
     Raises MissingStore or another StoreProblem, or Busy when another program holds the file.
     """
-    if kind := network_kind(path, mounts):
-        raise StoreProblem(
-            f"{path} lies on a network file system ({kind}), where SQLite would damage it "
-            "(use a local disk, or an Azure table for several hosts)"
-        )
+    check_place(path, mounts, trusted=trusted)
     if not _is_there(path):
         if not create:
             raise MissingStore(f"no board at {path} (make one with `blackboard init`)")
+        check_left_behind(path)
         _make(path)
+    check_names(path, mounts)
     _check_access(path)
     with explained(path):
         connection = sqlite3.connect(
@@ -97,7 +103,7 @@ def _is_there(path: Path) -> bool:
 
 def _make(path: Path) -> None:
     try:
-        handle, name = tempfile.mkstemp(prefix=".blackboard-", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=FRESH, dir=path.parent)
     except OSError as error:
         raise StoreProblem(
             f"no board can be made in {path.parent}: {error.strerror} "
@@ -115,7 +121,7 @@ def _make(path: Path) -> None:
     except OSError as error:
         raise StoreProblem(f"no board can be made at {path}: {error.strerror}") from None
     finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):
+        for suffix in ("", *SIDE_FILES):
             with suppress(OSError):  # what is left there is nobody's, and does no harm
                 Path(name + suffix).unlink(missing_ok=True)
 

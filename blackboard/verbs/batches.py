@@ -25,11 +25,9 @@ from datetime import datetime
 from blackboard.keys import item_key, lock_key, next_key, run_key
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.rows import columns_of, data_of
-from blackboard.rules.outcomes import Plan
+from blackboard.rules.outcomes import PLANNED, Plan
+from blackboard.rules.transitions import planned
 from blackboard.table import ANY, Data, Delete, Insert, Merge, Op, Replace
-
-PLANNED = ("state", "slot", "ready", "planned", "attempt", "failures", "once")
-"""The columns of an item that a plan decides."""
 
 
 def token_of(item: Item) -> Token:
@@ -47,6 +45,7 @@ def token_of(item: Item) -> Token:
         runs=item.runs,
         failures=item.failures,
         once=item.once,
+        requests=item.requests,
         version=item.version,
     )
 
@@ -59,7 +58,7 @@ def held(item: Item) -> Claim:
         spec=item.spec,
         once=item.once,
         state=item.state,
-        again=item.again,
+        requests=item.requests,
         fence=item.fence,
         born=item.born,
         slot=item.slot,
@@ -79,11 +78,6 @@ def held(item: Item) -> Claim:
     )
 
 
-def planned(item: Item, plan: Plan) -> Item:
-    """The item with a plan's columns."""
-    return replace(item, **{name: getattr(plan, name) for name in PLANNED})
-
-
 def freed(item: Item, plan: Plan, run: Run) -> Item:
     """The item after its lock was taken away and nothing is run: told as `run` has it."""
     return replace(
@@ -93,7 +87,6 @@ def freed(item: Item, plan: Plan, run: Run) -> Item:
         outcome=run.outcome,
         fence=item.fence + 1,
         runs=item.runs + 1,
-        again="",
         error=run.error,
     )
 
@@ -171,7 +164,7 @@ def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(claim.id), claim.lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
-    ended: tuple[str, ...] = (*PLANNED, "stop", "running", "outcome", "runs", "again", "error")
+    ended: tuple[str, ...] = (*PLANNED, "stop", "running", "outcome", "runs", "error")
     if run.outcome is Outcome.OK:
         ended = (*ended, "result", "result_fence")
     ops.append(Merge(item_key(claim.id), columns_of(after, *ended), claim.item_etag))
@@ -186,7 +179,9 @@ def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(item.id), lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
-    freed = (*PLANNED, "stop", "running", "outcome", "fence", "runs", "again", "error")
+    freed: tuple[str, ...] = (*PLANNED, "stop", "running", "outcome", "fence", "runs", "error")
+    if after.applied != item.applied:
+        freed = (*freed, "applied")
     ops.append(Merge(item_key(item.id), columns_of(after, *freed), item.etag))
     ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     return ops
@@ -228,7 +223,7 @@ def tombstone_of(item: Item, *, now: datetime) -> Item:
         ready=item.ready,
         planned=item.planned,
         stop=now,
-        triggers=item.triggers,
+        applied=item.applied,
     )
 
 
@@ -285,5 +280,5 @@ def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:
     record = Replace(key, data_of(run), row.etag)
     if item is None:
         return [record]
-    columns: Data = {"result": run.result, "error": run.error, "result_fence": run.fence}
+    columns: Data = {"result": run.result, "result_fence": run.fence}
     return [Merge(item_key(item.id), columns, item.etag), record]

@@ -4,6 +4,7 @@ The batch states the item's etag it was built from, so that an edit, a pause or 
 meanwhile is obeyed and not overwritten.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -11,12 +12,13 @@ from enum import StrEnum
 from blackboard.board import Board
 from blackboard.errors import BadInput
 from blackboard.model import Claim, Ended, Item, Outcome, Run
-from blackboard.phrases import cut_middle
+from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle, too_long
 from blackboard.rows import text_of
 from blackboard.rules.outcomes import after_run
+from blackboard.rules.transitions import planned
 from blackboard.spec import RunSettings
 from blackboard.table import Op, units
-from blackboard.verbs.batches import planned, release_ops, run_of
+from blackboard.verbs.batches import release_ops, run_of
 
 
 class Release(StrEnum):
@@ -50,18 +52,36 @@ class Released:
 
 
 def fit(finished: Finished, limit: int) -> Finished:
-    """A run whose outcome fits a row: a long error is cut, a long result is a failure that says
-    how long it was and where such results belong.
+    """A run whose outcome fits a row, whatever its runner said: a long error and a long output are
+    cut, a result that is too long or no JSON is a failure.
     """
     ended = finished.ended
-    size = 0 if ended.result is None else units(text_of(ended.result))
+    try:
+        size = 0 if ended.result is None else units(text_of(ended.result))
+        problem = f"the result is {size:,} characters of JSON and {too_long(limit)}"
+    except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
+        size, problem = limit + 1, f"the result is no JSON that can be kept: {type(odd).__name__}"
     if size > limit:
-        error = (
-            f"the result is {size:,} characters of JSON and a row holds {limit:,}: "
-            "write it to a file or a blob and return where it is"
-        )
-        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=error)
-    return replace(finished, ended=replace(ended, error=cut_middle(ended.error)))
+        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
+    error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
+    return replace(finished, ended=replace(ended, error=error, output=output))
+
+
+async def each_for_itself(
+    write: Callable[[Sequence[Finished]], Awaitable[list[Released]]], batch: Sequence[Finished]
+) -> list[Released]:
+    """Let runs go together by `write`. If that raises what nothing foresees, each is let go by
+    itself, and one of which it is raised again is dropped: its lock goes stale.
+    """
+    try:
+        return await write(batch)
+    except Exception as problem:  # noqa: BLE001 - one run must not end its worker
+        if len(batch) > 1:
+            return [one for each in batch for one in await each_for_itself(write, [each])]
+        claim = batch[0].claim
+        error = f"its outcome could not be written: {type(problem).__name__}: {problem}"
+        ended = Ended(outcome=Outcome.FAILED, error=cut_middle(error))
+        return [Released(how=Release.DROPPED, run=run_told(claim, ended, now=claim.start))]
 
 
 def prepare(

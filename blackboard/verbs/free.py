@@ -7,12 +7,13 @@ the holder's result is known for late; it is told at its next renewal or walk.
 from datetime import datetime
 
 from blackboard.board import Board
-from blackboard.model import Item, Mark, Outcome
+from blackboard.model import Item, Mark, Outcome, Run
 from blackboard.rows import text_of
-from blackboard.rules.outcomes import Plan, after_run, again_of, slot_asked_for
+from blackboard.rules.outcomes import after_run, unlocked_plan
 from blackboard.table import ANY, Op
 from blackboard.verbs.batches import free_ops, freed, held, run_of
-from blackboard.verbs.change import Changed, change_item, settings_of
+from blackboard.verbs.change import settings_of
+from blackboard.verbs.once import Changed, Write, change_item
 
 
 async def unlock(board: Board, item_id: str, mark: Mark, *, fence: int) -> Changed:
@@ -20,14 +21,13 @@ async def unlock(board: Board, item_id: str, mark: Mark, *, fence: int) -> Chang
     it had. Nothing happens when the lock is another one by now.
     """
 
-    def build(item: Item) -> tuple[list[Op], Item] | None:
+    def build(item: Item, now: datetime) -> Item | None:
         if not item.running or item.fence != fence:
             return None
-        plan = _plan_of(item, now)
-        return _freed(item, plan, outcome=Outcome.ABANDONED, mark=mark, now=now)
+        run = _ended(item, Outcome.ABANDONED, mark=mark, now=now)
+        return freed(item, unlocked_plan(item, now=now), run)
 
-    now = await board.table.now()
-    return await change_item(board, item_id, build)
+    return await change_item(board, item_id, build, write=_write(Outcome.ABANDONED, mark))
 
 
 async def cancel(board: Board, item_id: str, mark: Mark, *, fence: int) -> Changed:
@@ -35,7 +35,7 @@ async def cancel(board: Board, item_id: str, mark: Mark, *, fence: int) -> Chang
     waits for its next slot.
     """
 
-    def build(item: Item) -> tuple[list[Op], Item] | None:
+    def build(item: Item, now: datetime) -> Item | None:
         if not item.running or item.fence != fence:
             return None
         plan = after_run(
@@ -45,32 +45,24 @@ async def cancel(board: Board, item_id: str, mark: Mark, *, fence: int) -> Chang
             now=now,
             fraction=0.0,
         )
-        return _freed(item, plan, outcome=Outcome.CANCELLED, mark=mark, now=now)
+        return freed(item, plan, _ended(item, Outcome.CANCELLED, mark=mark, now=now))
 
-    now = await board.table.now()
-    return await change_item(board, item_id, build)
-
-
-def _plan_of(item: Item, now: datetime) -> Plan:
-    """The same slot, due at once; or the run that was asked for meanwhile."""
-    again = again_of(item)
-    return Plan(
-        state=item.state,
-        slot=slot_asked_for(again.slot, beside=item.planned) if again else item.slot,
-        ready=now,
-        planned=item.planned,
-        attempt=1 if again else item.attempt,
-        failures=item.failures,
-        once=again.once if again else item.once,
-    )
+    return await change_item(board, item_id, build, write=_write(Outcome.CANCELLED, mark))
 
 
-def _freed(
-    item: Item, plan: Plan, *, outcome: Outcome, mark: Mark, now: datetime
-) -> tuple[list[Op], Item]:
-    """The item without its lock, and what the history says of the run that had it."""
+def _ended(item: Item, outcome: Outcome, *, mark: Mark, now: datetime) -> Run:
+    """What the history says of the run whose lock was taken."""
     verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
     error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
-    run = run_of(held(item), outcome, now=now, error=error, note=text_of(mark))
-    after = freed(item, plan, run)
-    return free_ops(item, ANY, after, run), after
+    return run_of(held(item), outcome, now=now, error=error, note=text_of(mark))
+
+
+def _write(outcome: Outcome, mark: Mark) -> Write:
+    """The batch that takes the lock, and tells the history."""
+
+    def write(item: Item, after: Item) -> list[Op]:
+        assert after.stop is not None
+        run = _ended(item, outcome, mark=mark, now=after.stop)
+        return free_ops(item, ANY, after, run)
+
+    return write

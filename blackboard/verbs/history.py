@@ -4,15 +4,22 @@ Whoever releases a run whose fence divides by sixteen looks, so nobody has to be
 An item that runs so often that its runs become too many before they become too old is looked at
 every ninety-six: what goes is then one batch of any store, and nearly twice as many may be there.
 What a late finisher may come back to stays for an hour in any case: it finds its row by it.
+
+An item that was removed, paused or is done, or whose worker always dies, has no release that looks.
+So each look goes on to one more history of its shard, the next in the order of keys after the last
+one it went on to; and `doctor --repair` looks at all of them. Tombstones stay: they keep fences.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blackboard import keys
 from blackboard.board import Board
-from blackboard.model import Outcome, Run
-from blackboard.table import Conflict, Delete, Op, Unknown
+from blackboard.errors import BadRow
+from blackboard.model import Item, Outcome, Run, State
+from blackboard.table import Conflict, Delete, Op, Row, Unknown
 
 LOOK_EVERY = 16
 LOOK_SELDOM = 96
@@ -60,6 +67,67 @@ async def prune(board: Board, item_id: str, *, retention: Retention) -> int:
             pruned += await _delete(board, item_id, batch)
             batch = []
     return pruned + await _delete(board, item_id, batch)
+
+
+async def prune_next(board: Board, shard: str, *, after: str, retention: Retention) -> str:
+    """Prune the next history of a shard, behind the key `after`, unless its item does so itself.
+    The key behind which to go on: "" when it was the last.
+    """
+    async for row in board.table.scan(shard, max(after, keys.RUN), keys.end_of(keys.RUN), 1):
+        await _prune_unlooked(board, row, retention=retention)
+        return _behind(row)
+    return ""
+
+
+async def prune_all(board: Board, *, retention: Retention) -> int:
+    """Prune every history of a board; the number of runs that went."""
+    pruned = 0
+    for number in range(board.shards):
+        shard = board.shard(number)
+        async for row in _histories(board, shard):
+            with suppress(BadRow):  # `doctor` tells of it
+                pruned += await prune(board, _item_of(row), retention=retention)
+    return pruned
+
+
+async def _histories(board: Board, shard: str) -> AsyncIterator[Row]:
+    """The newest run of each history of a shard."""
+    key = keys.RUN
+    while key:
+        found = [row async for row in board.table.scan(shard, key, keys.end_of(keys.RUN), 1)]
+        key = _behind(found[0]) if found else ""
+        for row in found:
+            yield row
+
+
+async def _prune_unlooked(board: Board, row: Row, *, retention: Retention) -> None:
+    with suppress(BadRow):
+        item = await board.item(_item_of(row))
+        if not looks_itself(item):
+            await prune(board, _item_of(row), retention=retention)
+
+
+def looks_itself(item: Item | None) -> bool:
+    """Whether an item has runs that end in a release, which looks at its history."""
+    return (
+        item is not None
+        and item.state is State.ACTIVE
+        and item.outcome is not Outcome.ABANDONED
+        and item.failures == 0
+    )
+
+
+def _item_of(row: Row) -> str:
+    """The id of a run. Raises BadRow when its row does not say."""
+    item_id = row.data.get("item")
+    if not isinstance(item_id, str):
+        raise BadRow(row.key, "no good item")
+    return item_id
+
+
+def _behind(row: Row) -> str:
+    """The end of the history that a run is of: all of its keys begin alike."""
+    return row.key.rpartition(":")[0] + ";"
 
 
 async def _delete(board: Board, item_id: str, batch: list[Op]) -> int:

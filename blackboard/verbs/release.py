@@ -1,33 +1,61 @@
 """Letting items go: the releases of the runs that have ended, many in one batch.
 
 Of a batch that is refused, the release that was in the way is settled by itself, and the others are
-sent again without it, a few times. Of a batch without an answer, each is settled.
+sent again without it, a few times. Of a batch without an answer, each is settled. One that the
+store has no time for is built anew, with the locks as they are by then: they are renewed meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
+from typing import Protocol
 
 from blackboard.board import Board
-from blackboard.table import Conflict, Delete, Op, Refused, Unknown
+from blackboard.table import Busy, Conflict, Delete, Op, Refused, Unavailable, Unknown
 from blackboard.verbs.finished import Finished, Released, fit, prepare
 from blackboard.verbs.settle import settle
-from blackboard.verbs.until_answered import until_answered
+from blackboard.verbs.until_answered import Pause, until_answered
 
 ROWS_OF_A_RELEASE = 4
 """At the most: the lock goes, the next token comes, the item and the history say so."""
 ROUNDS = 3
-"""Times that a release is sent in a batch, before it is settled by itself: what waits for that is
-not renewed.
-"""
+"""Times that a release is answered in a batch and does not land, before it is settled by itself."""
+
+
+class Leases(Protocol):
+    """The locks of the runs that are let go, as far as they are renewed meanwhile."""
+
+    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+        """The runs with their locks as they are now. From here on these are renewed only at need: a
+        renewal changes the etag that the release states.
+        """
+        ...
+
+    def renewed(self, finished: Sequence[Finished]) -> None:
+        """From here on they are renewed as ever."""
+        ...
+
+
+class NoLeases:
+    """They are not renewed."""
+
+    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+        return list(finished)
+
+    def renewed(self, finished: Sequence[Finished]) -> None:
+        """As before."""
+
+
+NO_LEASES = NoLeases()
 
 
 def releases_at_once(board: Board) -> int:
-    """Releases that fit one batch of each shard."""
-    return board.shards * (board.table.max_rows // ROWS_OF_A_RELEASE)
+    """Releases that fit one batch."""
+    return board.table.max_rows // ROWS_OF_A_RELEASE
 
 
-async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
+async def release(
+    board: Board, finished: Sequence[Finished], *, leases: Leases = NO_LEASES
+) -> list[Released]:
     """Let runs go, as many in one batch as fit it. Returns when all are in the history; waits
     for the store as long as it takes.
     """
@@ -41,9 +69,10 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
         is_sure = one.claim.item_etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
     sent: dict[str, datetime | None] = {}
-    for _ in range(ROUNDS):
-        if not certain:
-            break
+    rounds, pause = 0, Pause(board)
+    while certain and rounds < ROUNDS:
+        rounds += 1
+        certain = await leases.quiet(certain)
         batches = _batches(board, certain, now=await until_answered(board, board.table.now))
         certain = []
         for batch in batches:
@@ -51,7 +80,12 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:
-                await until_answered(board, partial(board.table.commit, partition, ops))
+                await board.table.commit(partition, ops)
+            except (Busy, Unavailable) as trouble:
+                rounds = 0
+                certain += [one for one, _, _ in batch]
+                leases.renewed(certain)
+                await pause.after(trouble)
             except Unknown:
                 doubtful += [one for one, _, _ in batch]
             except (Conflict, Refused) as refusal:
@@ -60,6 +94,7 @@ async def release(board: Board, finished: Sequence[Finished]) -> list[Released]:
                 certain += [one for one, _, _ in batch if one is not in_the_way]
             else:
                 released |= {one.claim.nonce: let_go for one, _, let_go in batch}
+    leases.renewed(doubtful + certain)
     for one in doubtful + certain:
         nonce = one.claim.nonce
         released[nonce] = await settle(board, one, sent=sent.get(nonce))

@@ -8,7 +8,7 @@ is renewed before it is run.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from blackboard.board import Board
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.rules.claims import deadline, lease, may_take_over
 from blackboard.rules.outcomes import after_run, passed_plan
+from blackboard.rules.transitions import planned
 from blackboard.spec import RunSettings
 from blackboard.table import (
     Conflict,
@@ -34,7 +35,6 @@ from blackboard.verbs.batches import (
     freed,
     held,
     override_ops,
-    planned,
     run_of,
 )
 
@@ -128,6 +128,7 @@ def _claim_of(
         type=token.type,
         spec=token.spec,
         once=token.once,
+        requests=token.requests,
         fence=token.fence + 1,
         born=token.born,
         slot=token.slot,
@@ -255,11 +256,16 @@ def _wanted(one: Item | Token) -> tuple[object, ...]:
     return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
 
 
-async def override(board: Board, lock: Lock, *, owner: str) -> Claim | None:
+async def override(
+    board: Board, lock: Lock, *, owner: str, is_wanted: Callable[[], bool] = lambda: True
+) -> Claim | None:
     """Take a stale lock from its holder. None: somebody was faster, the lock had no item, or the
-    item is not to be run: it is paused, or its attempts are used up.
+    item is not to be run: it is paused, or its attempts are used up; or, once the item was read, it
+    is not wanted any more.
     """
     item = await board.item(lock.id)
+    if not is_wanted():
+        return None
     if not holds(item, lock):
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
         return None

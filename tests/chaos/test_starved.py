@@ -25,7 +25,7 @@ from blackboard import keys
 from blackboard.board import Board
 from blackboard.rules.claims import renew_every
 from blackboard.table import Row
-from blackboard.tables.sqlite_file import Stamp
+from blackboard.tables.sqlite_ages import Stamp
 from tests.chaos.figures import leave
 from tests.chaos.machine import the_machine
 from tests.chaos.programs import program

@@ -14,6 +14,7 @@ from blackboard.cli.columns import (
     percent,
     style_of,
     summary,
+    warning_lines,
     worker_cells,
     worker_name,
 )
@@ -64,6 +65,9 @@ RUNS: dict[str, Any] = {
 }
 
 
+WARNS = '{"warnings":["lost half of it"]}'
+
+
 def stands(
     lock: Lock | None = None, *, stale: bool = False, overdue: bool = False, **item: Any
 ) -> Standing:
@@ -85,7 +89,7 @@ def cell(one: Standing, title: str) -> tuple[str, Style]:
         (stands(ready=NOW - timedelta(hours=2), overdue=True), "next", "overdue 2h", Style.LATE),
         (stands(state=State.PAUSED), "next", "paused", Style.QUIET),
         (stands(**RUNS), "next", "-", Style.PLAIN),
-        (stands(**RUNS, again="{}"), "next", "again", Style.PLAIN),
+        (stands(**RUNS, requests="[]"), "next", "again", Style.PLAIN),
         (stands(**RUNS, state=State.PAUSED), "next", "paused", Style.QUIET),
         (stands(), "running", "-", Style.PLAIN),
         (stands(**RUNS), "running", "2m", Style.BUSY),
@@ -93,6 +97,13 @@ def cell(one: Standing, title: str) -> tuple[str, Style]:
         (stands(LOCK, stale=True, **RUNS), "running", "stale 2m", Style.LOST),
         (stands(), "outcome", "-", Style.PLAIN),
         (stands(outcome=Outcome.OK), "outcome", "ok", Style.GOOD),
+        (stands(outcome=Outcome.OK, result=WARNS), "outcome", "warned", Style.LATE),
+        (
+            stands(outcome=Outcome.FAILED, failures=1, result=WARNS),
+            "outcome",
+            "failed",
+            Style.BAD,
+        ),
         (stands(outcome=Outcome.CANCELLED), "outcome", "cancelled", Style.QUIET),
         (stands(outcome=Outcome.FAILED, failures=1), "outcome", "failed", Style.BAD),
         (stands(outcome=Outcome.TIMEOUT, failures=3), "outcome", "timeout x3", Style.BAD),
@@ -166,6 +177,16 @@ def test_the_summary_counts_what_matters() -> None:
     )
     assert summary([stands()], total=1, now=NOW) == "1 item, next in 7h"
     assert summary([], total=0, now=NOW) == "0 items"
+
+
+def test_warnings_are_lines_below_the_board() -> None:
+    quiet = stands(outcome=Outcome.FAILED, failures=1, result=WARNS)
+    loud = stands(outcome=Outcome.OK, result='{"warnings":["a\\u001b[31m","b"]}')
+    lines = [[text for text, _ in line] for line in warning_lines([quiet, stands(), loud])]
+    assert lines == [["davis: a\\x1b[31m"], ["davis: b"]]
+    assert [text for text, _ in warning_lines([loud] * 20)[-1]] == ["... and 30 warnings more"]
+    assert summary([quiet, loud], total=2, now=NOW) == "2 items, 1 failed, 1 warned, next in 7h"
+    assert item_view(loud)["warnings"] == ["a\x1b[31m", "b"]
 
 
 def test_a_lost_worker() -> None:

@@ -16,7 +16,7 @@ def completed(*args: str) -> list[str]:
 
 
 def test_commands_complete(blackboard: CommandLine) -> None:
-    assert completed("re") == ["resume"]
+    assert completed("re") == ["report", "resume"]
     assert "--store" in completed("--st")
 
 

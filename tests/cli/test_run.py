@@ -9,6 +9,7 @@ import pytest
 
 from blackboard.board import Board
 from blackboard.model import Mark, Outcome, Run, State
+from blackboard.rules.requests import LONGEST_QUEUE, requests_of
 from blackboard.spec import params_of
 from blackboard.verbs import take
 from blackboard.verbs.change import pause, remove, run_now
@@ -211,11 +212,38 @@ def test_wait_ends_when_the_run_will_not_come(
     assert words in towns("run", "davis", "--wait", code=1).err
 
 
-def test_wait_tells_when_another_request_took_the_place(
-    towns: CommandLine, meanwhile: Callable[..., None]
-) -> None:
-    meanwhile(lambda: towns.on_board(lambda board: run_now(board, "davis")))
-    assert "asked for once more" in towns("run", "davis", "--wait", code=1).err
+def test_each_request_with_params_is_acknowledged_in_its_turn(towns: CommandLine) -> None:
+    said = [towns("run", "davis", "--set", f"date={day}").out for day in ("mon", "tue", "wed")]
+    assert said == [
+        "davis is due now\n",
+        "davis is due now; this request is run after 1 run\n",
+        "davis is due now; this request is run after 2 runs\n",
+    ]
+    assert [one.once for one in requests_of(towns.item("davis"))] == [
+        '{"date":"tue"}',
+        '{"date":"wed"}',
+    ]
+    assert "2 more runs were asked for" in towns("why", "davis").out
+
+
+def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:
+    towns("run", "davis")
+    said = towns("run", "davis").out
+    assert said == "davis is due now: a run that waits already is for this request too\n"
+    towns("run", "davis", "--set", "days=1")
+    towns("run", "davis")
+    said = towns("run", "davis").out
+    assert said == "davis is due after 2 runs: a run that waits already is for this request too\n"
+
+
+def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:
+    async def fill(board: Board) -> None:
+        for n in range(LONGEST_QUEUE + 1):
+            await run_now(board, "davis", once={"n": n})
+
+    towns.on_board(fill)
+    said = towns("run", "davis", "--set", "days=1", code=1)
+    assert "100 runs wait already" in said.err
 
 
 # ---- in this process
@@ -314,6 +342,17 @@ def test_a_handler_here_is_told_when_its_lock_is_lost(jobs: CommandLine) -> None
 def test_what_a_worker_runs_does_not_run_here(jobs: CommandLine) -> None:
     jobs.start("plain")
     assert "plain is being run by host:1:worker" in here(jobs, "plain", code=1).err
+
+
+def test_a_request_that_waits_is_run_here_unless_its_params_are_others(jobs: CommandLine) -> None:
+    jobs("run", "plain")
+    assert "plain ok in" in here(jobs, "plain").out
+    assert len(history(jobs, "plain")) == 1
+    jobs("run", "plain", "--set", "days=7")
+    assert "plain has 1 run to do first: " in here(jobs, "plain", code=1).err
+    jobs("run", "plain", "--set", "days=8")
+    assert "plain has 2 runs to do first: " in here(jobs, "plain", "--set", "days=9", code=1).err
+    assert len(history(jobs, "plain")) == 1
 
 
 def test_one_item_at_a_time_runs_here(jobs: CommandLine) -> None:

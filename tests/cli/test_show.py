@@ -19,7 +19,7 @@ __all__ = ["blackboard"]
 KEYS = (
     *("id", "type", "state", "schedule", "params", "start", "stop", "running", "outcome", "due"),
     *("ready", "owner", "fence", "runs", "failures", "error", "result", "paused", "overdue"),
-    "stale",
+    *("stale", "warnings"),
 )
 
 

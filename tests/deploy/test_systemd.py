@@ -70,8 +70,9 @@ def test_the_store_is_where_it_may_write() -> None:
     assert found["WorkingDirectory"] == [f"/var/lib/{state}"]
 
 
-def test_bad_input_is_not_tried_again_and_a_store_that_is_away_is() -> None:
+def test_a_worker_is_started_again_whatever_its_exit_code() -> None:
+    """A handler may end its worker, and choose the code."""
     found = unit()
-    assert found["Restart"] == ["on-failure"]
-    assert found["RestartPreventExitStatus"] == ["2"]
+    assert found["Restart"] == ["always"]
+    assert not {"RestartPreventExitStatus", "SuccessExitStatus"} & found.keys()
     assert found["StartLimitIntervalSec"] == ["0"]

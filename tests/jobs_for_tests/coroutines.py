@@ -94,3 +94,22 @@ async def swallow_cancellation(item: Item, ctx: Context) -> None:
         await asyncio.sleep(600)
     except asyncio.CancelledError:
         await asyncio.sleep(600)
+
+
+@handler("a-changes")
+async def change_what_it_is_given(item: Item, ctx: Context) -> Any:
+    before = str(ctx.settings), sys.stdout.closed
+    settings: Any = ctx.settings
+    settings["allow"].append("everything")
+    settings["more"] = 1
+    sys.stdout.close()
+    sys.stderr.close()
+    return before
+
+
+@handler("a-cancels-itself")
+async def cancel_itself(item: Item, ctx: Context) -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return "done all the same"

@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 from typing import Any
 
 from blackboard import Context, Item, handler
@@ -45,11 +43,6 @@ def return_what_json_cannot_hold(item: Item, ctx: Context) -> Any:
     cycle.append(cycle)
     odd = {"object": object(), "nested": {"here": [object()]}, "cycle": cycle, "lone": "\ud800"}
     return odd[item.params["what"]]
-
-
-@handler("return-huge")
-def return_more_than_a_message_holds(item: Item, ctx: Context) -> Any:
-    return "x" * (65 << 20)
 
 
 @handler("speak")
@@ -99,20 +92,6 @@ def wait_until_lost(item: Item, ctx: Context) -> Any:
     short = ctx.lost.wait(0.001)
     ctx.progress(0, 1)
     return [before, short, ctx.lost.wait(60), bool(ctx.lost), ctx.lost.reason]
-
-
-@handler("leave-behind")
-def leave_something_behind(item: Item, ctx: Context) -> Any:
-    """A thread, a process or another working folder: what a next run must not meet."""
-    match item.params["what"]:
-        case "thread":
-            threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-        case "process":
-            left = subprocess.Popen(["sleep", "600"])
-            return [os.getpid(), left.pid]
-        case "folder":
-            os.chdir(Path(__file__).parent)
-    return [os.getpid()]
 
 
 @handler("fork")

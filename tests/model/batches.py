@@ -32,7 +32,7 @@ def run_key(item: int, run: Run, keep: Conditions) -> Key:
 
 
 def insert_next(number: int, item: Item) -> Insert:
-    token = Token(item.spec, item.fence, item.born, item.slot)
+    token = Token(item.spec, item.fence, item.born, item.slot, item.requests)
     return Insert(next_key(number, item.ready), token)
 
 
@@ -62,17 +62,24 @@ def renew(task: Task) -> Batch:
 
 def after_run(task: Task, *, only: bool) -> Item:
     """The item after a good run, as far as its holder knows the item."""
-    done = only and not task.again
+    slot, requests = next_slot(task)
+    done = only and not slot
     return Item(
         state="done" if done else task.state,
         running=False,
         fence=task.fence,
         born=task.born,
         spec=task.spec,
-        slot=task.again,
+        slot=slot,
         ready=task.fence,
+        requests=requests,
         result_fence=task.fence,
     )
+
+
+def next_slot(one: Task | Item) -> tuple[int, tuple[int, ...]]:
+    """The first of the requests, or the schedule's next; and what waits behind it."""
+    return (one.requests[0], one.requests[1:]) if one.requests else (0, ())
 
 
 def release(task: Task, keep: Conditions, *, only: bool = False) -> Batch:
@@ -87,7 +94,7 @@ def release(task: Task, keep: Conditions, *, only: bool = False) -> Batch:
         running=False,
         slot=after.slot,
         ready=after.ready,
-        again=0,
+        requests=after.requests,
         result_fence=after.result_fence,
     )
     run = Run(task.fence, task.nonce, "ok")
@@ -103,37 +110,45 @@ def override(task: Task, owner: int, keep: Conditions) -> Batch:
     )
 
 
-def freed(item: Item, keep: Conditions, *, slot: int, ready: int) -> Item:
-    """The item after its lock was taken away and nothing is run; what was asked for meanwhile is
-    next.
+def freed(item: Item, keep: Conditions, *, ready: int, same: bool = False) -> Item:
+    """The item after its lock was taken away and nothing is run: the same slot waits, or the next
+    one.
     """
+    slot, requests = (item.slot, item.requests) if same else next_slot(item)
     return item._replace(
         running=False,
         fence=item.fence + keep.bump,
-        slot=item.again or slot,
+        slot=slot,
         ready=ready,
-        again=0,
+        requests=requests,
     )
 
 
-def free(number: int, after: Item, run: Run, *, lock: int, etag: int, keep: Conditions) -> Batch:
+def free(
+    number: int, item: Item, after: Item, run: Run, *, lock: int, etag: int, keep: Conditions
+) -> Batch:
     """`lock` is the lock's etag, `etag` the item's."""
     ops: list[Op] = [Delete(lock_key(number), lock)]
     if after.waits:
         ops.append(insert_next(number, after))
-    names = ("state", "running", "fence", "slot", "ready", "again")
+    names: tuple[str, ...] = ("state", "running", "fence", "slot", "ready", "requests")
+    if after.applied != item.applied:
+        names = (*names, "applied")
     columns = tuple((name, getattr(after, name)) for name in names)
     return (*ops, Merge(item_key(number), columns, etag), insert_run(number, run, keep))
 
 
 def late(task: Task, keep: Conditions) -> Batch:
     """The result goes into the item, and the history says that it came too late. Where it knows
-    nothing of the run, the item gets nothing.
+    nothing of the run, or the item has a newer result (the task knows no etag then), the item gets
+    nothing.
     """
     run = Run(task.fence, task.nonce, "superseded")
     key = run_key(task.item, run, keep)
     if task.row == UNREAD:
         return (Insert(key, run),)
+    if task.known == UNREAD:
+        return (Replace(key, run, task.row),)
     etag = task.known if keep.late else ANY
     return (
         merge(item_key(task.item), etag, result_fence=task.fence),
@@ -178,13 +193,14 @@ def change(number: int, before: Item, etag: int, after: Item) -> Batch:
 def tombstone_of(item: Item, keep: Conditions) -> Item:
     fence = item.fence + keep.bump
     return item._replace(
-        state="removed", running=False, fence=fence, spec=0, again=0, result_fence=0
+        state="removed", running=False, fence=fence, spec=0, requests=(), result_fence=0
     )
 
 
-def remove(number: int, item: Item, etag: int, keep: Conditions) -> Batch:
+def remove(number: int, item: Item, etag: int, request: int, keep: Conditions) -> Batch:
     key = item_key(number)
-    first: Op = Replace(key, tombstone_of(item, keep), etag) if keep.tomb else Delete(key, etag)
+    tombstone = tombstone_of(item, keep)._replace(applied=(request, *item.applied))
+    first: Op = Replace(key, tombstone, etag) if keep.tomb else Delete(key, etag)
     if item.running:
         run = Run(item.fence, 0, "cancelled")  # a person does not read whose it is
         return (first, Delete(lock_key(number), ANY), insert_run(number, run, keep))

@@ -22,7 +22,7 @@ KEPT = {
     "two items, claimed in one batch": Bounds(items=2, slots=2, together=True, lost=1),
     "two items, claimed one by one": Bounds(items=2, slots=2),
     "two people pause and resume": Bounds(
-        workers=1, people=2, verbs=("pause", "resume"), requests=2, lost=1
+        workers=1, people=2, verbs=("pause", "resume"), requests=3, lost=1
     ),
     "two requests, an answer is lost": Bounds(workers=1, verbs=VERBS, requests=2, lost=1),
     "two people remove, add and unlock": Bounds(
@@ -36,6 +36,9 @@ KEPT = {
     ),
     "two requests at once, stale locks": Bounds(
         people=2, verbs=("edit", "pause"), requests=2, stale=True
+    ),
+    "three runs are asked for, one is unlocked": Bounds(
+        workers=1, people=2, verbs=("run now", "unlock"), requests=3, fence=4
     ),
     "three requests": Bounds(workers=1, verbs=VERBS, requests=3),
     "paused to begin with, three requests": Bounds(
@@ -66,6 +69,9 @@ NIGHTLY = {
     ),
     "two answers are lost, room for two runs, stale locks": Bounds(
         lost=2, stale=True, spent=True, slots=2, fence=3
+    ),
+    "three runs are asked for, stale locks": Bounds(
+        people=2, verbs=("run now",), requests=3, stale=True, spent=True, fence=4, only=True
     ),
     "two workers die": Bounds(kills=2, stale=True, spent=True, slots=2, fence=4),
     "two items, one request": Bounds(
@@ -120,6 +126,11 @@ LEFT_OUT = (
         "once",
         judges.COUNTS_ONCE,
         Bounds(workers=1, people=2, lost=1, verbs=("remove", "add"), requests=2),
+    ),
+    LeftOut(
+        "once",
+        judges.COUNTS_ONCE,
+        Bounds(workers=1, people=2, lost=1, verbs=("pause", "resume"), requests=2),
     ),
     LeftOut("tomb", judges.FENCES_RISE, Bounds(workers=1, verbs=("remove", "add"), requests=2)),
 )

@@ -19,16 +19,14 @@ OWN_LOCK = "OWN LOCK: a worker lets go and renews no lock but its own"
 HELD = "HELD: a handler starts under a lock of its own, of an active item"
 AGES = "AGES: nobody sets back the age of a lock whose worker is dead"
 HISTORY = "HISTORY: one row for each fence, and what was done stays done"
-LATE = "LATE: a late result goes into its own life of the item, below the fence"
+LATE = "LATE: a late result goes into its own life of the item, below the fence, over older ones"
 PROMISE = "PROMISE: a worker changes nothing that people decide"
-ASKED = "ASKED: a run that was asked for is there until it starts"
+ASKED = "ASKED: a run that was asked for is there until it starts, in its turn"
 COUNTS_ONCE = "COUNTS ONCE: a request is applied once, to the life and lock it was about"
 RESTS = "RESTS: without faults all comes to rest, and no lease has to run out for it"
 
-PEOPLES = ("state", "spec", "born", "triggers")
+PEOPLES = ("state", "spec", "born", "applied")
 """Columns of an item that are for people to change."""
-AGAIN_IS_FINE = {"edit", "pause", "resume"}
-"""Requests that say how something shall be, and not what shall happen."""
 
 
 def judge(
@@ -63,6 +61,9 @@ def _lock_made(number: int, lock: Lock, after: Rows, past: Past) -> Iterator[Bro
     if lock.fence <= past.fences[number]:
         because = f"a lock has fence {lock.fence}, and one had {past.fences[number]}"
         yield Broken(FENCES_RISE, because)
+    asked = past.asked[number]
+    if lock.slot in asked[1:]:
+        yield Broken(ASKED, f"request {lock.slot} starts before request {asked[0]}")
     item = after.get(item_key(number))
     if item is None or item.data.state != "active":
         yield Broken(HELD, "a lock was made of an item that is not active")
@@ -118,6 +119,8 @@ def _item(op: Op, before: Rows, after: Rows, sender: Sender) -> Iterator[Broken]
 def _late(item: Item, fence: int) -> Iterator[Broken]:
     if item.state == "removed":
         yield Broken(LATE, f"fence {fence} wrote into an item that was removed")
+    if item.result_fence >= fence:
+        yield Broken(LATE, f"fence {fence} wrote over the result of fence {item.result_fence}")
     if item.born >= fence:
         yield Broken(LATE, f"fence {fence} wrote into a life born at {item.born}")
     if item.fence <= fence:
@@ -125,7 +128,7 @@ def _late(item: Item, fence: int) -> Iterator[Broken]:
 
 
 def _request(before: Rows, batch: Batch, sender: Sender, past: Past) -> Iterator[Broken]:
-    if sender.verb not in AGAIN_IS_FINE and sender.request in past.applied:
+    if sender.request in past.applied:
         yield Broken(COUNTS_ONCE, f"{sender.verb} was applied twice")
     key = item_key(batch[0].key[1])
     if sender.verb != "add" and key in before and before[key].data.born != sender.born:
@@ -164,8 +167,6 @@ def _projection(
             if said != getattr(item, column):
                 because = f"the item's {column} is {getattr(item, column)}, the token's {said}"
                 yield Broken(PROJECTION, because)
-        if item.again:
-            yield Broken(PROJECTION, "it waits, and is to run again when it ends")
 
 
 def _remembered(after: Rows, batch: Batch, sender: Sender, past: Past) -> Past:
@@ -174,13 +175,12 @@ def _remembered(after: Rows, batch: Batch, sender: Sender, past: Past) -> Past:
         number = op.key[1]
         if op.key[0] == "lock" and isinstance(op, Insert | Replace):
             fences[number] = max(fences[number], op.data.fence)
-            if op.data.slot == asked[number]:
-                asked[number] = 0
+            asked[number] = tuple(one for one in asked[number] if one != op.data.slot)
     number = batch[0].key[1]
     if sender.verb in {"add", "remove"}:
-        asked[number] = 0
+        asked[number] = ()
     elif sender.verb == "run now":
-        asked[number] = sender.request
+        asked[number] = (*asked[number], sender.request)
     if sender.request:
         applied = tuple(sorted({*applied, sender.request}))
     return Past(tuple(fences), tuple(asked), applied)
@@ -189,5 +189,5 @@ def _remembered(after: Rows, batch: Batch, sender: Sender, past: Past) -> Past:
 def _lost(after: Rows, past: Past) -> Iterator[Broken]:
     for number, asked in enumerate(past.asked):
         row = after.get(item_key(number))
-        if asked and row is not None and asked not in {row.data.slot, row.data.again}:
-            yield Broken(ASKED, f"request {asked} is forgotten")
+        if row is not None and (lost := set(asked) - {row.data.slot, *row.data.requests}):
+            yield Broken(ASKED, f"request {min(lost)} is forgotten")

@@ -57,7 +57,7 @@ def _read_again(view: View, request: Request) -> Step:
 def _is_wanted(request: Request, keep: Conditions) -> bool:
     """Whether there is something to do, by the item as it was read."""
     item = request.read
-    if item is not None and keep.once and request.number in item.triggers:
+    if item is not None and keep.once and request.number in item.applied:
         return False
     if request.verb == "add":
         return item is None or item.state == "removed"
@@ -100,19 +100,21 @@ def _batches(request: Request, keep: Conditions) -> Iterator[Batch]:
     etag = request.etag if keep.itemcond else ANY
     if request.verb == "add":
         fence = before.fence if before else 0
-        life = (request.number, *(before.triggers if before else ()))
+        life = (request.number, *(before.applied if before else ()))
         item = Item("active", running=False, fence=fence, born=fence, spec=0, slot=0, ready=now)
-        yield batches.add(number, item._replace(triggers=life), request.etag)
+        yield batches.add(number, item._replace(applied=life), request.etag)
         return
     assert before is not None
     if request.verb == "remove":
-        yield batches.remove(number, before, etag, keep)
+        yield batches.remove(number, before, etag, request.number, keep)
     elif request.verb == "unlock":
-        after = batches.freed(before, keep, slot=before.slot, ready=now)
+        freed = batches.freed(before, keep, ready=now, same=True)
+        after = freed._replace(applied=(request.number, *before.applied))
         run = Run(before.fence, 0, "abandoned")
-        yield batches.free(number, after, run, lock=ANY, etag=etag, keep=keep)
+        yield batches.free(number, before, after, run, lock=ANY, etag=etag, keep=keep)
     else:
-        for after in _changed(request, before, now):
+        for changed in _changed(request, before, now):
+            after = changed._replace(applied=(request.number, *before.applied))
             batch = batches.change(number, before, etag, after)
             if request.verb == "edit" and before.running and not keep.editlock:
                 batch = (*batch, merge(lock_key(number), ANY))
@@ -129,12 +131,7 @@ def _changed(request: Request, before: Item, now: int) -> Iterator[Item]:
         yield before._replace(state="active")
         if not before.running:
             yield before._replace(state="active", ready=now)
-    elif before.running:
-        yield before._replace(again=request.number, triggers=(request.number, *before.triggers))
+    elif before.running or before.requests or (before.waits and before.slot):
+        yield before._replace(requests=(*before.requests, request.number))
     else:
-        yield before._replace(
-            state="active",
-            slot=request.number,
-            ready=now,
-            triggers=(request.number, *before.triggers),
-        )
+        yield before._replace(state="active", slot=request.number, ready=now)

@@ -23,10 +23,10 @@ class Item(NamedTuple):
     slot: int
     """0 as scheduled, else the `run now` that asked for it."""
     ready: int
-    again: int = 0
-    """The `run now` that waits for the running run to end."""
-    triggers: tuple[int, ...] = ()
-    """Requests to add or to run it."""
+    requests: tuple[int, ...] = ()
+    """The `run now`s that come after the waiting or running run, in this order."""
+    applied: tuple[int, ...] = ()
+    """Requests of people, newest first. None is forgotten: time is not modelled."""
     result_fence: int = 0
 
     @property
@@ -42,6 +42,7 @@ class Token(NamedTuple):
     fence: int
     born: int
     slot: int
+    requests: tuple[int, ...] = ()
 
 
 class Lock(NamedTuple):

@@ -116,8 +116,10 @@ def late(view: View, worker: int, task: Task) -> Iterator[Step]:
     if gone and view.keep.late:
         yield becomes(view, worker, task, None, f"{text}: gone, or another life; drops its result")
     else:
-        then = task._replace(step="row", known=row.etag if row else GONE)
-        yield becomes(view, worker, task, then, text)
+        known = row.etag if row else GONE
+        if row and row.data.result_fence > task.fence and view.keep.late:
+            known, text = UNREAD, f"{text}: its result is newer"
+        yield becomes(view, worker, task, task._replace(step="row", known=known), text)
 
 
 def row(view: View, worker: int, task: Task) -> Iterator[Step]:

@@ -155,6 +155,6 @@ def as_read(task: Task, row: Row | None) -> Task:
         spec=item.spec,
         born=item.born,
         slot=item.slot,
-        again=item.again,
+        requests=item.requests,
         known=row.etag,
     )

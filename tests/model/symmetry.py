@@ -10,8 +10,8 @@ Two worlds that differ in names may still pass for two: that costs time, and hid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.model.rows import Lock, Run
-from tests.model.store import ANY, GONE, Batch, Delete, Insert, Merge, Row
+from tests.model.rows import Item, Lock, Run
+from tests.model.store import ANY, GONE, Batch, Delete, Insert, Merge, Op, Row
 from tests.model.world import UNREAD, Flight, Task, World
 
 Names = Mapping[int, int]
@@ -172,9 +172,37 @@ def _met(world: World) -> list[int]:
 
 
 def _forgetful(world: World) -> World:
+    """Of the names of requests, by those who judge and in the rows, only who may come again
+    counts.
+    """
     if not world.past.applied:
         return world
     may_come = {one.number for one in world.requests}
     may_come |= {sender.request for sender, _ in world.flights}
-    applied = tuple(one for one in world.past.applied if one in may_come)
-    return world._replace(past=world.past._replace(applied=applied))
+
+    def known(names: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(one for one in names if one in may_come))
+
+    def change(data: Any) -> Any:
+        return data._replace(applied=known(data.applied)) if isinstance(data, Item) else data
+
+    world = _with_data(world, change)
+    flights = tuple(
+        Flight(sender, tuple(_merging(op, known) for op in batch))
+        for sender, batch in world.flights
+    )
+    requests = tuple(
+        one._replace(read=change(one.read)) if one.read else one for one in world.requests
+    )
+    past = world.past._replace(applied=known(world.past.applied))
+    return world._replace(past=past, flights=flights, requests=requests)
+
+
+def _merging(op: Op, known: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Op:
+    """A Merge that is in flight, with the names that count."""
+    if not isinstance(op, Merge):
+        return op
+    columns = tuple(
+        (name, known(value) if name == "applied" else value) for name, value in op.columns
+    )
+    return op._replace(columns=columns)

@@ -56,6 +56,7 @@ done = waiting._replace(state="done")
 DONE = replace(WAITING, state=product.State.DONE)
 TAKEN = replace(CLAIM, fence=5)
 GIVEN_UP = replace(RUN, outcome=product.Outcome.ABANDONED)
+NAMED = '[{"name":"1","at":"2026-11-21T12:00:00Z"}]'
 UNLOCKED = run_of(held(RUNNING), product.Outcome.ABANDONED, now=NOON)
 TOLD_LATE = replace(RUN, outcome=product.Outcome.SUPERSEDED)
 task = Task("", 0, fence=4, born=0, spec=0, slot=0, held=2, known=1, nonce=7)
@@ -75,17 +76,20 @@ def plan_of(item: product.Item) -> Plan:
     )
 
 
-def product_free(item: product.Item, run: product.Run, lock_etag: str) -> list[Op]:
-    return free_ops(item, lock_etag, freed(item, plan_of(item), run), run)
+def product_free(
+    item: product.Item, run: product.Run, lock_etag: str, applied: str = ""
+) -> list[Op]:
+    after = replace(freed(item, plan_of(item), run), applied=applied)
+    return free_ops(item, lock_etag, after, run)
 
 
-def model_free(item: rows.Item, run: rows.Run, lock: int) -> Batch:
-    after = batches.freed(item, ALL, slot=0, ready=4)
-    return batches.free(0, after, run, lock=lock, etag=1, keep=ALL)
+def model_free(item: rows.Item, run: rows.Run, lock: int, applied: tuple[int, ...] = ()) -> Batch:
+    after = batches.freed(item, ALL, ready=4)._replace(applied=applied)
+    return batches.free(0, item, after, run, lock=lock, etag=1, keep=ALL)
 
 
 def product_remove(item: product.Item) -> list[Op]:
-    return remove_ops(item, tombstone_of(item, now=NOON))
+    return remove_ops(item, replace(tombstone_of(item, now=NOON), applied=NAMED))
 
 
 RUNNING_PAUSED = replace(RUNNING, state=product.State.PAUSED)
@@ -123,35 +127,45 @@ SAME: dict[str, tuple[list[Op], Batch]] = {
         model_free(running_paused, abandoned, 2),
     ),
     "unlock": (
-        product_free(RUNNING, UNLOCKED, ANY_ETAG),
-        model_free(running, unlocked, ANY),
+        product_free(RUNNING, UNLOCKED, ANY_ETAG, NAMED),
+        model_free(running, unlocked, ANY, (1,)),
     ),
     "edit": (
-        change_ops(WAITING, replace(WAITING, spec="[]")),
-        batches.change(0, waiting, 1, waiting._replace(spec=1)),
+        change_ops(WAITING, replace(WAITING, spec="[]", applied=NAMED)),
+        batches.change(0, waiting, 1, waiting._replace(spec=1, applied=(1,))),
     ),
     "edit of a running item": (
-        change_ops(RUNNING, replace(RUNNING, spec="[]")),
-        batches.change(0, running, 1, running._replace(spec=1)),
+        change_ops(RUNNING, replace(RUNNING, spec="[]", applied=NAMED)),
+        batches.change(0, running, 1, running._replace(spec=1, applied=(1,))),
     ),
     "run now": (
-        change_ops(WAITING, replace(LATER, slot=LATER.ready, triggers="[]")),
-        batches.change(0, waiting, 1, waiting._replace(slot=1, ready=-1, triggers=(1,))),
+        change_ops(WAITING, replace(LATER, slot=LATER.ready, applied=NAMED)),
+        batches.change(0, waiting, 1, waiting._replace(slot=1, ready=-1, applied=(1,))),
     ),
     "run now of a running item": (
-        change_ops(RUNNING, replace(RUNNING, again="{}", triggers="[]")),
-        batches.change(0, running, 1, running._replace(again=1, triggers=(1,))),
+        change_ops(RUNNING, replace(RUNNING, requests="[]", applied=NAMED)),
+        batches.change(0, running, 1, running._replace(requests=(1,), applied=(1,))),
     ),
     "run now of an item that is done": (
-        change_ops(DONE, replace(WAITING, triggers="[]")),
-        batches.change(0, done, 1, waiting._replace(triggers=(1,))),
+        change_ops(DONE, replace(WAITING, applied=NAMED)),
+        batches.change(0, done, 1, waiting._replace(applied=(1,))),
     ),
-    "pause": (change_ops(WAITING, PAUSED), batches.change(0, waiting, 1, paused)),
-    "resume": (change_ops(PAUSED, WAITING), batches.change(0, paused, 1, waiting)),
-    "remove": (product_remove(WAITING), batches.remove(0, waiting, 1, ALL)),
-    "remove a running item": (product_remove(RUNNING), batches.remove(0, running, 1, ALL)),
-    "remove a paused item": (product_remove(PAUSED), batches.remove(0, paused, 1, ALL)),
+    "pause": (
+        change_ops(WAITING, replace(PAUSED, applied=NAMED)),
+        batches.change(0, waiting, 1, paused._replace(applied=(1,))),
+    ),
+    "resume": (
+        change_ops(PAUSED, replace(WAITING, applied=NAMED)),
+        batches.change(0, paused, 1, waiting._replace(applied=(1,))),
+    ),
+    "remove": (product_remove(WAITING), batches.remove(0, waiting, 1, 1, ALL)),
+    "remove a running item": (product_remove(RUNNING), batches.remove(0, running, 1, 1, ALL)),
+    "remove a paused item": (product_remove(PAUSED), batches.remove(0, paused, 1, 1, ALL)),
     "late, and its row pruned": (late_ops(WAITING, TOLD_LATE, None), batches.late(task, ALL)),
+    "late, and a newer result is there": (
+        late_ops(None, TOLD_LATE, replace(RUN, etag="R")),
+        batches.late(task._replace(row=4, known=UNREAD), ALL),
+    ),
     "late, told as abandoned": (
         late_ops(WAITING, TOLD_LATE, replace(RUN, etag="R")),
         batches.late(task._replace(row=4), ALL),

@@ -63,6 +63,7 @@ def _wanted(number: int, ready: int, row: Row) -> Task:
         born=token.born,
         spec=token.spec,
         slot=token.slot,
+        requests=token.requests,
         ready=ready,
         held=row.etag,
     )
@@ -155,13 +156,15 @@ def free(view: View, worker: int, task: Task) -> Iterator[Step]:
         spec=task.spec,
         slot=task.slot,
         ready=0,
-        again=task.again,
+        requests=task.requests,
     )
-    after = batches.freed(before, view.keep, slot=0, ready=before.fence)
-    if view.bounds.only and not task.again:
+    after = batches.freed(before, view.keep, ready=before.fence)
+    if view.bounds.only and not task.requests:
         after = after._replace(state="done")
     run = Run(before.fence, task.other, "abandoned")
-    batch = batches.free(task.item, after, run, lock=task.held, etag=task.known, keep=view.keep)
+    batch = batches.free(
+        task.item, before, after, run, lock=task.held, etag=task.known, keep=view.keep
+    )
     for answer in send(view, batch, Sender("free", worker)):
         yield answered(answer, worker, task, None, f"frees {name(task)} and runs nothing")
 

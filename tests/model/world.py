@@ -34,7 +34,7 @@ class Task(NamedTuple):
     slot: int
     ready: int = 0
     state: str = "active"
-    again: int = 0
+    requests: tuple[int, ...] = ()
     held: int = GONE
     """The etag of the token that it wants; then of the lock that it holds."""
     known: int = UNREAD
@@ -104,8 +104,8 @@ class Past(NamedTuple):
 
     fences: tuple[int, ...]
     """The highest fence that any lock of an item had."""
-    asked: tuple[int, ...]
-    """The `run now` of an item that was applied and has not started; 0 none."""
+    asked: tuple[tuple[int, ...], ...]
+    """The `run now`s of an item that were applied and have not started, in this order."""
     applied: tuple[int, ...] = ()
     """Requests that were applied and may come again."""
 
@@ -170,7 +170,7 @@ def beginning(bounds: Bounds) -> World:
         requests=(),
         flights=(),
         left=Left(bounds.lost, bounds.kills, bounds.requests, bounds.renewals),
-        past=Past((0,) * bounds.items, (0,) * bounds.items),
+        past=Past((0,) * bounds.items, ((),) * bounds.items),
         etags=len(numbered),
         nonces=0,
     )

@@ -40,7 +40,7 @@ PROMISES = (
     Promise(
         says="Nobody frees another's lock, nor renews it; nobody overrides one that was touched "
         "within its `stale_after`.",
-        simulator=("FOREIGN release", "RENEWED", "RETRY", "OVERRIDE", "NOT TOLD"),
+        simulator=("FOREIGN release", "RENEWED", "RETRY", "OVERRIDE", "NOT TOLD", "UNTRUSTED"),
         model=(judges.OWN_LOCK, judges.HELD),
         histories="a release or a renewal is accepted from who does not hold the lock; an "
         "override of a lock that was touched since it was read",
@@ -49,14 +49,14 @@ PROMISES = (
     Promise(
         says="Every due item starts within one cycle + `stale_after`, while one worker lives that "
         "has a free slot for its type.",
-        simulator=("STUCK", "ORPHAN", "NO TOKEN", "TWO TOKENS", "REFUSED", "CRASHED"),
+        simulator=("STUCK", "ORPHAN", "NO TOKEN", "TWO TOKENS", "REFUSED", "CRASHED", "PRIORITY"),
         model=(judges.ONE_TOKEN, judges.AGES, judges.RESTS),
         chaos=("test_storm.py", "test_killed.py", "test_away.py", "test_faults.py"),
     ),
     Promise(
         says="A run starts when it is due: by the schedule that its item has by then, or because a "
         "person asked for it. Nothing that is paused starts.",
-        simulator=("CLOCK", "SLOT", "PASSED", "STARTED", "WAITING TOKEN"),
+        simulator=("CLOCK", "SLOT", "SERVED", "PASSED", "STARTED", "WAITING TOKEN"),
         model=(judges.HELD,),
     ),
     Promise(
@@ -66,11 +66,24 @@ PROMISES = (
         chaos=("test_storm.py", "test_killed.py"),
     ),
     Promise(
-        says="No write that was acknowledged is lost.",
-        simulator=("EDIT LOST", "RUN NOW LOST", "PROMISE", "TOKEN", "WAITING TOKEN"),
+        says="No write that was acknowledged is lost, and each counts once.",
+        simulator=(
+            "TWICE",
+            "EDIT LOST",
+            "RUN NOW LOST",
+            "PROMISE",
+            "PARAMS",
+            "TOKEN",
+            "WAITING TOKEN",
+        ),
         model=(judges.PROMISE, judges.ASKED, judges.PROJECTION),
         histories="something later does not see what was acknowledged",
         chaos=("test_disk.py", "test_killed.py"),
+    ),
+    Promise(
+        says="Retries and takeovers keep their limits; a handler that lost its lock, or is told to "
+        "stop, is gone within its bound.",
+        simulator=("ATTEMPTS", "STOPPED"),
     ),
     Promise(
         says="A handler that spins, or holds the interpreter's lock, delays no renewal, and is "

@@ -55,6 +55,8 @@ WENT_WRONG = {
     "killed": "a worker was killed",
     "outages": "the store was away",
     "partitions": "a worker was cut off from the store",
+    "sick partitions": "one partition was away, busy, slow or lost replies",
+    "store jumped": "the store's clock was set",
     "paused": "a worker stood still",
     "redeployed": "a worker was replaced",
     "faults": "requests that came to harm, in any way",

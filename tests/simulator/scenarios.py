@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from blackboard.simulator.handlers import FENCED
+from blackboard.simulator.handlers import FENCED, NARROW
 from blackboard.simulator.host import When
 from blackboard.simulator.plan import VERBS, Happening, Plan, draw_plan
 from blackboard.simulator.scenario import ALL, Declared, Scenario, Trouble
@@ -32,6 +32,24 @@ CROWD = (
 """Short intervals and leases, every way of missing a run, and one with its interval for a lease.
 Specs that differ in all but the schedule: an edit may leave a waiting token its key.
 """
+NARROWS = (
+    *(
+        Declared(
+            id=f"narrow-{number}",
+            type=NARROW,
+            spec=Spec(every="20s", stale_after="10s", timeout="5m"),
+            takes=90.0,
+        )
+        for number in range(8)
+    ),
+    *CROWD[:2],
+)
+"""More of a type than its slots can ever run, and the others behind it."""
+FULL = tuple(
+    Declared(id=f"full-{number}", spec=Spec(every="20s", stale_after="10s"), takes=10.0)
+    for number in range(12)
+)
+"""More than all slots can ever run."""
 RUSHED = ("edit", "pause", "resume", "unlock", "cancel")
 """What people may ask for again and again: an item remembers the last eight additions and runs that
 were asked for, and no more.
@@ -39,13 +57,17 @@ were asked for, and no more.
 
 
 def crowded(seed: int) -> Scenario:
-    """Three workers, six items, a troubled network."""
+    """Three workers, six items, a troubled network; now and then more than there are slots for."""
+    if seed % 10 in {4, 9}:
+        return _full(seed)
     return Scenario(
         seed=seed,
         items=CROWD,
         workers=3,
         hours=0.25,
         slots=3,
+        shards=2 if seed % 10 in {2, 7} else 1,
+        page_rows=8 if seed % 10 in {3, 7} else 1_000,
         cycle=timedelta(seconds=30),
         faults=ALL,
         trouble_every=12.0,
@@ -54,11 +76,25 @@ def crowded(seed: int) -> Scenario:
     )
 
 
+def _full(seed: int) -> Scenario:
+    """One worker with two slots, that is killed now and then and has more to do than it can."""
+    return Scenario(
+        seed=seed,
+        items=NARROWS if seed % 10 == 4 else FULL,
+        workers=1,
+        hours=0.25,
+        slots=2,
+        cycle=timedelta(seconds=30),
+        faults=frozenset({Trouble.KILL}),
+        trouble_every=120.0,
+    )
+
+
 def crowded_world(seed: int, verbs: Sequence[str] = VERBS) -> World:
     """`verbs` are what people ask for most."""
     scenario = crowded(seed)
     drawn, chance = draw_plan(scenario).happenings, random.Random(seed)
-    more = _besides(scenario.hours * 3600.0, chance, verbs)
+    more = _besides(scenario.hours * 3600.0, chance, verbs) if scenario.faults == ALL else ()
     plan = sorted([*drawn, *more], key=lambda one: one.at)
     return World(scenario, Plan(happenings=tuple(plan)))
 
@@ -77,13 +113,14 @@ def _besides(end: float, chance: random.Random, verbs: Sequence[str]) -> Iterato
 
 
 def _company(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
-    """People ask for one or two kinds of things of one item: within milliseconds, or as somebody
-    does who got no answer.
+    """People ask for one, two or three kinds of things of one item: within milliseconds, or as
+    somebody does who got no answer.
     """
-    number, two = chance.randrange(len(CROWD)), (chance.choice(verbs), chance.choice(verbs))
+    number = chance.randrange(len(CROWD))
+    some = [chance.choice(verbs) for _ in range(chance.choice((2, 2, 3)))]
     within = chance.choice((0.03, 0.03, 10.0))
     for _ in range(chance.choice((2, 3, 4))):
-        yield _asks(at + chance.uniform(0.0, within), number, chance.choice(two), chance)
+        yield _asks(at + chance.uniform(0.0, within), number, chance.choice(some), chance)
 
 
 def _rush(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:

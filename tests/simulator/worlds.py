@@ -46,6 +46,7 @@ def world_of(seed: int, *, faults: bool = True) -> Scenario:
         hours=max(WORKER_HOURS / workers, 1.5 * every / timedelta(hours=1)),
         shards=pick.choice((1, 1, 1, 2, 4)),
         slots=pick.choice((1, 2, 8, 8)),
+        page_rows=pick.choice((1_000, 1_000, 10)),
         cycle=timedelta(seconds=pick.choice((20, 60, 60))),
         faults=ALL if faults else NONE,
         trouble_every=pick.choice((10.0, 30.0, 60.0, 120.0, 300.0)),

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from blackboard.model import Item, Lock, Outcome, Run, State, Token
-from blackboard.rules.outcomes import again_of
+from blackboard.rules.requests import in_line
 from blackboard.simulator.changes import Change, Touch
 from blackboard.simulator.violation import Violation
 from blackboard.spec import decode_spec, resolve
 from blackboard.table import Delete, Insert, Merge
 
-LATE_COLUMNS = {"result", "error", "result_fence"}
+LATE_COLUMNS = {"result", "result_fence"}
 Slot = tuple[str, int, datetime]
 """An item, the fence it was born with, and the slot."""
 MAY_BE_LATE = {Outcome.ABANDONED, Outcome.CANCELLED}
@@ -30,8 +30,9 @@ class History:
 
     def __call__(self, change: Change) -> None:
         if change.sender.verb == "run_now" and (item := change.shadow.item) is not None:
-            again = again_of(item)
-            self._asked[item.id, item.born, again.slot if again else item.slot] += 1
+            before = in_line(change.before) if change.before else ()
+            for slot in set(in_line(item)) - set(before):
+                self._asked[item.id, item.born, slot] += 1
         freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
         for touch in change.of(Run):
             if isinstance(touch.op, Delete):
@@ -88,6 +89,11 @@ class History:
         if not isinstance(op, Merge) or set(op.data) - LATE_COLUMNS:
             raise Violation("LATE", "wrote more than a result", item=change.id)
         fence = int(str(op.data["result_fence"]))
+        if old.result_fence >= fence:
+            what = f"fence {fence} wrote over the result of fence {old.result_fence}"
+            raise Violation("LATE", what, item=change.id)
+        if any(isinstance(one.new, Run) and one.new.error for one in change.of(Run)):
+            raise Violation("LATE", f"fence {fence} was not good, and told it", item=change.id)
         if old.born >= fence:
             what = f"fence {fence} wrote into a life born at {old.born}"
             raise Violation("LATE", what, item=change.id)
@@ -107,7 +113,7 @@ class History:
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
             return
         settings = resolve([decode_spec(item.spec)])
-        late = change.now - max(item.slot, item.ready)
+        late = change.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
         if settings.missed != "none" or not scheduled or late <= settings.missed_after:
             what = f"{item.slot} after {late.total_seconds():.3f} s"

@@ -18,6 +18,8 @@ A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
 """Requests of a worker in a cycle, at the most: in any case, for each shard, for each run or lock
 that it has to do with, and for each second, in which a store may be asked again.
 """
+LONG_READ = 200
+"""Rows, about, of the longest reading: the history of an item before it is pruned."""
 MOST_REFUSALS = 3
 """Of one sender for one version of a row, while nobody changes it and all it asks is answered."""
 
@@ -87,6 +89,7 @@ class Walks:
 
     def __init__(self, scenario: Scenario, timeline: Timeline) -> None:
         self._shards, self._cycle = scenario.shards, scenario.cycle.total_seconds()
+        self._page_rows = scenario.page_rows
         self._timeline = timeline
         self._since: dict[str, Since] = {}
 
@@ -105,7 +108,13 @@ class Walks:
             return
         self._since[process.name] = Since(now, sent)
         runs = since.runs + since.most
-        most = A_WALK + A_SHARD * self._shards + A_RUN * runs + A_SECOND * seconds
+        pages = 1 + LONG_READ // self._page_rows
+        most = (
+            A_WALK * pages
+            + A_SHARD * pages * self._shards
+            + A_RUN * pages * runs
+            + A_SECOND * seconds
+        )
         if asked > most:
             what = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"
             raise Violation("REQUESTS", what)

@@ -41,10 +41,10 @@ class Locks:
         if isinstance(old, Lock):
             self._must_be_stale(change, old, touch.age)
             self._must_be_told(change, old)
-        elif change.before is not None and change.now < change.before.ready:
-            early = (change.before.ready - change.now).total_seconds()
+        elif change.before is not None and change.latest < change.before.ready:
+            early = (change.before.ready - change.latest).total_seconds()
             raise self._violation(change, "EARLY", f"by {early:.3f} s")
-        if new.since > change.now:
+        if new.since > change.latest:
             raise self._violation(change, "CLOCK", f"it began at {new.since}, after now")
         if new.owner != change.sender.name:
             raise self._violation(change, "LOCK", f"of {new.owner} by {change.sender.name}")

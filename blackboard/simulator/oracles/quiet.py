@@ -128,7 +128,7 @@ class Quiet:
 
     def _knows(self, holder: Member, lock: Lock) -> bool:
         worker = holder.worker
-        known = worker.holdings.nonces | worker.board.in_flight | worker.holdings.given_up
+        known = worker.holdings.nonces | worker.board.in_flight | set(worker.holdings.given_up)
         return lock.nonce in known or worker.stopping
 
     # ---- while nothing goes wrong

@@ -13,6 +13,7 @@ REPEATED = (
     "planned",
     "attempt",
     "once",
+    "requests",
     "born",
     "runs",
     "failures",
@@ -49,8 +50,14 @@ def disagreements(
         yield "RUNNING", f"is {item.running}, with {int(lock is not None)} locks"
     if lock is not None and lock.fence != item.fence:
         yield "FENCE", f"of the lock {lock.fence}, of the item {item.fence}"
+    yield from _of_requests(item)
     for key, token in tokens.items():
         yield from _of_token(item, token, key)
+
+
+def _of_requests(item: Item) -> Iterator[tuple[str, str]]:
+    if item.requests and item.state in {State.DONE, State.REMOVED}:
+        yield "RUN NOW LOST", f"requests of an item that is {item.state.value}"
 
 
 def _of_token(item: Item, token: Token, key: str) -> Iterator[tuple[str, str]]:
@@ -62,5 +69,3 @@ def _of_token(item: Item, token: Token, key: str) -> Iterator[tuple[str, str]]:
         mine, says = getattr(token, name), getattr(item, name)
         if mine != says:
             yield "TOKEN", f"differs in {name}: {mine}, the item {says}"
-    if item.again:
-        yield "RUN NOW LOST", "it waits although nothing runs"

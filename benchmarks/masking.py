@@ -1,0 +1,143 @@
+"""Masking what a run says, and what of a large result reaches the worker's loop."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.measure import Measured, best_of, seconds, tell
+from blackboard.calls import Calls
+from blackboard.clock import SystemClock
+from blackboard.events import Events
+from blackboard.holdings import Holding
+from blackboard.mask import Mask
+from blackboard.model import Claim, Ended, Outcome
+from blackboard.registry import load
+from blackboard.rows import text_of
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.process import ProcessRunner
+from blackboard.spec import Spec, resolve
+
+TIMES = 5
+OUTPUT = "one line of what a handler prints, again and again\n" * 160
+RESULT = [{"title": "a meeting", "url": f"https://example.org/{n}"} for n in range(500)]
+JOBS = """
+from blackboard import handler
+
+@handler("returns")
+def returns(item, ctx):
+    return [{"n": n, "text": "x" * 50} for n in range(item.params["count"])]
+"""
+
+
+def measured() -> Iterator[Measured]:
+    for characters in (40, 4_000, 40_000, 130_000):
+        yield Measured(
+            name=f"a secret of {characters:,}, no output",
+            value=_masking(characters, ""),
+            unit="ms",
+            beside=_masking(40, ""),
+            reference="one of 40",
+        )
+    for characters in (40, 4_000, 40_000, 130_000):
+        yield Measured(
+            name=f"a secret of {characters:,}, 8 KB and 30 KB",
+            value=_masking(characters, OUTPUT, RESULT),
+            unit="ms",
+            beside=_encoding(),
+            reference="the result as JSON, twice",
+        )
+    for megabytes in (1, 15, 60):
+        yield Measured(
+            name=f"a child returns {megabytes} MB",
+            value=_standstill(megabytes * 14_000),
+            unit="ms",
+            beside=_standstill(1),
+            reference="a child returns 70 bytes",
+        )
+
+
+def _masking(characters: int, output: str, result: Any = None) -> float:
+    """Milliseconds of the loop, from a run's environment to what may be told."""
+    secret = ("0123456789abcdefghijklmnopqrstuvwxyzABCD" * (1 + characters // 40))[:characters]
+    ended = Ended(outcome=Outcome.OK, output=output, result=result)
+    return 1000 * best_of(
+        1 if characters > 10_000 else TIMES,
+        lambda: seconds(lambda: Mask({"TOKEN": secret}).ended(ended)),
+    )
+
+
+def _encoding() -> float:
+    return 1000 * best_of(TIMES, lambda: seconds(lambda: [text_of(RESULT), text_of(RESULT)]))
+
+
+def _standstill(count: int) -> float:
+    """Milliseconds that the loop of a worker stands still at the most while one run ends."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "large.py").write_text(JOBS)
+        return 1000 * best_of(3, lambda: asyncio.run(_longest_pause(Path(folder), count)))
+
+
+async def _longest_pause(folder: Path, count: int) -> float:
+    longest = 0.0
+
+    async def turn() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            longest = max(longest, time.perf_counter() - before)
+
+    jobs = load(["large.py"], folder)
+    calls = Calls(
+        handlers=jobs,
+        settings={},
+        inline=InlineRunner(),
+        process=ProcessRunner(),
+        events=Events(),
+        clock=SystemClock(),
+        environ={"TOKEN": "0123456789abcdefghijklmnopqrstuvwxyz"},
+    )
+    try:
+        await calls.run(_held(1))
+        turning = asyncio.create_task(turn())
+        await calls.run(_held(count))
+        await asyncio.sleep(0)  # its last pause is the longest, maybe
+        turning.cancel()
+    finally:
+        await calls.close()
+    return longest
+
+
+def _held(count: int) -> Holding:
+    params = {"count": count, "token": "${TOKEN}"}
+    now = datetime.now(UTC)
+    claim = Claim(
+        id="x",
+        type="returns",
+        spec=text_of({"params": params, "timeout": "10m"}),
+        once="",
+        fence=1,
+        born=0,
+        slot=now,
+        ready=now,
+        planned=now,
+        attempt=1,
+        runs=0,
+        failures=0,
+        owner="",
+        nonce="",
+        start=now,
+        stale_after=3600.0,
+        sent=time.monotonic(),
+        lock_etag="",
+        item_etag="",
+    )
+    return Holding(claim=claim, settings=resolve([Spec(timeout="10m")]))
+
+
+if __name__ == "__main__":
+    tell(measured())

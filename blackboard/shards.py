@@ -1,0 +1,97 @@
+"""Work on the shards of a board side by side: one piece of work a shard, and none that is slow is
+waited for.
+
+What takes long goes on by itself, and its shard is left alone meanwhile. So a shard that hangs
+costs the others a moment once, and the store one request of this kind. Long is what takes much
+longer than the same does elsewhere: where the whole store is slow, no shard is late.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from blackboard.clock import Clock
+
+SLOW = 0.4
+"""Seconds that a shard is waited for beside others, at the least."""
+SLOWER = 3.0
+"""Times as long as the fastest shard takes that the others are waited for."""
+ABREAST = 16
+"""Shards that are worked on at a time, besides those that are slow."""
+
+Work = Callable[[int], Coroutine[Any, Any, bool]]
+"""Does it for a shard; whether the store has answered."""
+
+
+class ShardTasks:
+    """What is done about each shard at present."""
+
+    def __init__(self, clock: Clock, *, shards: int, ended: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._shards = shards
+        self._ended = ended
+        """Is told of a shard whose work has ended late."""
+        self._late: dict[int, asyncio.Task[None]] = {}
+        self._took: dict[int, float] = {}
+        """Seconds that each shard took when it answered last."""
+        self._failure: BaseException | None = None
+
+    @property
+    def late(self) -> frozenset[int]:
+        """Shards that work goes on at that is not waited for."""
+        return frozenset(self._late)
+
+    async def each(self, numbers: Iterable[int], work: Work, left: Callable[[int], None]) -> None:
+        """Do it for each of the shards, but for those that are late; what is raised is raised here,
+        or by the next call. `left` is told of a shard that is late from now on.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._shards == 1:  # there are no others to protect
+            for number in numbers:
+                await work(number)
+            return
+        ready = iter([one for one in numbers if one not in self._late])
+        while batch := list(islice(ready, ABREAST)):
+            await self._abreast(batch, work, left)
+
+    async def _abreast(self, batch: list[int], work: Work, left: Callable[[int], None]) -> None:
+        loop = asyncio.get_running_loop()
+        tasks = {number: loop.create_task(self._timed(number, work)) for number in batch}
+        patience = max(SLOW, SLOWER * min(self._took.values(), default=0.0))
+        timer = loop.create_task(self._clock.sleep(patience))
+        pending = set(tasks.values())
+        try:
+            while pending and not timer.done():
+                await asyncio.wait({*pending, timer}, return_when=asyncio.FIRST_COMPLETED)
+                pending = {task for task in pending if not task.done()}
+        finally:
+            timer.cancel()
+            for number, task in tasks.items():
+                if task in pending:
+                    self._late[number] = task
+                    task.add_done_callback(partial(self._over, number))
+        for number, task in tasks.items():
+            if task in pending:
+                left(number)
+            else:
+                task.result()
+
+    async def _timed(self, number: int, work: Work) -> None:
+        begun = self._clock.monotonic()
+        if await work(number):
+            self._took[number] = self._clock.monotonic() - begun
+
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        self._late.pop(number, None)
+        if task.cancelled():
+            return
+        self._failure = self._failure or task.exception()
+        self._ended(number)
+
+    def cancel(self) -> None:
+        """Cancel what goes on. The loop awaits it before it ends."""
+        for task in tuple(self._late.values()):
+            task.cancel()

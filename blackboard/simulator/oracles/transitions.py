@@ -1,0 +1,261 @@
+"""What becomes of an item when its lock is made, taken over or freed: SERVED, ATTEMPTS and PARAMS.
+
+The table of "Release" in docs/rows.md, computed once more and not by `rules/`: from the item as it
+was, the row of its run, and the schedule. A slot that lies later than it should means that one was
+jumped over, and that its run never comes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from blackboard.keys import phase
+from blackboard.model import (
+    NEVER,
+    Item,
+    Lock,
+    Outcome,
+    Request,
+    Run,
+    State,
+    Token,
+    whole_milliseconds,
+)
+from blackboard.rules.requests import requests_of
+from blackboard.schedules import Every, due_between, next_due
+from blackboard.simulator.changes import Change
+from blackboard.simulator.violation import Violation
+from blackboard.spec import RunSettings
+from blackboard.table import Delete, Insert, Replace
+
+MILLISECOND = timedelta(milliseconds=1)
+HOUR = timedelta(hours=1)
+TAKEOVERS = 3
+"""Attempts that are taken over from dead workers, where retries allow fewer."""
+FAILING = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
+Difference = tuple[str, str, Any, Any]
+"""A kind of violation; a column; what it should be, and what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The plan of an item after a run. `ready` is the earliest moment, `latest` the latest one."""
+
+    slot: datetime
+    ready: datetime
+    latest: datetime
+    planned: datetime
+    attempt: int
+    once: str = ""
+    queue: tuple[Request, ...] = ()
+    done: bool = False
+
+
+class Transitions:
+    """Judges every batch that writes a lock, and every slot that is passed over."""
+
+    def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
+        self._settings_of = settings_of
+
+    def __call__(self, change: Change) -> None:
+        before, after = change.before, change.shadow.item
+        if before is None or after is None or after.state is State.REMOVED:
+            return
+        for kind, column, should, is_now in self._differences(change, before, after):
+            if should != is_now:
+                what = f"{column} should be {should}, and is {is_now}"
+                raise Violation(kind, what, item=change.id)
+
+    def _differences(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
+        locks = change.of(Lock)
+        for touch in locks:
+            match touch.op, touch.old, touch.new:
+                case Insert(), _, Lock() as lock:
+                    yield from self._claimed(before, after, lock)
+                case Replace(), Lock() as old, Lock() as lock:
+                    yield from self._overridden(before, after, old, lock)
+                case Delete(), Lock() as lock, _:
+                    yield from self._freed(change, before, after, lock)
+        if not locks and not change.sender.is_person and change.of(Token):
+            yield from self._passed_over(change, before, after)
+
+    # ---- claims
+
+    def _claimed(self, before: Item, after: Item, lock: Lock) -> Iterator[Difference]:
+        yield from same(before, after, "slot ready planned attempt once runs failures")
+        yield from _of_lock(before, after, lock, attempt=before.attempt)
+        yield from self._lease(before, lock)
+
+    def _overridden(self, before: Item, after: Item, old: Lock, lock: Lock) -> Iterator[Difference]:
+        yield from same(before, after, "slot ready planned once")
+        yield from _of_lock(before, after, lock, attempt=old.attempt + 1)
+        yield from self._lease(before, lock)
+        most = max(self._settings_of(before).retries, TAKEOVERS)
+        if old.attempt > most:
+            yield "ATTEMPTS", "attempt", f"{most} at the most, to be taken over", old.attempt
+        for column in ("runs", "failures"):
+            yield "ATTEMPTS", column, getattr(before, column) + 1, getattr(after, column)
+
+    def _lease(self, item: Item, lock: Lock) -> Iterator[Difference]:
+        lease = self._settings_of(item).stale_after
+        if lease is not None:
+            yield "LEASE", "stale_after", lease.total_seconds(), lock.stale_after
+
+    # ---- ends
+
+    def _freed(self, change: Change, before: Item, after: Item, lock: Lock) -> Iterator[Difference]:
+        told = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
+        run = next((one for one in told if one.fence == lock.fence), None)
+        if run is None:
+            return  # a lock without an item, or one that other oracles judge
+        yield from _of_run(before, lock, run)
+        verb, settings = change.sender.verb, self._settings_of(before)
+        if run.outcome is Outcome.ABANDONED and not verb and before.state is State.ACTIVE:
+            most = max(settings.retries, TAKEOVERS)
+            if lock.attempt <= most:
+                yield "ATTEMPTS", "attempt", f"above {most}, to be given up", lock.attempt
+        plan = expected(before, run, settings, verb=verb)
+        yield from _plan_of(plan, after, before.state)
+        yield "ATTEMPTS", "runs", before.runs + 1, after.runs
+        if verb != "unlock":
+            failures = before.failures + (run.outcome in FAILING)
+            is_ok = run.outcome is Outcome.OK
+            yield "ATTEMPTS", "failures", 0 if is_ok else failures, after.failures
+        yield from _result(before, after, run)
+
+    def _passed_over(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
+        settings = self._settings_of(before)
+        if settings.schedule is None or before.requests:
+            return
+        following = next_due(settings.schedule, change.latest)
+        if following is None:
+            return
+        latest = _ready(before.id, following, settings)
+        if after.slot > following or after.ready > latest:
+            yield "SERVED", "slot", f"{following} at the latest", after.slot
+        if after.slot <= before.slot:
+            yield "SLOT", "slot", f"after {before.slot}", after.slot
+        yield "ATTEMPTS", "attempt", 1, after.attempt
+        yield from same(before, after, "runs failures")
+
+
+def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expected:
+    """The plan of an item whose run ended as the history has it. `verb` is what a person asked
+    for; "" where a worker let it go.
+    """
+    queue, now = requests_of(item), run.stop
+    same = Expected(
+        slot=item.slot,
+        ready=now,
+        latest=now,
+        planned=item.planned,
+        attempt=item.attempt,
+        once=item.once,
+        queue=queue,
+    )
+    if verb == "unlock" or (run.outcome is Outcome.CANCELLED and not verb):
+        return same
+    if run.outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
+        most = max(settings.backoff, HOUR)
+        wait = min(settings.backoff * 2 ** min(item.attempt - 1, 20), most)
+        return replace(same, latest=now + wait, attempt=item.attempt + 1)
+    planned = next_slot(item, run, settings)
+    if queue:
+        return taken_in_hand(same, planned or NEVER)
+    if planned is None:
+        return replace(same, attempt=1, once="", done=True)
+    ready = _ready(item.id, planned, settings)
+    return Expected(slot=planned, ready=ready, latest=ready, planned=planned, attempt=1)
+
+
+def taken_in_hand(same: Expected, planned: datetime) -> Expected:
+    """The first request of the queue, which makes way for the slot that is planned."""
+    first, *others = same.queue
+    slot = first.slot - MILLISECOND if first.slot == planned else first.slot
+    return replace(
+        same, slot=slot, planned=planned, attempt=1, once=first.once, queue=tuple(others)
+    )
+
+
+def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
+    """The schedule's first slot that this run does not cover."""
+    schedule = settings.schedule
+    if schedule is None or isinstance(schedule, Every):
+        return next_due(schedule, run.start) if schedule else None
+    match settings.missed:
+        case "one":
+            covered = max(item.slot, run.start)
+        case "none":
+            covered = max(item.slot, run.stop)
+        case _:
+            covered = item.slot
+    following = next_due(schedule, covered)
+    if item.slot != item.planned:  # a person asked for it
+        stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
+        left = stays and item.planned != NEVER
+        return item.planned if left or item.planned > covered else following
+    if settings.missed == "all" and following is not None and following <= run.stop:
+        return due_between(schedule, covered, run.stop, settings.missed_limit)[0]
+    return following
+
+
+def _ready(item_id: str, slot: datetime, settings: RunSettings) -> datetime:
+    if isinstance(settings.schedule, Every):
+        return slot
+    return whole_milliseconds(slot + settings.jitter * phase(item_id))
+
+
+def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
+    if plan.done or after.state is State.DONE:
+        yield "SERVED", "state", State.DONE if plan.done else state, after.state
+    kind = "SERVED" if after.slot > plan.slot else "SLOT"
+    yield kind, "slot", plan.slot, after.slot
+    if after.ready > plan.latest + MILLISECOND:
+        yield "SERVED", "ready", f"{plan.latest} at the latest", after.ready
+    if after.ready < plan.ready:
+        yield "SLOT", "ready", f"{plan.ready} at the earliest", after.ready
+    yield (
+        "SERVED" if after.planned > plan.planned else "SLOT",
+        "planned",
+        plan.planned,
+        after.planned,
+    )
+    yield "ATTEMPTS", "attempt", plan.attempt, after.attempt
+    yield "PARAMS", "once", plan.once, after.once
+    yield "RUN NOW LOST", "requests", plan.queue, requests_of(after)
+
+
+def same(before: Item, after: Item, columns: str) -> Iterator[Difference]:
+    for name in columns.split():
+        kind = _KINDS.get(name, "ATTEMPTS")
+        yield kind, name, getattr(before, name), getattr(after, name)
+
+
+_KINDS = {"slot": "SLOT", "ready": "SLOT", "planned": "SLOT", "once": "PARAMS"}
+
+
+def _of_lock(before: Item, after: Item, lock: Lock, *, attempt: int) -> Iterator[Difference]:
+    yield "ATTEMPTS", "attempt of the lock", attempt, lock.attempt
+    yield "ATTEMPTS", "attempt", attempt, after.attempt
+    yield "SLOT", "slot of the lock", before.slot, lock.slot
+    yield "LOCK", "born of the lock", before.born, lock.born
+    yield "LOCK", "type of the lock", before.type, lock.type
+    yield "LOCK", "start", lock.since, after.start
+    yield "LOCK", "owner", lock.owner, after.owner
+
+
+def _of_run(before: Item, lock: Lock, run: Run) -> Iterator[Difference]:
+    yield "HISTORY", "attempt of the run", lock.attempt, run.attempt
+    yield "HISTORY", "slot of the run", before.slot, run.slot
+    yield "HISTORY", "start of the run", lock.since, run.start
+    yield "HISTORY", "worker of the run", lock.owner, run.worker
+
+
+def _result(before: Item, after: Item, run: Run) -> Iterator[Difference]:
+    good = run.outcome is Outcome.OK
+    yield "HISTORY", "outcome", run.outcome, after.outcome
+    yield "HISTORY", "error", run.error, after.error
+    yield "HISTORY", "result", run.result if good else before.result, after.result
+    fence = run.fence if good else before.result_fence
+    yield "HISTORY", "result_fence", fence, after.result_fence

@@ -1,0 +1,66 @@
+"""What the command line says of a board that a wrong clock has set back."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard.cli import called
+from blackboard.model import Token
+from blackboard.spec import Spec
+from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.verbs.change import add
+from blackboard.verbs.release import release
+from blackboard.verbs.take import claim
+from tests.boards import finished, make_board, settings_of
+from tests.clocks import ManualClock
+
+YEARS = timedelta(days=3653)
+SAID: dict[str, dict[str, Any]] = {"davis": {"every": "8h"}, "toronto": {"cron": "0 3 * * *"}}
+
+
+async def one_walk(path: Path, *, at: datetime) -> None:
+    """All is due, runs, and is planned from then on."""
+    clock = ManualClock(at)
+    table = await SqliteTable.open(path, clock, Opening(create=True))
+    board = await make_board(table, clock, name="blackboard")
+    for name, said in SAID.items():
+        await add(board, item_id=name, item_type="feed", spec=Spec(**said))
+    due = board.walk(0, until=clock.now())
+    tokens = [found async for found in due if isinstance(found, Token)]
+    settings = [settings_of(token.type, token.spec) for token in tokens]
+    answer = await claim(board, tokens, owner="me", settings=settings)
+    await release(board, [finished(made) for made in answer.claims])
+    await table.close()
+
+
+def test_a_board_that_was_set_back_is_told_and_put_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "blackboard.db"
+    asyncio.run(one_walk(path, at=datetime.now(UTC) + YEARS))
+
+    def said(*args: str) -> tuple[int, list[str]]:
+        code = called(["--store", str(path), *args])
+        return code, capsys.readouterr().out.splitlines()
+
+    code, lines = said("check")
+    assert (code, [line.split()[:2] for line in lines]) == (
+        1,
+        [["clock", "davis"], ["clock", "toronto"]],
+    )
+    assert "later than its schedule (every 8h) explains" in lines[0]
+    code, lines = said("doctor")
+    assert (code, [line.split()[:2] for line in lines[:2]]) == (
+        1,
+        [["D11", "davis"], ["D11", "toronto"]],
+    )
+    code, lines = said("doctor", "--repair")
+    assert code == 0
+    assert [line.endswith("[repaired]") for line in lines[:2]] == [True, True]
+    assert said("check") == (0, ["all well: 2 items"])
+    code, lines = said("doctor")
+    assert code == 0
+    assert lines[0].startswith("clean")
