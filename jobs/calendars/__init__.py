@@ -2,14 +2,20 @@
 
 An item is a city. Its params:
 
-    feeds      addresses, or objects with url and name, or the text of a list (see `feedlist.py`)
+    feeds      addresses, or objects with url, name and primary, or the text of a list (see
+               `feedlist.py`); of an event in several feeds the copy of a primary one is kept
     timezone   the city's zone, an IANA name; also that of times that name none
     days       how many days the calendar covers, 90 by default
     from       its first day, as 2026-08-21; by default the day the run is due
+    private    whether events marked as private or confidential are wanted; false by default
     out        the folder for ID.ics, ID.json, ID.report.json and ID.cache.json
 
-Settings, `[jobs.calendars]`: `allow`, a list of what may be fetched besides public addresses: an
-address, a network, a host, host:port, or "file" for files of this machine.
+Settings, `[jobs.calendars]`:
+
+    allow      what may be fetched besides public addresses: a list of addresses, networks, hosts,
+               host:port, or "file" for files of this machine
+    memory     what all readers of feeds may take together, 512MiB by default
+    deadline   the time for bringing in all feeds, 5m by default
 
 Feeds are read in child processes that can be killed, so no feed can stop a run; a feed that fails
 is told in the report and spoils nothing. Not promised: that a calendar is complete. What a feed

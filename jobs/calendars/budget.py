@@ -6,15 +6,21 @@ is ended from outside: the parent kills the process at its deadline.
 """
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SERIES_SECONDS = 2.0
 HURRY_SECONDS = 0.1
+LAST_SECONDS = 0.01
 PATIENCE = 5
 SERIES_EVENTS = 5_000
+FEED_SECONDS = 15.0
+"""Of processor time, for all series of a feed that are refused."""
 FEED_EVENTS = 50_000
+LONG_SERIES = 500
+"""Events from which on a series is left out when it would fill nearly all of that."""
 FEED_TEXT = 64 * 1024 * 1024
 """Characters, when what an event says is counted once for each time it takes place."""
 STEPS = 250_000
@@ -29,20 +35,26 @@ class TooMuch(Exception):
 
 class Budget:
     """The processor time that each series of one feed is given: plenty, until some had to be
-    refused; then little.
+    refused; then little; and next to none when those that were refused have used up what the
+    feed is given for them. What can be worked out in time costs the others nothing.
     """
 
     def __init__(self) -> None:
         self._refused = 0
+        self._wasted = 0.0
 
     @contextmanager
     def series(self, what: str) -> Iterator[None]:
         seconds = SERIES_SECONDS if self._refused < PATIENCE else HURRY_SECONDS
+        if self._wasted >= FEED_SECONDS:
+            seconds = LAST_SECONDS
+        begun = time.process_time()
         try:
             with processor_time(seconds, what):
                 yield
         except TooMuch:
             self._refused += 1
+            self._wasted += time.process_time() - begun
             raise
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from .feedlist import Listed, read_feeds
 from .locate import name_from
 from .records import Window
 
-_KNOWN = frozenset({"feeds", "timezone", "days", "from", "out"})
+_KNOWN = frozenset({"feeds", "timezone", "days", "from", "out", "private"})
 _MOST_DAYS = 1_000
 _MOST_FEEDS = 2_000
 _EARLIEST, _LATEST = 1900, 2200
@@ -29,6 +29,10 @@ class Feed:
     name: str
     unusable: str = ""
     """Why there is nothing to fetch, when the list has no address in its place."""
+    named: bool = field(default=True, compare=False)
+    """Whether the list gave the name; else the calendar may name itself."""
+    primary: bool = False
+    """Of two copies of an event, that of a primary source is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,8 @@ def city_of(
     first = _first(params.get("from"), due.astimezone(ZoneInfo(named)).date())
     if not _EARLIEST <= first.year <= _LATEST:
         raise BadInput("params.from", f"{first} is out of range", f"{_EARLIEST} to {_LATEST}")
-    window = Window(first, _days(params.get("days", 90)), named)
+    private = _switch("params.private", params.get("private", False))
+    window = Window(first, _days(params.get("days", 90)), named, private)
     return City(id=item_id, feeds=_feeds(params), window=window, out=_out(params.get("out", "out")))
 
 
@@ -97,6 +102,16 @@ def _first(value: Any, today: date) -> date:
         raise BadInput("params.from", f"{value!r} is no day", "like 2026-08-21, or today") from None
 
 
+def _switch(where: str, value: Any) -> bool:
+    """What `--set NAME=true` says is text."""
+    said = value.strip().lower() if isinstance(value, str) else value
+    if said in (True, "true", "yes"):
+        return True
+    if said in (False, "false", "no"):
+        return False
+    raise BadInput(where, f"{value!r} is neither true nor false")
+
+
 def _out(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
         raise BadInput("params.out", f"{value!r} is no folder", "a path like out/cities")
@@ -125,6 +140,7 @@ def _listed(entry: Any) -> Listed:
     return Listed(
         url.strip() if isinstance(url, str) else "",
         " ".join(name.split()) if isinstance(name, str) else "",
+        _switch("params.feeds", said.get("primary", False)),
     )
 
 
@@ -133,4 +149,5 @@ def _feed(listed: Listed, number: int) -> Feed:
     place = f"feed {number}"
     if not listed.url:
         return Feed("", listed.name or place, unusable=_NO_ADDRESS)
-    return Feed(listed.url, listed.name or name_from(listed.url) or place)
+    name = listed.name or name_from(listed.url) or place
+    return Feed(listed.url, name, named=bool(listed.name), primary=listed.primary)

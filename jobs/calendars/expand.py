@@ -1,7 +1,8 @@
 """From the bytes of a feed to what takes place in a window: what runs in the parser's process.
 
 One bad event never spoils a feed: it is left out, counted, and the first reason is told. Events
-that stand alone and are over are passed over before they cost anything.
+that stand alone and are over are passed over before they cost anything. Events marked as private
+or confidential are left out and counted, unless they are asked for.
 """
 
 import hashlib
@@ -9,19 +10,21 @@ import re
 from collections import Counter, defaultdict
 from datetime import timedelta
 
-from .budget import FEED_EVENTS, FEED_TEXT, Budget, TooMuch, processor_time
+from .budget import FEED_EVENTS, FEED_TEXT, LONG_SERIES, Budget, TooMuch, processor_time
 from .lines import Block, NotACalendar, Sections, read
+from .members import Member, member_of
 from .moments import Zones
 from .records import Ask, Occurrence, Parsed, Text
-from .series import Happening, Member, happenings, member_of
+from .series import Happening, happenings
+from .texts import access_of, text_of
 
 _ZONE_SECONDS = 2.0
 _SLACK = timedelta(days=2)
 """By how much the quick look at dates must clear the window, whatever the zone."""
-_LONG, _SHORT = 32_000, 2_000
+_NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS"})
+_TEXT_BESIDES = 500
+"""Characters that an event costs besides its description."""
 _DAY = re.compile(r"[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_COMMA = re.compile(r"(?<!\\),")
 
 
 def parse(body: bytes, ask: Ask) -> Parsed:
@@ -65,16 +68,23 @@ class _Feed:
         self._orders = orders
         self._window = ask.window
         self._edges = ask.window.edges()
+        self._base = ask.base
         self._zones = Zones(ask.window.zone)
         self._budget = Budget()
         self._skipped = 0
         self._repeated = 0
         self._problem = ""
-        try:
-            with processor_time(_ZONE_SECONDS, "a time zone of its own"):
-                self._zones.learn(sections.zones)
-        except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
-            self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
+        self._private = 0
+        self._mended = 0
+        self._mending = ""
+        for zone in sections.zones:
+            try:
+                with processor_time(_ZONE_SECONDS, "a time zone of its own"):
+                    self._zones.learn(zone)
+            except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
+                self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
+                if isinstance(problem, TooMuch):
+                    break
 
     def parsed(self, meaning: str) -> Parsed:
         texts: list[Text] = []
@@ -82,13 +92,17 @@ class _Feed:
         characters = 0
         for uid, numbers in self._groups().items():
             numbered: dict[int, int] = {}
-            for one in self._happenings(numbers):
+            public = self._public(numbers, self._happenings(numbers))
+            if len(public) > LONG_SERIES and len(occurrences) + len(public) > FEED_EVENTS * 0.9:
+                self._skip(TooMuch("its series make too many events together"), len(numbers))
+                continue
+            for one in public:
                 if one.member not in numbered:
                     numbered[one.member] = len(texts)
-                    texts.append(_text(self._events[one.member], uid))
+                    texts.append(text_of(self._events[one.member], uid, self._base))
                 text = numbered[one.member]
                 occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
-                characters += len(texts[text].description) + _SHORT // 4
+                characters += len(texts[text].description) + _TEXT_BESIDES
             if len(occurrences) > FEED_EVENTS or characters > FEED_TEXT:
                 return Parsed(meaning=meaning, error=f"more than {len(occurrences):,} events")
         seen = len(self._events)
@@ -101,6 +115,9 @@ class _Feed:
             skipped=self._skipped,
             repeated=self._repeated,
             problem=self._problem,
+            private=self._private,
+            mended=self._mended,
+            mending=self._mending,
             error=error,
         )
 
@@ -108,7 +125,7 @@ class _Feed:
         """The VEVENTs that may matter, by UID. One without a UID gets one from what it says."""
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for number, block in enumerate(self._events):
-            groups[block.value("UID") or _made_uid(self._orders[number])].append(number)
+            groups[block.value("UID") or _made_uid(block)].append(number)
         return {uid: numbers for uid, numbers in groups.items() if not self._over(numbers)}
 
     def _over(self, numbers: list[int]) -> bool:
@@ -141,7 +158,28 @@ class _Feed:
             self._skip(problem, len(members))
             return []
         self._repeated += dropped
+        for member in members:
+            if member.mended:
+                self._mended += 1
+                self._mending = self._mending or " ".join(member.mended[0].split())[:200]
         return found
+
+    def _public(self, numbers: list[int], found: list[Happening]) -> list[Happening]:
+        """Without what is private. A change to a private series that does not say is private; a
+        private change hides its time: what the series says of it is not true.
+        """
+        if self._window.private:
+            return found
+        access = {number: access_of(self._events[number]) for number in numbers}
+        hidden = {number for number, said in access.items() if said not in {"", "PUBLIC"}}
+        if any(self._events[number].first("RECURRENCE-ID") is None for number in hidden):
+            hidden |= {
+                number
+                for number, said in access.items()
+                if not said and self._events[number].first("RECURRENCE-ID") is not None
+            }
+        self._private += len({one.member for one in found if one.member in hidden})
+        return [one for one in found if one.member not in hidden]
 
     def _skip(self, problem: Exception, count: int) -> None:
         if isinstance(problem, MemoryError):
@@ -163,29 +201,8 @@ def _digits(moment: str) -> str:
     return digits if _DAY.fullmatch(digits) else ""
 
 
-def _made_uid(order: str) -> str:
+def _made_uid(block: Block) -> str:
+    """Out of what the event says, but for what may be another address each day."""
+    lines = [line for line in block.lines if line.name not in _NOT_IN_UID]
+    order = _canonical(Block(lines, block.zone))
     return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"
-
-
-def _text(block: Block, uid: str) -> Text:
-    categories = [
-        _plain(part, 200)
-        for line in block.all("CATEGORIES")
-        for part in _COMMA.split(line.value)[:50]
-    ]
-    url = _plain(block.value("URL"), _SHORT)
-    return Text(
-        uid=_plain(uid, _SHORT),
-        title=" ".join(_plain(block.value("SUMMARY"), _SHORT).split()),
-        description=_plain(block.value("DESCRIPTION"), _LONG),
-        location=_plain(block.value("LOCATION"), _SHORT),
-        url=url if url.lower().startswith(("http://", "https://")) else "",
-        categories=tuple(dict.fromkeys(filter(None, categories))),
-        status=block.value("STATUS").upper()[:20],
-    )
-
-
-def _plain(value: str, longest: int) -> str:
-    """TEXT without its escapes, cut to a length."""
-    text = _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
-    return text.strip().encode("utf-8", "replace").decode()[:longest]

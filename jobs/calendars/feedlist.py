@@ -1,6 +1,7 @@
 """Reads a list of feeds as people keep it in a text file.
 
-One feed a line: an address, or a name and an address in either order. A comment right above a
+One feed a line: an address, or a name and an address in either order, and `primary = true` after
+them where its copy of an event is to be kept before those of others. A comment right above a
 feed is its name, unless it is a note (`# cmd: ...`), a heading (`# --- Live feeds ---`) or an
 address that somebody switched off. Blank lines and headings end a name's reach.
 """
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 _ADDRESS = re.compile(r"(?:https?|webcals?|file|ftp)://\S+|file:/\S+", re.IGNORECASE)
 _NOTE = re.compile(r"[a-z][a-z0-9_-]*\s*[:=]\s")
 _RULE = re.compile(r"[-=*#_~]{3,}")
+_PRIMARY = re.compile(r"[\s,;|]+primary\s*[=:]\s*(?:true|yes)\s*$", re.IGNORECASE)
 _AROUND = " \t|,;=:\u2013\u2014\"'<>()"
 
 
@@ -20,6 +22,7 @@ class Listed:
 
     url: str
     name: str
+    primary: bool = False
 
 
 def read_feeds(text: str) -> list[Listed]:
@@ -49,9 +52,10 @@ def _name_in(comment: str, before: str) -> str:
 
 
 def _feed(line: str, above: str) -> Listed:
+    line, marks = _PRIMARY.subn("", line)
     found = _ADDRESS.search(line)
     if found is None:
-        return Listed(line, above)
+        return Listed(line, above, bool(marks))
     url = found[0].rstrip("\"'>,")
     before, after = line[: found.start()].strip(_AROUND), line[found.end() :].strip(_AROUND)
-    return Listed(url, before or after or above)
+    return Listed(url, before or after or above, bool(marks))

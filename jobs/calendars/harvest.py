@@ -1,26 +1,40 @@
 """Brings in a city's feeds: fetches them, and has those read that changed.
 
-What becomes of a feed that fails: the events it last gave stay, marked `stale` in the report, for
-as long as they cover the window; a site that is down for a day does not empty a city. When the
-server says that there is no such feed (404, 410), or it may not be fetched, its events go. A feed
-that does not fail leaves no trace of what it said before.
+What becomes of a feed that fails: the events it last gave stay, marked `stale` in the report, as
+far as they lie in the window; a site that is down for a day does not empty a city. When the server
+says in three runs in a row that there is no such feed (404, 410), or at once when it may not be
+fetched, its events go. A feed that does not fail leaves no trace of what it said before.
+
+What is not done when the time for the run is up has failed. Feeds that failed last time are asked
+last, so that they cannot have the others wait again and again.
 """
 
 import asyncio
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import msgspec
 
-from .cache import MORE_DAYS, Cache, Entry, key_of
+from .answers import LONGEST_WAIT, words_of
+from .bodies import cut_off
+from .cache import MORE_DAYS, Cache, Entry, Past, key_of
+from .calname import calendar_name
 from .city import City, Feed
-from .fetch import Fetched, Fetcher, FetchFailed
+from .fetch import Fetcher
+from .fetched import Fetched, FetchFailed, Seconds, Why
+from .hosts import waiting
 from .lines import refusal
+from .locate import same_place
 from .parsers import Parsers
 from .records import Ask, Parsed
 from .run import Run, Settings
+from .shelf import Shelf
+
+GONE_AFTER = 3
+"""Runs in a row in which a server says that there is no such feed, until its events go."""
 
 
 class Status(StrEnum):
@@ -42,7 +56,12 @@ class Harvest:
     size: int = 0
     """Bytes that came, decompressed; of an unchanged feed, those that it has."""
     error: str = ""
-    duration: float = 0.0
+    said: str = ""
+    """What its server said of a failure."""
+    seconds: Seconds = field(default_factory=Seconds)
+    before: Past = field(default_factory=Past)
+    past: Past = field(default_factory=Past)
+    """How it went with it, this run included; the events are counted later."""
 
     @property
     def parsed(self) -> Parsed:
@@ -56,67 +75,132 @@ class Harvest:
 class Harvester:
     """The feeds of one run."""
 
-    def __init__(self, city: City, settings: Settings, run: Run, cache: Cache) -> None:
+    def __init__(
+        self, city: City, settings: Settings, run: Run, cache: Cache, shelf: Shelf | None = None
+    ) -> None:
         self._city = city
+        self._settings = settings
         self._run = run
         self._cache = cache
-        self._fetcher = Fetcher(settings.policy, settings.limits)
+        self._fetcher = Fetcher(settings.policy, settings.limits, clock=run.clock, shelf=shelf)
+        readers = min(settings.readers, os.cpu_count() or 1)
+        self._readers = asyncio.Semaphore(readers)
         self._parsers = Parsers(
-            size=min(settings.parsers, os.cpu_count() or 1),
+            size=readers,
             deadline=settings.parse_deadline,
-            memory=settings.parse_memory,
+            memory=settings.memory // settings.readers,
+            folder=settings.places,
         )
-        self._places = asyncio.Semaphore(settings.limits.together)
+        self._held = 0
         self._done = 0
 
     async def all(self) -> list[Harvest]:
         """What came of each feed, in the city's order: whatever becomes of one, the others are
-        brought in.
+        brought in. An address that is listed twice is fetched once.
         """
-        async with self._parsers, asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(feed)) for feed in self._city.feeds]
-        return [task.result() for task in tasks]
-
-    async def _one(self, feed: Feed) -> Harvest:
-        async with self._places:
-            begun = self._run.clock.monotonic()
-            entry = self._cache.usable(key_of(feed.url), self._city.window)
+        feeds = self._city.feeds
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, feed in enumerate(feeds):
+            places[same_place(feed.url) or f"feed {number}"].append(number)
+        found: dict[int, Harvest] = {}
+        async with self._parsers:
+            tasks = {
+                asyncio.create_task(self._one(feeds[numbers[0]], len(numbers))): numbers
+                for numbers in sorted(places.values(), key=self._order)
+            }
             try:
-                harvest = await self._brought(feed, entry)
-            except FetchFailed as problem:
-                harvest = _failed(feed, str(problem), None if problem.gone else entry)
-            except Exception as problem:
-                self._run.log.exception("%s: reading it went wrong", feed.name)
-                harvest = _failed(feed, type(problem).__name__, entry)
-        self._done += 1
-        self._run.progress(self._done, len(self._city.feeds))
-        return replace(harvest, duration=self._run.clock.monotonic() - begun)
+                await asyncio.wait(tasks, timeout=self._settings.deadline)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self._fetcher.close()
+        for task, numbers in tasks.items():
+            for number in numbers:
+                one = self._too_late(feeds[number]) if task.cancelled() else task.result()
+                found[number] = replace(one, feed=feeds[number])
+        return [found[number] for number in range(len(feeds))]
 
-    async def _brought(self, feed: Feed, entry: Entry | None) -> Harvest:
-        """No cache, no condition: validators are sent only with events to fall back on."""
+    def _order(self, numbers: list[int]) -> tuple[bool, int]:
+        """Those that failed last time come last."""
+        return self._past(self._city.feeds[numbers[0]]).failures > 0, numbers[0]
+
+    def _past(self, feed: Feed) -> Past:
+        return self._cache.pasts.get(key_of(feed.url), Past())
+
+    async def _one(self, feed: Feed, times: int) -> Harvest:
+        try:
+            harvest = await self._brought(feed)
+        except FetchFailed as problem:
+            harvest = self._failed(feed, problem)
+        except Exception as problem:
+            self._run.log.exception("%s: reading it went wrong", feed.name)
+            harvest = self._failed(feed, FetchFailed(type(problem).__name__))
+        self._done += times
+        self._run.progress(self._done, len(self._city.feeds))
+        return harvest
+
+    def _too_late(self, feed: Feed) -> Harvest:
+        time = f"{self._settings.deadline:g} s"
+        return self._failed(feed, FetchFailed(f"not done when the time was up ({time})"))
+
+    async def _brought(self, feed: Feed) -> Harvest:
+        """No cache, no condition: validators are sent only with events to fall back on. A time to
+        wait that is too far away was noted by a clock that was ahead, and is no reason to wait.
+        """
         if feed.unusable:
-            raise FetchFailed(feed.unusable, gone=True)
+            raise FetchFailed(feed.unusable, why=Why.REFUSED)
+        until = self._past(feed).until
+        now = self._run.clock.now()
+        if until is not None and now < until <= now + LONGEST_WAIT:
+            raise FetchFailed(waiting(until), until=until)
+        entry = self._cache.usable(key_of(feed.url), self._city.window)
         fetched = await self._fetcher.fetch(
             feed.url,
             etag=entry.etag if entry else "",
             modified=entry.modified if entry else "",
         )
-        body = fetched.body
-        if body is None:
-            assert entry is not None, "nobody says `unchanged` who was not asked"
-            return _unchanged(feed, entry, fetched, entry.digest, entry.size)
+        if fetched.content is None:
+            assert entry is not None, "a server says `unchanged` only when it was asked"
+            return self._unchanged(feed, entry, fetched)
+        try:
+            async with self._readers:
+                return await self._read(feed, entry, fetched, fetched.content.read())
+        except FetchFailed as problem:
+            problem.seconds = fetched.seconds
+            raise
+        finally:
+            fetched.content.close()
+
+    async def _read(
+        self, feed: Feed, entry: Entry | None, fetched: Fetched, body: bytes
+    ) -> Harvest:
         digest = hashlib.sha256(body).hexdigest()
-        if entry is not None and entry.digest == digest:
-            return _unchanged(feed, entry, fetched, digest, len(body))
-        if problem := refusal(body):
-            return replace(_failed(feed, problem, entry), size=len(body))
+        known = msgspec.structs.replace(entry, digest=digest, size=len(body)) if entry else None
+        name = calendar_name(body)
+        if entry is not None and known is not None and entry.digest == digest:
+            return self._unchanged(feed, known, fetched, name)
+        problem = refusal(body)
+        if problem:
+            way = fetched.way
+            said = "" if way is None else words_of(body, feed.url, *way)
+            raise FetchFailed(problem, said=said)
+        if problem := cut_off(body):
+            raise FetchFailed(problem)
         window = self._city.window.wider(MORE_DAYS)
-        known = entry.parsed.meaning if entry is not None else ""
-        parsed = await self._parsers.parse(body, Ask(window, known, fetched.charset))
-        if parsed.same and entry is not None:
-            return _unchanged(feed, entry, fetched, digest, len(body))
+        meaning = entry.parsed.meaning if entry is not None else ""
+        clock, begun = self._run.clock, list[float]()
+        parsed = await self._parsers.parse(
+            body,
+            Ask(window, meaning, fetched.charset, feed.url),
+            begins=lambda: begun.append(clock.monotonic()),
+        )
+        fetched.seconds.parse = clock.monotonic() - begun[0]
+        if parsed.same and known is not None:
+            return self._unchanged(feed, known, fetched, name)
         if parsed.error:
-            return replace(_failed(feed, parsed.error, entry), size=len(body))
+            raise FetchFailed(parsed.error)
+        self._hold(parsed)
         fresh = Entry(
             parsed=parsed,
             window=window,
@@ -125,30 +209,76 @@ class Harvester:
             etag=fetched.etag,
             modified=fetched.modified,
         )
+        return self._well(feed, Status.OK, fresh, fetched, name)
+
+    def _hold(self, parsed: Parsed) -> None:
+        """Counts what is kept of a feed until the files are written."""
+        self._held += weight(parsed)
+        if self._held > self._settings.memory // 4:
+            self._held -= weight(parsed)
+            limit = self._settings.memory // 4 >> 20
+            raise FetchFailed(f"with it the city's events would take more than {limit} MiB")
+
+    def _unchanged(self, feed: Feed, entry: Entry, fetched: Fetched, name: str = "") -> Harvest:
+        self._held += weight(entry.parsed)
+        told = fetched.content is None
+        now = msgspec.structs.replace(
+            entry,
+            etag=fetched.etag or (entry.etag if told else ""),
+            modified=fetched.modified or (entry.modified if told else ""),
+        )
+        return self._well(feed, Status.UNCHANGED, now, fetched, name)
+
+    def _well(
+        self, feed: Feed, status: Status, entry: Entry, fetched: Fetched, name: str
+    ) -> Harvest:
+        before = self._past(feed)
+        name = before.name if fetched.content is None else name
         return Harvest(
-            feed=feed, status=Status.OK, entry=fresh, size=len(body), error=_left_out(parsed)
+            feed=feed,
+            status=status,
+            entry=entry,
+            size=entry.size,
+            error=_left_out(entry.parsed),
+            seconds=fetched.seconds,
+            before=before,
+            past=Past(good=self._run.clock.now(), name=name),
+        )
+
+    def _failed(self, feed: Feed, problem: FetchFailed) -> Harvest:
+        before = self._past(feed)
+        gone = before.gone + 1 if problem.why is Why.GONE else 0
+        lost = problem.why is Why.REFUSED or gone >= GONE_AFTER
+        past = msgspec.structs.replace(
+            before, failures=before.failures + 1, gone=gone, until=problem.until
+        )
+        return Harvest(
+            feed=feed,
+            status=Status.FAILED,
+            entry=None if lost else self._cache.old(key_of(feed.url), self._city.window),
+            error=str(problem),
+            said=problem.said,
+            seconds=problem.seconds,
+            before=before,
+            past=past,
         )
 
 
-def _failed(feed: Feed, problem: str, entry: Entry | None) -> Harvest:
-    return Harvest(feed=feed, status=Status.FAILED, entry=entry, error=problem)
-
-
-def _unchanged(feed: Feed, entry: Entry, fetched: Fetched, digest: str, size: int) -> Harvest:
-    now = msgspec.structs.replace(
-        entry,
-        digest=digest,
-        size=size,
-        etag=fetched.etag or (entry.etag if fetched.body is None else ""),
-        modified=fetched.modified or (entry.modified if fetched.body is None else ""),
+def weight(parsed: Parsed) -> int:
+    """About how many bytes the events of a feed take."""
+    texts = sum(
+        len(one.title) + len(one.description) + len(one.location) + 500 for one in parsed.texts
     )
-    return Harvest(
-        feed=feed, status=Status.UNCHANGED, entry=now, size=size, error=_left_out(entry.parsed)
-    )
+    return texts + 300 * len(parsed.occurrences)
 
 
 def _left_out(parsed: Parsed) -> str:
-    if not parsed.skipped:
-        return ""
-    events = "1 event" if parsed.skipped == 1 else f"{parsed.skipped} events"
-    return f"{events} left out: {parsed.problem}"
+    counts = (
+        (parsed.skipped, "left out", parsed.problem),
+        (parsed.mended, "mended", parsed.mending),
+    )
+    return "; ".join(
+        f"{'1 event' if count == 1 else f'{count} events'} {what}: {why}"
+        for count, what, why in counts
+        if count
+    )

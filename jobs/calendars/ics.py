@@ -1,9 +1,12 @@
 """Writes a city's events as iCalendar (RFC 5545) and as JSON, the same bytes for the same events.
 
 Times are written in the city's zone, whose rules come along as a VTIMEZONE made from the IANA
-data. DTSTAMP is the first day of the window, not the moment of writing: nothing changes when
-nothing changed. A time in the hour that the clocks repeat is written in UTC, because local time
-cannot say which of the two is meant.
+data. A time in the hour that the clocks repeat is written in UTC, because local time cannot say
+which of the two is meant.
+
+An event that has not changed is written as it was, whatever the day: who compares two files, or
+subscribes, sees what changed. So DTSTAMP, which calendars must have, is always the same, and the
+VTIMEZONE goes from one New Year to another.
 """
 
 import re
@@ -14,10 +17,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from .merge import CityEvent
-from .records import Window, instant_of, is_day
+from .records import Window, is_day, local_of
 
 _SPECIAL = re.compile(r"[\\;,\n]")
 _WIDTH = 75
+_STAMP = "DTSTAMP:19700101T000000Z"
+_UNQUOTED = str.maketrans({'"': "^'", "^": "^^", "\n": "^n"})
+"""What a parameter cannot hold, as RFC 6868 writes it."""
 
 
 def calendar_file(name: str, events: Sequence[CityEvent], window: Window) -> bytes:
@@ -33,9 +39,8 @@ def calendar_file(name: str, events: Sequence[CityEvent], window: Window) -> byt
         f"X-WR-TIMEZONE:{window.zone}",
     ]
     lines = [*head, *(_zone_lines(window, events) if window.zone != "UTC" else ())]
-    stamp = f"DTSTAMP:{window.first:%Y%m%d}T000000Z"
     for event in events:
-        lines += _event_lines(event, zone, stamp)
+        lines += _event_lines(event, zone)
     lines.append("END:VCALENDAR")
     return b"".join(_folded(line) for line in lines)
 
@@ -64,65 +69,82 @@ def _event_object(event: CityEvent, zone: ZoneInfo) -> dict[str, object]:
         "all_day": is_day(event.start),
         "location": text.location,
         "description": text.description,
+        "geo": _coordinates(text.geo),
         "url": text.url,
+        "image": text.image,
         "categories": text.categories,
         "status": text.status,
+        "access": text.access,
         "sources": event.sources,
         "merged": event.merged,
+        "links": [{"source": source, "url": url} for source, url in event.links],
     }
-    return {name: value for name, value in told.items() if value not in ("", ())}
+    return {name: value for name, value in told.items() if value not in ("", (), [])}
+
+
+def _coordinates(geo: str) -> list[float]:
+    """Latitude and longitude."""
+    return [float(part) for part in geo.split(";")] if geo else []
 
 
 def _local(moment: str, zone: ZoneInfo) -> str:
-    return moment if is_day(moment) else instant_of(moment).astimezone(zone).isoformat()
+    return moment if is_day(moment) else local_of(moment, zone).isoformat()
 
 
-def _event_lines(event: CityEvent, zone: ZoneInfo, stamp: str) -> list[str]:
+def _event_lines(event: CityEvent, zone: ZoneInfo) -> list[str]:
     text = event.text
-    lines = ["BEGIN:VEVENT", f"UID:{_text(event.uid)}", stamp]
+    lines = ["BEGIN:VEVENT", f"UID:{_text(event.uid)}", _STAMP]
     if event.recurrence:
         # The RFC wants a recurrence of the same kind as the start; a feed may mix them.
         place = event.recurrence if is_day(event.recurrence) == is_day(event.start) else event.start
         lines.append(_moment("RECURRENCE-ID", place, zone))
     lines += [_moment("DTSTART", event.start, zone), _moment("DTEND", event.end, zone)]
+    known = text.status if text.status in {"CONFIRMED", "TENTATIVE", "CANCELLED"} else ""
+    said = (
+        ("DESCRIPTION", _text(text.description)),
+        ("LOCATION", _text(text.location)),
+        ("GEO", text.geo),
+        ("URL", _address(text.url)),
+        ("IMAGE;VALUE=URI", _address(text.image)),
+        ("CATEGORIES", ",".join(map(_text, text.categories))),
+        ("STATUS", known),
+        ("CLASS", text.access),
+        ("X-SOURCE", ",".join(map(_text, event.sources))),
+        *((_link(name), _address(url)) for name, url in event.links),
+        ("X-MERGED-UID", ",".join(map(_text, event.merged))),
+    )
     lines.append(f"SUMMARY:{_text(text.title)}")
-    for name, value in (("DESCRIPTION", text.description), ("LOCATION", text.location)):
-        if value:
-            lines.append(f"{name}:{_text(value)}")
-    if text.url:
-        lines.append(f"URL:{_address(text.url)}")
-    if text.categories:
-        lines.append("CATEGORIES:" + ",".join(map(_text, text.categories)))
-    if text.status in {"CONFIRMED", "TENTATIVE", "CANCELLED"}:
-        lines.append(f"STATUS:{text.status}")
-    lines.append("X-SOURCE:" + ",".join(map(_text, event.sources)))
-    if event.merged:
-        lines.append("X-MERGED-UID:" + ",".join(map(_text, event.merged)))
+    lines += [f"{name}:{value}" for name, value in said if value]
     return [*lines, "END:VEVENT"]
 
 
 def _moment(name: str, moment: str, zone: ZoneInfo) -> str:
     if is_day(moment):
         return f"{name};VALUE=DATE:{moment.replace('-', '')}"
-    instant = instant_of(moment)
-    local = instant.astimezone(zone)
+    local = local_of(moment, zone)
     twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
     if zone.key == "UTC" or twice:
-        return f"{name}:{instant:%Y%m%dT%H%M%S}Z"
-    return f"{name};TZID={zone.key}:{local:%Y%m%dT%H%M%S}"
+        return f"{name}:{_digits(local.astimezone(UTC))}Z"
+    return f"{name};TZID={zone.key}:{_digits(local)}"
+
+
+def _digits(moment: datetime) -> str:
+    """Four digits for the year, even the first."""
+    return moment.replace(tzinfo=None).isoformat().replace("-", "").replace(":", "")
 
 
 def _zone_lines(window: Window, events: Sequence[CityEvent]) -> list[str]:
-    """The zone's offsets from a year before the first event to a year after the last."""
+    """The zone's offsets from the New Year before the year of the first event to the one after the
+    year of the last.
+    """
     zone = ZoneInfo(window.zone)
     days = [
         moment[:10] for one in events for moment in (one.start, one.end, one.recurrence) if moment
     ]
-    first = min([window.first.isoformat(), *days])
-    last = max([window.end.isoformat(), *days])
-    year = timedelta(days=366)
-    begin = max(datetime.fromisoformat(first), datetime(1900, 1, 1) + year) - year  # noqa: DTZ001
-    stop = min(datetime.fromisoformat(last), datetime(2100, 1, 1) - year) + year  # noqa: DTZ001
+    first = int(min([window.first.isoformat(), *days])[:4])
+    last = int(max([window.end.isoformat(), *days])[:4])
+    begin = datetime(min(max(first - 1, 1900), 2100), 1, 1)  # noqa: DTZ001
+    stop = datetime(max(min(last + 2, 2100), begin.year + 1), 1, 1)  # noqa: DTZ001
     lines = ["BEGIN:VTIMEZONE", f"TZID:{zone.key}"]
     at = begin.replace(tzinfo=UTC)
     lines += _observance(at, zone, at.astimezone(zone).utcoffset() or timedelta())
@@ -176,6 +198,11 @@ def _hours(offset: timedelta) -> str:
 def _text(value: str) -> str:
     """A TEXT value, escaped."""
     return _SPECIAL.sub(lambda found: "\\n" if found[0] == "\n" else "\\" + found[0], value)
+
+
+def _link(source: str) -> str:
+    """The property for what a source has as the event's address (RFC 9253)."""
+    return f'LINK;LINKREL=SOURCE;LABEL="{source.translate(_UNQUOTED)}";VALUE=URI'
 
 
 def _address(url: str) -> str:

@@ -4,31 +4,49 @@ Seen on 1,404 real feeds: bytes that are not UTF-8, folds in the middle of a cha
 CR, NULs, blank lines before BEGIN, text that ran over its line, a missing END, several calendars in
 one file, a REFRESH-INTERVAL or CALSCALE that libraries refuse. So nothing of the calendar itself is
 handed on but its X-WR-TIMEZONE, its VTIMEZONEs and its VEVENTs, and of those only the properties
-in `KEPT`. Never raises on damaged input, only on what is no calendar at all.
+in `KEPT`. VEVENTs with no VCALENDAR around them are read too. Never raises on damaged input, only
+on what is no calendar at all.
 """
 
 import re
 from dataclasses import dataclass, field
 
-SEVERAL = frozenset({"RRULE", "RDATE", "EXDATE", "CATEGORIES"})
+SEVERAL = frozenset({"RRULE", "RDATE", "EXRULE", "EXDATE", "CATEGORIES", "IMAGE", "ATTACH"})
 """Properties that an event may have more than once; of all others the first one counts."""
 KEPT = SEVERAL | {
     *("UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "SEQUENCE"),
-    *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS"),
+    *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO"),
 }
 """All others are dropped unread."""
+_RUNS_ON = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "CATEGORIES"})
+"""Text, which a line that is no property continues. After a date such a line is left out."""
+_RULES = frozenset({"RRULE", "EXRULE"})
+_FILES = frozenset({"IMAGE", "ATTACH"})
+"""Kept when they are addresses, not when the file itself is in the feed."""
 
 _BREAK = re.compile(rb"\r+\n?")
 _FOLD = re.compile(rb"(?<!\n)\n+[ \t](?![ \t]*(?:BEGIN|END):[A-Z]+[ \t]*(?:\n|$))", re.IGNORECASE)
 """A break before white space, unless a component begins or ends there: some indent those."""
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
-_LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*")*)?):(.*)', re.DOTALL)
+_GLUED = re.compile(
+    rb"^[ \t]*(?:(?:BEGIN|END):V(?:CALENDAR|EVENT|ALARM|TIMEZONE)[ \t]*)+(?=(?:BEGIN|END):[A-Z])",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Edges of components whose line does not end before the next one."""
+_BETWEEN = re.compile(rb"(?<=[A-Z])[ \t]*(?=(?:BEGIN|END):|\Z)", re.IGNORECASE)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*"|:(?=\d\d\)))*)?):(.*)', re.DOTALL)
+"""Name, parameters, value. A colon as in `TZID=(UTC-05:00) Eastern Time` is none that ends them."""
+_RULE_REST = re.compile(r"[A-Z0-9=;,+-]+", re.IGNORECASE)
+_INLINE = re.compile(r";\s*(?:VALUE\s*=\s*BINARY|ENCODING\s*=\s*BASE64)", re.IGNORECASE)
 _START = re.compile(rb"BEGIN:VCALENDAR[ \t]*(?:\r|\n|$)", re.IGNORECASE)
+_BARE = re.compile(
+    rb"(?:^|[\r\n]|\xef\xbb\xbf)[ \t]*BEGIN:(?:VEVENT|VTIMEZONE)[ \t]*(?:\r|\n|$)", re.IGNORECASE
+)
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 
 
 class NotACalendar(Exception):
-    """The bytes hold no VCALENDAR."""
+    """The bytes hold no VCALENDAR and no VEVENT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +99,13 @@ def read(body: bytes, charset: str = "") -> Sections:
 
 
 def _calendar_in(body: bytes) -> bytes:
-    """The bytes from the first BEGIN:VCALENDAR on."""
+    """The bytes from the first BEGIN:VCALENDAR on; if there is none, from the first event on."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         body = body.decode("utf-16", "replace").encode()
     body = body.replace(b"\x00", b"")
-    start = _START.search(body)
+    start = _START.search(body) or _BARE.search(body)
     if start is not None:
-        return body[start.start() :]
+        return body[start.start() :].removeprefix(b"\xef\xbb\xbf")
     if not body.strip():
         raise NotACalendar("the answer is empty")
     if _HTML.search(body[:4096]):
@@ -98,6 +116,7 @@ def _calendar_in(body: bytes) -> bytes:
 def _decoded(body: bytes, charset: str) -> str:
     """Unfolds before decoding: a fold may stand in the middle of a character."""
     body = _FOLD.sub(b"", _BREAK.sub(b"\n", body))
+    body = _GLUED.sub(lambda edges: _BETWEEN.sub(b"\n", edges[0]), body)
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -110,7 +129,7 @@ def _declared(body: bytes, charset: str) -> str:
         return ""
     try:
         return body.decode(charset)
-    except (LookupError, UnicodeDecodeError):
+    except (LookupError, ValueError):
         return ""
 
 
@@ -148,8 +167,9 @@ class _Reader:
                 self._zone.append(line)
             elif self._event is not None and not self._inner:
                 self._property(self._event, line)
-            elif self._event is None and line[:14].upper() == "X-WR-TIMEZONE:":
-                self._calendar_zone = line[14:].strip()
+            elif self._event is None and line.lstrip()[:13].upper() == "X-WR-TIMEZONE":
+                found = _LINE.fullmatch(line)
+                self._calendar_zone = found[3].strip() if found else ""
         self._close()
         return Sections(self.events, self.zones)
 
@@ -188,12 +208,19 @@ class _Reader:
             self._overrun(event, line)
             return
         name = found[1].upper()
-        self._last_kept = name in KEPT and (name in SEVERAL or event.first(name) is None)
+        wanted = name in KEPT and not (name in _FILES and _INLINE.search(found[2]))
+        self._last_kept = wanted and (name in SEVERAL or event.first(name) is None)
         if self._last_kept:
             event.lines.append(Line(name, found[2], found[3]))
 
     def _overrun(self, event: Block, line: str) -> None:
-        """Text that ran over the end of its line belongs to the property before it."""
-        if self._last_kept:
-            last = event.lines[-1]
+        """Text that ran over the end of its line belongs to the property before it, and so does
+        what can only be the rest of a rule. After any other property it is left out.
+        """
+        if not self._last_kept:
+            return
+        last = event.lines[-1]
+        if last.name in _RUNS_ON:
             event.lines[-1] = Line(last.name, last.params, f"{last.value}\\n{line}")
+        elif last.name in _RULES and _RULE_REST.fullmatch(line.strip()) and "=" in line:
+            event.lines[-1] = Line(last.name, last.params, last.value.rstrip() + line.strip())

@@ -1,14 +1,13 @@
-"""Addresses of feeds as people write them: what is meant, and what may be shown of it."""
+"""Addresses of feeds as people write them: what is meant by them. See `redact.py` for what may
+be shown of them.
+"""
 
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_SECRET = re.compile(
-    r"([?&;](?:[^=&#;]*(?:key|token|secret|sig|signature|password|passwd|pwd|auth|credential)[^=&#;]*)=)[^&#;]+",
-    re.IGNORECASE,
-)
-_PRIVATE = re.compile(r"(/private-)[^/?#]+", re.IGNORECASE)
+from .redact import has_token, shown
+
 _USER = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/?#]*@", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
@@ -21,15 +20,15 @@ def meant(address: str) -> str:
     return address
 
 
+def plain_too(address: str) -> list[str]:
+    """The address over http, if it is one of webcal: and may mean that."""
+    return ["http" + address[6:]] if address.lower().startswith("webcal://") else []
+
+
 def scheme_of(address: str) -> str:
     """In lower case; "" for a bare path."""
     found = _SCHEME.match(address)
     return found[1].lower() if found else ""
-
-
-def shown(address: str) -> str:
-    """The address without its user, its password and what it keeps secret in query and path."""
-    return _PRIVATE.sub(r"\1...", _SECRET.sub(r"\1...", _USER.sub(r"\1...@", address)))
 
 
 def path_of(address: str) -> Path | None:
@@ -53,6 +52,24 @@ def name_from(address: str) -> str:
     stem = unquote(parts.path.rstrip("/").rpartition("/")[2])
     for ending in (".ics", ".ical", ".ifb"):
         stem = stem[: -len(ending)] if stem.lower().endswith(ending) else stem
-    if stem.lower() in {"", "basic", "calendar", "ical", "events", "feed", "index", "public"}:
-        return parts.hostname or stem or shown(address)
+    says_nothing = {"", "basic", "calendar", "ical", "events", "feed", "index", "public"}
+    hidden = stem not in unquote(shown(address)) or has_token(stem)
+    if stem.lower() in says_nothing or hidden:
+        return parts.hostname or shown(address)
     return stem
+
+
+def same_place(address: str) -> str:
+    """One text for all spellings of an address that ask for the same; "" when there is none."""
+    try:
+        parts = urlsplit(meant(address.strip()))
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return address
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    user = parts.netloc.rpartition("@")[0]
+    host = parts.hostname.rstrip(".")
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{user}@{host}:{port or usual}{parts.path or '/'}{query}"

@@ -1,19 +1,35 @@
 """One calendar out of many feeds: what is the same event is kept once, with all its sources.
 
-Two feeds tell of the same event when its title, but for case, punctuation and spacing, and its
-start are the same. The feed that stands first in the city's list keeps its own event; the others'
-names and UIDs are added to it. What one feed says twice with two UIDs is two events. The order in
-which feeds arrived changes nothing.
+What makes two events one is in `duplicates.py`. Of the copies of an event that of a primary source
+is kept unless it is stale, else the one that says most, else one that is not stale, else that of
+the feed that stands first in the city's list;
+the names, addresses and UIDs of the others are added to it. What one feed says twice with two UIDs
+is two events. The order in which feeds arrived changes nothing, and neither does the order of
+events within them.
+
+Events are in the order of their local start, all-day events first in their day. One whose times
+cannot be placed in the city's zone is left out and counted.
 """
 
 import hashlib
-import html
-import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from zoneinfo import ZoneInfo
 
-from .records import Edges, Parsed, Text
+import msgspec
+
+from .duplicates import LONG, Match, adds_its_place, agreement, same_title
+from .records import Edges, Parsed, Text, Window, is_day, local_of
+from .texts import plain_words
+
+MANY = 50
+"""Of more events with one title and one start only those with the same place are one."""
+_SOME = 10
+
+_LENGTHS = (1, 80, 400)
+"""From these lengths on a description counts as more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +40,9 @@ class Source:
     key: str
     """Stands for its address."""
     parsed: Parsed
+    primary: bool = False
+    stale: bool = False
+    """Whether its events are those of an earlier run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +55,48 @@ class CityEvent:
     end: str
     text: Text
     sources: tuple[str, ...]
+    """The source whose copy is kept, then the others."""
     merged: tuple[str, ...] = ()
     """The UIDs it has in the other sources."""
+    links: tuple[tuple[str, str], ...] = ()
+    """What each source has as its address, where there are several sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A copy of an event that is not kept. Sources are numbers in the order of the list."""
+
+    source: int
+    uid: str
+    title: str
+    start: str
+    kept: int
+    """The source whose copy is kept."""
+    kept_uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """The city's events, and what is not among them."""
+
+    events: list[CityEvent]
+    drops: list[Drop]
+    misplaced: dict[int, int]
+    """By source, how many events have times that do not exist in the city's zone."""
+
+    def dropped(self, sources: Sequence[Source]) -> list[dict[str, str]]:
+        """The drops as a report has them: which copy of which source, in favour of which."""
+        return [
+            {
+                "title": one.title,
+                "start": one.start,
+                "source": sources[one.source].name,
+                "uid": one.uid,
+                "kept": sources[one.kept].name,
+                "kept_uid": one.kept_uid,
+            }
+            for one in self.drops
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +105,37 @@ class _Told:
 
     feed: int
     event: CityEvent
+    order: tuple[str, ...]
+    """Local day, all-day or not, start, and what makes it definite."""
+    worth: tuple[bool, int, bool]
+    """Of a primary source, how much it says, fresh."""
+
+    @property
+    def first(self) -> tuple[bool, int, bool, int, tuple[str, ...]]:
+        """The lowest is the copy that is kept."""
+        primary, says, fresh = self.worth
+        return (not primary, -says, not fresh, self.feed, self.order)
 
 
-def merged(sources: Sequence[Source], edges: Edges) -> tuple[list[CityEvent], int]:
-    """The city's events in the window, in order of their start, and how many duplicates across
-    sources were dropped.
-    """
-    told = [
-        _Told(number, event)
-        for number, source in enumerate(sources)
-        for event in events_of(source, edges)
-    ]
-    groups: defaultdict[tuple[str, ...], list[_Told]] = defaultdict(list)
-    for number, one in enumerate(told):
-        title = plain_title(one.event.text.title)
-        groups[(title, one.event.start) if title else (str(number),)].append(one)
+def merged(sources: Sequence[Source], window: Window) -> Merged:
+    """The city's events in the window."""
+    told, misplaced = _told(sources, window.edges(), ZoneInfo(window.zone))
+    starts: defaultdict[str, list[_Told]] = defaultdict(list)
+    for one in told:
+        starts[one.event.start].append(one)
     kept: list[_Told] = []
-    for group in groups.values():
-        kept += _one_source(group)
-    events = sorted(_apart(kept, sources), key=_order)
-    return events, len(told) - len(kept)
+    drops: list[Drop] = []
+    for same in starts.values():
+        for group in _titles(same):
+            for copies in _events(group):
+                kept.append(_credited(copies, sources))
+                drops += _dropped(copies)
+    kept.sort(key=lambda one: (one.order, one.feed))
+    return Merged(
+        events=_apart(kept, sources),
+        drops=sorted(drops, key=lambda one: (one.start, one.source, one.title, one.uid)),
+        misplaced=misplaced,
+    )
 
 
 def events_of(source: Source, edges: Edges) -> list[CityEvent]:
@@ -85,46 +155,199 @@ def events_of(source: Source, edges: Edges) -> list[CityEvent]:
     ]
 
 
-def plain_title(title: str) -> str:
-    """A title as it is compared; a title of signs alone stays as it is."""
-    text = unicodedata.normalize("NFKC", html.unescape(title)).casefold()
-    words = "".join(
-        " " if unicodedata.category(letter)[0] in "PZC" else letter for letter in text
-    ).split()
-    return " ".join(words) or " ".join(text.split())
+def _told(
+    sources: Sequence[Source], edges: Edges, zone: ZoneInfo
+) -> tuple[list[_Told], dict[int, int]]:
+    told = []
+    misplaced: defaultdict[int, int] = defaultdict(int)
+    for number, source in enumerate(sources):
+        for event in events_of(source, edges):
+            try:
+                order = _order(event, zone)
+            except (ValueError, OverflowError):
+                misplaced[number] += 1
+                continue
+            worth = (source.primary and not source.stale, _richness(event), not source.stale)
+            told.append(_Told(number, event, order, worth))
+    return told, dict(misplaced)
 
 
-def _one_source(group: list[_Told]) -> list[_Told]:
-    """The events of the first source in a group, the first of them credited to all."""
-    first = min(one.feed for one in group)
-    ours = sorted((one for one in group if one.feed == first), key=lambda one: _order(one.event))
-    others = sorted(
-        (one for one in group if one.feed != first), key=lambda one: (one.feed, _order(one.event))
+def _order(event: CityEvent, zone: ZoneInfo) -> tuple[str, ...]:
+    """ValueError or OverflowError when one of its times is none."""
+    local = [
+        (date.fromisoformat(one) if is_day(one) else local_of(one, zone)).isoformat()
+        for one in (event.start, event.end, event.recurrence)
+        if one
+    ]
+    text = event.text
+    day = "" if is_day(event.start) else event.start
+    mark = (text.title, text.location, event.uid, event.recurrence, text.url, text.description)
+    return (local[0][:10], day, *mark, event.end)
+
+
+def _richness(event: CityEvent) -> int:
+    """How much a copy says. Small differences do not count: it shall not change each day."""
+    text = event.text
+    fields = (text.location, text.url, text.categories, text.geo, text.image)
+    long = sum(len(text.description) >= length for length in _LENGTHS)
+    return sum(map(bool, fields)) + long + (event.end > event.start and not is_day(event.start))
+
+
+def _titles(same: list[_Told]) -> list[list[_Told]]:
+    """Of the events of one start those whose titles may be the same, in groups."""
+    titles: defaultdict[str, list[_Told]] = defaultdict(list)
+    groups: list[list[_Told]] = []
+    for one in same:
+        title = plain_words(one.event.text.title)
+        if title:
+            titles[title].append(one)
+        else:
+            groups.append([one])
+    for title in sorted(titles, key=len, reverse=True):
+        for short in _beginnings(title):
+            if short in titles and _one_title(titles[title], titles[short]):
+                titles[short] += titles.pop(title)
+                break
+    return [*groups, *titles.values()]
+
+
+def _beginnings(title: str) -> list[str]:
+    """The first words of a title, from one on."""
+    words = title.split(" ", LONG)
+    return [" ".join(words[:end]) for end in range(1, len(words))]
+
+
+def _one_title(longer: list[_Told], shorter: list[_Told]) -> bool:
+    return len({one.feed for one in (*longer, *shorter)}) > 1 and any(
+        adds_its_place(left.event.text, right.event.text)
+        for left in longer[:_SOME]
+        for right in shorter[:_SOME]
     )
-    event = ours[0].event
-    names = dict.fromkeys([*event.sources, *(other.event.sources[0] for other in others)])
-    uids = dict.fromkeys(other.event.uid for other in others if other.event.uid != event.uid)
-    credited = replace(event, sources=tuple(names), merged=tuple(uids))
-    return [_Told(first, credited), *ours[1:]]
+
+
+def _events(group: list[_Told]) -> list[list[_Told]]:
+    """The copies of each event of a group, the one that is kept first."""
+    group = sorted(group, key=lambda one: one.first)
+    if len({one.feed for one in group}) == 1:
+        return [[one] for one in group]
+    if len(group) > MANY:
+        return _literally(group)
+    found: list[list[_Told]] = []
+    for one in group:
+        copies = _copies_of(one, found)
+        if copies is None:
+            found.append([one])
+        else:
+            copies.append(one)
+    return found
+
+
+def _copies_of(one: _Told, found: list[list[_Told]]) -> list[_Told] | None:
+    """The event that this is another copy of. Where two at different places would do, none."""
+    matches = [(match, copies) for copies in found if (match := _match(one, copies))]
+    if not matches:
+        return None
+    best = max(match for match, _copies in matches)
+    choice = [copies for match, copies in matches if match is best]
+    first = choice[0]
+    if best is not Match.SAME and any(
+        agreement(first[0].event.text, other[0].event.text) is Match.OTHER for other in choice[1:]
+    ):
+        return None
+    return first
+
+
+def _match(one: _Told, copies: list[_Told]) -> Match:
+    """How well an event agrees with all the copies of another."""
+    worst = Match.SAME
+    for other in copies:
+        if one.feed == other.feed and (other is copies[0] or not _twins(one, other)):
+            return Match.OTHER
+        if not same_title(one.event.text, other.event.text):
+            return Match.OTHER
+        worst = min(worst, agreement(one.event.text, other.event.text))
+        if worst is Match.OTHER:
+            break
+    return worst
+
+
+def _twins(one: _Told, other: _Told) -> bool:
+    """Whether a feed says the very same twice, where another feed says it too."""
+    return _contents(one) == _contents(other)
+
+
+def _contents(one: _Told) -> tuple[str, ...]:
+    text = one.event.text
+    return (plain_words(text.title), text.location, text.url, text.description, one.event.end)
+
+
+def _literally(group: list[_Told]) -> list[list[_Told]]:
+    """What comparing each with each would take too long for."""
+    found: dict[tuple[str, ...], list[_Told]] = {}
+    alone = []
+    for one in group:
+        copies = found.setdefault((plain_words(one.event.text.location), *_contents(one)[:1]), [])
+        if any(one.feed == other.feed for other in copies):
+            alone.append([one])
+        else:
+            copies.append(one)
+    return [*found.values(), *alone]
+
+
+def _credited(copies: list[_Told], sources: Sequence[Source]) -> _Told:
+    """The copy that is kept, with what it has of the others."""
+    first, *others = copies
+    others.sort(key=lambda one: (one.feed, one.order))
+    event = first.event
+    names = dict.fromkeys(sources[one.feed].name for one in (first, *others))
+    uids = dict.fromkeys(one.event.uid for one in others if one.event.uid != event.uid)
+    links = dict.fromkeys(
+        (sources[one.feed].name, one.event.text.url)
+        for one in (first, *others)
+        if one.event.text.url
+    )
+    text = event.text
+    if links and not text.url:
+        text = msgspec.structs.replace(text, url=next(iter(links))[1])
+    credited = replace(
+        event,
+        text=text,
+        sources=tuple(names),
+        merged=tuple(uids),
+        links=tuple(links) if others else (),
+    )
+    return replace(first, event=credited)
+
+
+def _dropped(copies: list[_Told]) -> list[Drop]:
+    first, *others = copies
+    return [
+        Drop(
+            source=one.feed,
+            uid=one.event.uid,
+            title=one.event.text.title,
+            start=one.event.start,
+            kept=first.feed,
+            kept_uid=first.event.uid,
+        )
+        for one in others
+    ]
 
 
 def _apart(kept: list[_Told], sources: Sequence[Source]) -> list[CityEvent]:
-    """No two events of a calendar may have one UID and one place in its series."""
-    times = Counter(one.event.uid for one in kept)
+    """No two events of a calendar may have one UID and one place in its series. The feed that
+    stands first keeps the UID; in the others' it is marked with what the event is, so that it
+    stays the same from day to day.
+    """
     taken: set[tuple[str, str]] = set()
-    events = []
-    for one in sorted(kept, key=lambda one: (one.feed, _order(one.event))):
+    apart: dict[int, CityEvent] = {}
+    for number, one in sorted(enumerate(kept), key=lambda each: (each[1].feed, each[1].order)):
         event = one.event
-        if times[event.uid] > 1 and not event.recurrence:
-            event = replace(event, recurrence=event.start)
-        mark = sources[one.feed].key.encode("utf-8", "surrogatepass")
+        said = (sources[one.feed].key, event.start, event.recurrence, event.text.location)
+        mark = "\0".join(said).encode("utf-8", "surrogatepass")
         while (event.uid, event.recurrence) in taken:
             mark = hashlib.sha256(mark).digest()
             event = replace(event, uid=f"{one.event.uid}-{mark.hex()[:8]}")
         taken.add((event.uid, event.recurrence))
-        events.append(event)
-    return events
-
-
-def _order(event: CityEvent) -> tuple[str, str, str, str]:
-    return (event.start, event.text.title, event.uid, event.recurrence)
+        apart[number] = event
+    return [apart[number] for number in range(len(kept))]

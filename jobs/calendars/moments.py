@@ -1,14 +1,16 @@
 """Reads the dates and times of a feed, well-formed or not, and names their zones.
 
 Understood besides RFC 5545: dashes and colons (2026-08-21 19:00), no seconds, offsets, a date
-marked as a time and a time marked as a date, 24:00. A zone is, in this order, an IANA name in any
-case, a Windows name, the tail of a vendor's path, the feed's own VTIMEZONE; else the feed's
-X-WR-TIMEZONE, unless that is UTC, which is what those write who do not know; else the city's zone,
-which also holds for floating times.
+marked as a time and a time marked as a date, 24:00, and a date with the text of a broken line after
+it. A zone is, in this order, an IANA name in any case, a Windows name, the tail of a vendor's path,
+the feed's own VTIMEZONE; else the feed's X-WR-TIMEZONE, unless that is UTC, which is what those
+write who do not know; else the city's zone, which also holds for floating times.
+
+A datetime holds the years 1 to 9999. What is `within` `EARLIEST` and `LATEST` is two days away from
+its ends, so that no zone and no day added leads out of it.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
@@ -25,10 +27,18 @@ _MOMENT = re.compile(
     r"(?:[T ]\s*(\d\d):?(\d\d)(?::?(\d\d))?(?:[.,]\d+)?\s*(Z|[+-]\d\d:?\d\d)?)?",
     re.IGNORECASE,
 )
-_TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;:]*))', re.IGNORECASE)
+_TZID = re.compile(r';\s*TZID\s*=\s*(?:"([^"]*)"|([^;]*))', re.IGNORECASE)
 _DATE_ONLY = re.compile(r";\s*VALUE\s*=\s*DATE\s*(?:;|$)", re.IGNORECASE)
 _TZID_LINE = re.compile(r"^TZID[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 _LOCATION_LINE = re.compile(r"^X-LIC-LOCATION[^:\n]*:(.*)$", re.IGNORECASE | re.MULTILINE)
+_MORE_DIGITS = re.compile(r"\s*T?\d", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)")
+
+_DAY = timedelta(days=1)
+_OWN = "feed-zone-"
+_FREQUENCY = re.compile(r"FREQ\s*=\s*([A-Z]+)")
+_HORIZON = datetime(2300, 1, 1)  # noqa: DTZ001 - the wall of a zone of a feed
+EARLIEST, LATEST = datetime(1, 1, 3), datetime(9999, 12, 29)  # noqa: DTZ001 - walls of any zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,11 @@ class Moment:
     @property
     def is_day(self) -> bool:
         return not self.zone
+
+    def within(self) -> "Moment":
+        """The same, or the nearest that its zone can express."""
+        last = _HORIZON if self.zone.startswith(_OWN) else LATEST
+        return Moment(max(EARLIEST, min(self.wall, last)), self.zone)
 
     def line(self, name: str) -> str:
         """As a property that every library reads."""
@@ -58,26 +73,32 @@ class Zones:
     def __init__(self, city: str) -> None:
         self._city = city
         self._own: dict[str, str] = {}
+        self._tried = 0
         tzp.use_default()
 
-    def learn(self, components: Iterable[str]) -> None:
-        """Makes the feed's own VTIMEZONEs known, where no known zone has their name."""
-        for number, component in enumerate(components):
-            named, located = _TZID_LINE.search(component), _LOCATION_LINE.search(component)
-            name = named[1].strip() if named else ""
-            if not name or known_zone(name) or name in self._own:
-                continue
-            alias = known_zone(located[1].strip()) if located else ""
-            if not alias:
-                alias = f"feed-zone-{number}"
-                own = Timezone.from_ical(component)
-                own["TZID"] = alias
-                tzp.cache_timezone_component(own)
-            self._own[name] = alias
+    def learn(self, component: str) -> None:
+        """Makes a VTIMEZONE of the feed's own known, where no known zone has its name. Its rules
+        are followed to the horizon here, and never further: what that takes is seen at once.
+        """
+        named, located = _TZID_LINE.search(component), _LOCATION_LINE.search(component)
+        name = _zone_name(named[1]) if named else ""
+        if not name or known_zone(name) or name in self._own:
+            return
+        alias = known_zone(located[1].strip()) if located else ""
+        if not alias:
+            alias = f"{_OWN}{self._tried}"
+            self._tried += 1
+            own = Timezone.from_ical(component)
+            own["TZID"] = alias
+            if set(_FREQUENCY.findall(component.upper())) - {"YEARLY"}:
+                raise ValueError(f"{name[:60]}: its clocks change more often than every year")
+            tzp.cache_timezone_component(own)
+            _HORIZON.replace(tzinfo=tzp.timezone(alias)).utcoffset()
+        self._own[name] = alias
 
     def name(self, tzid: str, calendar: str) -> str:
         """The zone for this TZID, which may be empty or unheard of."""
-        found = known_zone(tzid) or self._own.get(tzid, "")
+        found = known_zone(tzid) or self._own.get(_zone_name(tzid), "")
         if found:
             return found
         ours = known_zone(calendar)
@@ -92,22 +113,32 @@ class Zones:
 
     def moments(self, line: Line, calendar: str) -> list[Moment]:
         """All dates or times of a property. Of a period, the start."""
+        return [start for start, _end in self.periods(line, calendar)]
+
+    def periods(self, line: Line, calendar: str) -> list[tuple[Moment, str]]:
+        """The same, each with what stands after its slash: an end, a duration, or nothing."""
         found = _TZID.search(line.params)
         tzid = (found[1] or found[2] or "").strip() if found else ""
         day = _DATE_ONLY.search(line.params) is not None
-        parts = [part.partition("/")[0].strip() for part in line.value.split(",")]
-        return [self._one(part, tzid, calendar, day=day) for part in parts if part]
+        parts = [part.partition("/") for part in line.value.split(",")]
+        return [
+            (self._one(start.strip(), tzid, calendar, day=day), end.strip())
+            for start, _slash, end in parts
+            if start.strip()
+        ]
 
     def _one(self, text: str, tzid: str, calendar: str, *, day: bool) -> Moment:
-        found = _MOMENT.fullmatch(text)
-        if found is None:
+        found = _MOMENT.fullmatch(text) or _MOMENT.match(text)
+        if found is None or _MORE_DIGITS.match(text, found.end()):
             raise ValueError(f"{text[:40]!r} is no date")
         year, month, date = (int(part) for part in found.groups()[:3])
         if day or found[4] is None:
             return Moment(datetime(year, month, date), "")  # noqa: DTZ001 - a day has no zone
-        wall = datetime(year, month, date) + timedelta(  # noqa: DTZ001 - the zone comes beside it
+        past = timedelta(
             hours=_below(found[4], 25), minutes=_below(found[5], 60), seconds=_below(found[6], 61)
         )
+        wall = datetime(year, month, date)  # noqa: DTZ001 - the zone comes beside it
+        wall = (wall if past < _DAY else _cut(wall)) + past
         offset = found[7]
         if offset is None:
             return Moment(wall, self.name(tzid, calendar))
@@ -115,7 +146,16 @@ class Zones:
             return Moment(wall, "UTC")
         minutes = int(offset[1:3]) * 60 + int(offset[-2:])
         there = timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes))
-        return Moment(wall.replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+        return Moment(_cut(wall).replace(tzinfo=there).astimezone(UTC).replace(tzinfo=None), "UTC")
+
+
+def _cut(wall: datetime) -> datetime:
+    return max(EARLIEST, min(wall, LATEST))
+
+
+def _zone_name(text: str) -> str:
+    """A TZID as it is compared: as text it escapes its commas, as a parameter it does not."""
+    return " ".join(_ESCAPED.sub(r"\1", text.strip().strip('"')).split())
 
 
 def _below(digits: str | None, limit: int) -> int:

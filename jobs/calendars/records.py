@@ -11,8 +11,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-PARSER = 1
+PARSER = 3
 """Raise it when the same bytes would give other events: cached ones are then parsed again."""
+
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)
 
 HEAD = struct.Struct(">II")
 """What a request to the parser's process begins with: its length, and that of the feed's bytes."""
@@ -30,6 +32,11 @@ class Text(msgspec.Struct, array_like=True, frozen=True):
     url: str = ""
     categories: tuple[str, ...] = ()
     status: str = ""
+    access: str = ""
+    """PRIVATE or CONFIDENTIAL; "" for what is public."""
+    geo: str = ""
+    """Latitude and longitude, with a semicolon between."""
+    image: str = ""
 
 
 class Occurrence(msgspec.Struct, array_like=True, frozen=True):
@@ -44,11 +51,14 @@ class Occurrence(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The days asked for: `days` of them from `first` on, in a zone."""
+    """What is asked of a feed: `days` days from `first` on, in a zone; with what it marks as
+    private, or without.
+    """
 
     first: date
     days: int
     zone: str
+    private: bool = False
 
     @property
     def end(self) -> date:
@@ -57,11 +67,12 @@ class Window(msgspec.Struct, frozen=True):
 
     def covers(self, other: "Window") -> bool:
         """Whether events expanded for this window hold all of the other's."""
-        return self.zone == other.zone and self.first <= other.first and other.end <= self.end
+        alike = (self.zone, self.private) == (other.zone, other.private)
+        return alike and self.first <= other.first and other.end <= self.end
 
     def wider(self, days: int) -> "Window":
         """The same window with some more days at its end."""
-        return Window(self.first, self.days + days, self.zone)
+        return msgspec.structs.replace(self, days=self.days + days)
 
     def edges(self) -> "Edges":
         zone = ZoneInfo(self.zone)
@@ -95,6 +106,8 @@ class Ask(msgspec.Struct, frozen=True):
     known: str = ""
     """The meaning of the feed as last parsed: when it is the same, nothing is expanded."""
     charset: str = ""
+    base: str = ""
+    """The feed's own address, against which relative ones are resolved."""
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -113,6 +126,12 @@ class Parsed(msgspec.Struct, frozen=True):
     """Events left out because another of the feed has their UID and their place."""
     problem: str = ""
     """The first reason for skipping one."""
+    private: int = 0
+    """Events left out because they are marked as private."""
+    mended: int = 0
+    """Events of which something that cannot be understood was left out: an end, a rule."""
+    mending: str = ""
+    """The first reason for mending one."""
     error: str = ""
     """Why the feed as a whole is refused."""
 
@@ -130,3 +149,11 @@ def instant_text(moment: datetime) -> str:
 def instant_of(text: str) -> datetime:
     """The aware time, UTC, that `instant_text` wrote."""
     return datetime.fromisoformat(text)
+
+
+def local_of(text: str, zone: ZoneInfo) -> datetime:
+    """The same in a zone; what lies within a day of the first or the last time that a datetime
+    can hold is that day's edge.
+    """
+    instant = instant_of(text)
+    return max(_FIRST, min(instant, _LAST)).astimezone(zone)

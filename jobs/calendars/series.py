@@ -1,56 +1,45 @@
 """Turns the VEVENTs that share a UID into the times they take place.
 
 A series is its recurring VEVENT with its exclusions, additions and overrides; recurring-ical-events
-works it out. Where several VEVENTs share a UID without being a series, as some publishers do, each
-is an event. A rule by the second or minute that would go on for ever is refused before it starts.
+works it out. Several VEVENTs that share a UID without being a series are, as publishers do it:
+
+    SEQUENCE differs in each                    versions of one event: the highest is kept
+    the same start, title and place             the same event twice: one is kept
+    a RECURRENCE-ID that nothing can have       each an event of its own
+    anything else                               each an event of its own
+
+An event of its own that shares its UID has its start as its place in the "series", whatever the
+window, so that its identity does not change when the others have passed.
 """
 
-import contextlib
-import re
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from enum import IntEnum
+from typing import Protocol, TypeVar
 
 import recurring_ical_events
 from icalendar import Calendar, Event
 
-from .budget import SERIES_EVENTS, STEPS, Budget, TooMuch
-from .lines import Block
-from .moments import Moment, Zones, known_zone
+from .budget import SERIES_EVENTS, Budget, TooMuch
+from .members import LONGEST, Member
+from .moments import LATEST, Moment
 from .records import Edges, Window, instant_text
+from .rules import fits, meant_zone, refuse_bomb
 
-_DURATION = re.compile(
-    r"([+-]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)", re.IGNORECASE
-)
-_UNIT = {"SECONDLY": 1, "MINUTELY": 60}
 _BLOCK, _PLACE = "X-BLOCK", "RECURRENCE-ID"
 _DAY = timedelta(days=1)
+_EPOCH_YEAR = 1970
 
 
-@dataclass(slots=True)
-class Member:
-    """One VEVENT with its times read."""
+class Says(IntEnum):
+    """How much a VEVENT says about one time of a series: the most specific one is kept."""
 
-    block: Block
-    number: int
-    start: Moment
-    end: str = ""
-    """A DTEND or DURATION property, or nothing."""
-    recurrence: Moment | None = None
-    this_and_future: bool = False
-    sequence: int = 0
-    order: str = ""
-    """Settles ties in a way that the order of the feed does not change."""
-    rules: list[str] = field(default_factory=list)
-    additions: list[str] = field(default_factory=list)
-    exclusions: list[str] = field(default_factory=list)
-
-    @property
-    def recurs(self) -> bool:
-        return self.recurrence is None and bool(self.rules or self.additions)
-
-    @property
-    def rank(self) -> tuple[int, bool, str]:
-        return (self.sequence, self.recurrence is not None, self.order)
+    RULE = 0
+    PERIOD = 1
+    """An RDATE with a length of its own."""
+    ALONE = 2
+    OVERRIDE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,57 +50,12 @@ class Happening:
     start: str
     end: str
     recurrence: str
-    rank: tuple[int, bool, str]
-
-
-def member_of(block: Block, number: int, zones: Zones, order: str) -> Member:
-    """Reads the times of a VEVENT; ValueError when its start, or its place in a series, is none."""
-    line = block.first("DTSTART")
-    if line is None:
-        raise ValueError("an event without DTSTART")
-    member = Member(block, number, zones.moment(line, block.zone), order=order)
-    member.end = _end_line(block, zones, member.start)
-    override = block.first("RECURRENCE-ID")
-    if override is not None:
-        member.recurrence = zones.moment(override, block.zone)
-        member.this_and_future = "THISANDFUTURE" in override.params.upper()
-    digits = re.match(r"\s*(\d{1,18})", block.value("SEQUENCE"))
-    member.sequence = int(digits[1]) if digits else 0
-    member.rules = [f"RRULE:{_tidy(found.value)}" for found in block.all("RRULE")]
-    member.additions = _dates(block, zones, "RDATE")
-    member.exclusions = _dates(block, zones, "EXDATE")
-    return member
-
-
-def _tidy(rule: str) -> str:
-    return re.sub(r"\s+", "", rule).strip(";").upper().removeprefix("RRULE:")
-
-
-def _dates(block: Block, zones: Zones, name: str) -> list[str]:
-    """An unreadable date among the exclusions is no reason to lose a series."""
-    lines = []
-    for line in block.all(name):
-        with contextlib.suppress(ValueError):
-            lines += [moment.line(name) for moment in zones.moments(line, block.zone)]
-    return lines
-
-
-def _end_line(block: Block, zones: Zones, start: Moment) -> str:
-    """An unreadable end is no reason to lose an event: it is then as long as its kind is."""
-    line = block.first("DTEND")
-    if line is not None:
-        try:
-            end = zones.moment(line, block.zone)
-        except ValueError:
-            return ""
-        return end.line("DTEND") if end.is_day == start.is_day else ""
-    found = _DURATION.fullmatch(block.value("DURATION"))
-    if found is None or found[1] == "-" or not any(found.groups()[1:]):
-        return ""
-    weeks, days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
-    if start.is_day:
-        return f"DURATION:P{max(1, weeks * 7 + days)}D"
-    return f"DURATION:P{weeks * 7 + days}DT{hours}H{minutes}M{seconds}S"
+    says: Says
+    rank: tuple[int, Says, str]
+    place: str
+    """Where, as it is compared: two places are two events."""
+    title: str
+    """As it is compared: two titles are two events."""
 
 
 def happenings(
@@ -120,39 +64,126 @@ def happenings(
     """All times in the window that these VEVENTs of one UID take place, each one once, and how
     many were left out because another has their place.
     """
-    mains = _highest([member for member in members if member.recurrence is None])
+    members = _believable(members)
+    mains = _latest([member for member in members if member.recurrence is None])
     overrides = _highest([member for member in members if member.recurrence is not None])
     series = [member for member in mains if member.recurs]
-    found = [_alone(member) for member in mains if not member.recurs]
+    shared = len(mains) > 1
+    with budget.series("an event"):
+        found = [_alone(member, shared=shared) for member in mains if not member.recurs]
     for main in series:
         with budget.series(f"the series from {main.start.wall:%Y-%m-%d}"):
-            found += _expanded(main, overrides, window)
+            found += _series(main, overrides, window)
     if not series:
-        found += [_alone(member) for member in overrides]
-    kept: dict[str, Happening] = {}
+        with budget.series("a change to a series"):
+            found += [_alone(member) for member in overrides]
     inside = [one for one in found if edges.meet(one.start, one.end)]
-    for one in inside:
-        key = one.recurrence or one.start
-        kept[key] = max(kept.get(key, one), one, key=lambda each: each.rank)
+    kept = _once(inside)
     if len(kept) > SERIES_EVENTS:
         raise TooMuch(f"one series makes more than {SERIES_EVENTS:,} events")
-    dropped = len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
-    return list(kept.values()), dropped
+    return kept, len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
 
 
-def _highest(members: list[Member]) -> list[Member]:
-    """Of those with the same place, the one with the highest SEQUENCE."""
-    best: dict[Moment, Member] = {}
-    for member in members:
-        key = member.recurrence or member.start
-        best[key] = max(best.get(key, member), member, key=lambda each: each.rank)
+def _believable(members: list[Member]) -> list[Member]:
+    """Without the RECURRENCE-IDs that are none: those of the epoch, which is what a program writes
+    that has none, and one that several VEVENTs of different times share before their series.
+    """
+    first = min((one.start.wall for one in members if one.recurs), default=LATEST)
+    starts: defaultdict[tuple[object, int], set[object]] = defaultdict(set)
+    for one in members:
+        starts[one.recurrence, one.sequence].add(one.start)
+    return [
+        replace(one, recurrence=None, this_and_future=False)
+        if one.recurrence is not None
+        and (
+            one.recurrence.wall.year <= _EPOCH_YEAR
+            or (one.recurrence.wall < first and len(starts[one.recurrence, one.sequence]) > 1)
+        )
+        else one
+        for one in members
+    ]
+
+
+def _latest(mains: list[Member]) -> list[Member]:
+    """Of versions of one event the last; of those with the same start, title and place one."""
+    for recurs in (True, False):
+        kind = [one for one in mains if one.recurs is recurs]
+        if len(kind) > 1 and len({one.sequence for one in kind}) == len(kind):
+            last = max(kind, key=lambda one: one.sequence)
+            mains = [one for one in mains if one.recurs is not recurs or one is last]
+    starts: defaultdict[Moment, list[Member]] = defaultdict(list)
+    for one in mains:
+        starts[one.start].append(one)
+    return [one for same in starts.values() for one in _places(same)]
+
+
+def _highest(overrides: list[Member]) -> list[Member]:
+    """Of those with the same place in their series, the one with the highest SEQUENCE."""
+    best: dict[Moment | None, Member] = {}
+    for one in overrides:
+        best[one.recurrence] = max(best.get(one.recurrence, one), one, key=lambda each: each.rank)
     return list(best.values())
+
+
+class _Ranked(Protocol):
+    """What happens somewhere, and how much it counts."""
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def rank(self) -> tuple[int, int, str]: ...
+
+
+R = TypeVar("R", bound=_Ranked)
+
+
+def _places(same: list[R]) -> list[R]:
+    """Of what takes place at the same time, one for each title and place: another branch is
+    another event. What says no place is taken for the same as one of its title that does.
+    """
+    titles: defaultdict[str, list[R]] = defaultdict(list)
+    for one in same:
+        titles[one.title].append(one)
+    return [kept for alike in titles.values() for kept in _places_of_one(alike)]
+
+
+def _places_of_one(same: list[R]) -> list[R]:
+    best: dict[str, R] = {}
+    for one in sorted(same, key=lambda each: each.rank):
+        best[one.place] = one
+    if len(best) > 1 and "" in best:
+        nowhere = best.pop("")
+        other = max(best.values(), key=lambda each: each.rank)
+        if nowhere.rank[:2] > other.rank[:2]:
+            best[other.place] = nowhere
+    return list(best.values())
+
+
+def _once(found: list[Happening]) -> list[Happening]:
+    """One for each time, title and place. Where there is an override, its place in the series
+    counts alone.
+    """
+    times: defaultdict[str, list[Happening]] = defaultdict(list)
+    for one in found:
+        times[one.recurrence or one.start].append(one)
+    kept: list[Happening] = []
+    for same in times.values():
+        best = max(same, key=lambda one: one.rank)
+        if any(one.says is Says.OVERRIDE for one in same):
+            kept.append(best)
+        else:
+            kept += _places(same)
+    return kept
 
 
 def _component(member: Member) -> Event:
     lines = [member.start.line("DTSTART"), member.end]
     if member.recurs:
-        lines += [*member.rules, *member.additions, *member.exclusions]
+        lines += [f"RRULE:{rule}" for rule in member.rules]
+        lines += [moment.line("RDATE") for moment in member.additions]
+        lines += [moment.line("EXDATE") for moment in member.exclusions]
     if member.recurrence is not None:
         reach = ";RANGE=THISANDFUTURE" if member.this_and_future else ""
         lines.append(member.recurrence.line(_PLACE).replace(_PLACE, _PLACE + reach, 1))
@@ -161,23 +192,49 @@ def _component(member: Member) -> Event:
     event = Event.from_ical(text)
     if not isinstance(event, Event) or event.errors:
         raise ValueError("; ".join(f"{name}: {why}" for name, why in event.errors))
+    if "DTEND" in event:
+        start, end = _time(event, "DTSTART"), _time(event, "DTEND")
+        if end < start or (member.recurs and end - start > LONGEST):
+            event.pop("DTEND")
     return event
 
 
-def _alone(member: Member) -> Happening:
-    recurrence = member.recurrence
+def _alone(member: Member, *, shared: bool = False) -> Happening:
     event = _component(member)
     start, end = _span(event)
-    place = "" if recurrence is None else _text(_time(event, _PLACE))
-    return Happening(member.number, start, end, place, member.rank)
+    if member.recurrence is not None:
+        place = _text(_time(event, _PLACE))
+        return _happening(member, (start, end), place, Says.OVERRIDE)
+    return _happening(member, (start, end), start if shared else "", Says.ALONE)
 
 
-def _expanded(main: Member, overrides: list[Member], window: Window) -> list[Happening]:
+def _series(main: Member, overrides: list[Member], window: Window) -> list[Happening]:
+    """The times of one series. A rule on which the library fails leaves the event its start."""
     for rule in main.rules:
-        _refuse_bomb(rule, main.start, window)
+        refuse_bomb(rule, main.start, window)
+    zone = meant_zone(
+        main.start,
+        main.rules,
+        calendar=main.block.zone,
+        city=window.zone,
+        points=[*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)],
+    )
+    try:
+        found = [*_expanded(main, overrides, zone, window), *_periods(main)]
+        excluded = _excluded(main, zone, window)
+    except (TooMuch, MemoryError):
+        raise
+    except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad series
+        main.mended.append(f"a rule that cannot be followed: {problem}")
+        found = [_alone(_bare(main, main.start, main.end), shared=bool(overrides))]
+        return [*found, *(_alone(one) for one in overrides)]
+    return [one for one in found if one.says is Says.OVERRIDE or one.start not in excluded]
+
+
+def _expanded(main: Member, overrides: list[Member], zone: str, window: Window) -> list[Happening]:
     calendar = Calendar()
-    if known_zone(main.block.zone):
-        calendar.add("X-WR-TIMEZONE", known_zone(main.block.zone))
+    if zone:
+        calendar.add("X-WR-TIMEZONE", zone)
     parts: dict[int, tuple[Member, Event]] = {}
     for member in (main, *overrides):
         parts[member.number] = (member, _component(member))
@@ -186,10 +243,51 @@ def _expanded(main: Member, overrides: list[Member], window: Window) -> list[Hap
     begin, stop = window.first - _DAY, window.end + _DAY
     for event in recurring_ical_events.of(calendar).between(begin, stop):
         member, said = parts[int(event[_BLOCK])]
-        start, end = _span(event)
         place = _text(_place(event, said) if member.this_and_future else _time(event, _PLACE))
-        found.append(Happening(member.number, start, end, place, member.rank))
+        says = Says.RULE if member is main else Says.OVERRIDE
+        found.append(_happening(member, _span(event), place, says))
     return found
+
+
+def _excluded(main: Member, zone: str, window: Window) -> set[str]:
+    """The starts that EXRULEs take away, as RFC 2445 had it, and those of excluded periods."""
+    taken = {_text(_time(_component(_bare(main, one)), "DTSTART")) for one in main.exclusions}
+    if not main.exceptions:
+        return taken if main.periods else set()
+    for rule in main.exceptions:
+        refuse_bomb(rule, main.start, window)
+        every = replace(main, rules=[rule], additions=[], exclusions=[])
+        taken |= {one.start for one in _expanded(every, [], zone, window)}
+    if not fits(main.exceptions, main.start.wall):
+        taken.discard(_span(_component(main))[0])
+    return taken
+
+
+def _periods(main: Member) -> list[Happening]:
+    """The additions that have a length of their own."""
+    found = []
+    for start, end in main.periods:
+        span = _span(_component(_bare(main, start, end)))
+        found.append(_happening(main, span, span[0], Says.PERIOD))
+    return found
+
+
+def _bare(main: Member, start: Moment, end: str = "") -> Member:
+    """The event without its series, at this time."""
+    return replace(main, start=start, end=end, rules=[], additions=[], exclusions=[], periods=[])
+
+
+def _happening(member: Member, span: tuple[str, str], place: str, says: Says) -> Happening:
+    return Happening(
+        member=member.number,
+        start=span[0],
+        end=span[1],
+        recurrence=place,
+        says=says,
+        rank=(member.sequence, says, member.order),
+        place=member.place,
+        title=member.title,
+    )
 
 
 def _place(event: Event, said: Event) -> date:
@@ -198,29 +296,6 @@ def _place(event: Event, said: Event) -> date:
     """
     moved = _time(said, "DTSTART") - _time(said, _PLACE)
     return _time(event, "DTSTART") - moved
-
-
-def _refuse_bomb(rule: str, start: Moment, window: Window) -> None:
-    """A rule by the second or minute is followed from its start, step by step."""
-    parts = dict(
-        part.partition("=")[::2] for part in rule.removeprefix("RRULE:").upper().split(";")
-    )
-    unit = _UNIT.get(parts.get("FREQ", "").strip())
-    if unit is None:
-        return
-    seconds = unit * max(1, int(parts.get("INTERVAL") or 1))
-    last = datetime.combine(window.end, datetime.min.time())
-    until = re.match(r"(\d{4})(\d\d)(\d\d)", parts.get("UNTIL", ""))
-    if until:
-        last = min(last, datetime(*(int(part) for part in until.groups())) + _DAY)  # type: ignore[arg-type]  # noqa: DTZ001
-    steps = (last - start.wall).total_seconds() / seconds
-    plain = not any(name.startswith("BY") for name in parts)
-    if plain and parts.get("COUNT", "").isdigit():
-        steps = min(steps, int(parts["COUNT"]))
-    first = datetime.combine(window.first, datetime.min.time())
-    inside = (last - max(first, start.wall)).total_seconds() / seconds
-    if steps > STEPS or (plain and min(steps, inside) > SERIES_EVENTS):
-        raise TooMuch(f"FREQ={parts['FREQ']} makes more than {SERIES_EVENTS:,} events")
 
 
 def _span(event: Event) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,10 @@ class Overtaken(BlackboardError):
     """The files belong to a run with a higher fence."""
 
 
-class _Fenced(msgspec.Struct):
+class _Header(msgspec.Struct):
+    """What a report or a cache says of who wrote it."""
+
+    id: str = ""
     fence: int = 0
 
 
@@ -43,16 +46,20 @@ class Output:
 
     folder: Path
     name: str
+    id: str
 
     def path(self, ending: str) -> Path:
         return self.folder / f"{self.name}{ending}"
 
     async def publish(self, files: Mapping[str, bytes], *, fence: int, fenced: bool) -> None:
         """Replaces the files with these endings. Raises Overtaken when they belong to a later
-        run, OSError when the folder cannot be written; a crash leaves each file old or new.
+        run, BadInput when they belong to another city, OSError when the folder cannot be written;
+        a crash leaves each file old or new.
         """
         async with self._locked():
-            theirs = max(self._fence_in(ending) for ending in (REPORT, CACHE))
+            headers = [self._header_of(ending) for ending in (REPORT, CACHE)]
+            self._check_owner(headers)
+            theirs = max(one.fence for one in headers)
             if fenced and fence < theirs:
                 raise Overtaken(
                     f"{self.path(CALENDAR)}: a later run (fence {theirs}) has written it, and this"
@@ -64,11 +71,22 @@ class Output:
                     self._replace(ending, files[ending])
             _flush_folder(self.folder)
 
-    def _fence_in(self, ending: str) -> int:
+    def _header_of(self, ending: str) -> _Header:
         try:
-            return msgspec.json.decode(self.path(ending).read_bytes(), type=_Fenced).fence
+            return msgspec.json.decode(self.path(ending).read_bytes(), type=_Header)
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
-            return 0
+            return _Header()
+
+    def _check_owner(self, headers: Sequence[_Header]) -> None:
+        """File names tell all ids apart, but some file systems take `A` and `a` for one name."""
+        for one in headers:
+            if one.id and one.id != self.id:
+                raise BadInput(
+                    "params.out",
+                    f"{self.path(REPORT)} is of the city {one.id!r}: this file system does not tell"
+                    f" its name from {self.id!r}",
+                    "another folder for one of them",
+                )
 
     def _replace(self, ending: str, content: bytes) -> None:
         """A link that lies in the file's place is replaced, not followed."""
@@ -110,19 +128,20 @@ def output_of(folder: Path, item_id: str) -> Output:
         raise BadInput("params.out", f"{folder}: {problem.strerror or problem}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadInput("params.out", f"{folder} cannot be written", "another folder, or its rights")
-    return Output(folder, file_name(item_id))
+    return Output(folder, file_name(item_id), item_id)
 
 
 def file_name(item_id: str) -> str:
     """An id as the beginning of a file's name: it never leaves the folder, is never hidden, and
-    never meets the files of another id.
+    never meets the files of another id; where a file system takes `A` and `a` for one name,
+    `publish` refuses the second.
     """
     name = encode_id(item_id)
     if name.startswith("."):
         name = "=2E" + name[1:]
     for ending in (".report", ".cache"):
-        if name.endswith(ending):
-            name = name[: -len(ending)] + "=2E" + ending[1:]
+        if name.lower().endswith(ending):
+            name = name[: -len(ending)] + "=2E" + name[-len(ending) + 1 :]
     return name
 
 

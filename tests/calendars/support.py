@@ -33,8 +33,14 @@ def event(uid: str, title: str, start: str = "20260901T180000Z", *more: str) -> 
     return "\n".join([f"UID:{uid}", f"SUMMARY:{title}", f"DTSTART:{start}", *more])
 
 
-def window(first: str = "2026-08-21", days: int = 90, zone: str = "America/New_York") -> Window:
-    return Window(date.fromisoformat(first), days, zone)
+def window(
+    first: str = "2026-08-21",
+    days: int = 90,
+    zone: str = "America/New_York",
+    *,
+    private: bool = False,
+) -> Window:
+    return Window(date.fromisoformat(first), days, zone, private)
 
 
 def read(body: bytes, **more: Any) -> Parsed:
@@ -67,8 +73,12 @@ def aggregate(
 
 def report(out: Path, name: str = "town") -> dict[str, Any]:
     """The report of the last run, feeds by name."""
+    return {one["name"]: one for one in whole_report(out, name)["feeds"]}
+
+
+def whole_report(out: Path, name: str = "town") -> dict[str, Any]:
     told: dict[str, Any] = json.loads((out / f"{name}.report.json").read_bytes())
-    return {one["name"]: one for one in told["feeds"]}
+    return told
 
 
 def events(out: Path, name: str = "town") -> list[dict[str, Any]]:

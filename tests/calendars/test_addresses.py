@@ -8,8 +8,12 @@ import pytest
 
 from blackboard import BadInput
 from jobs.calendars.addresses import Address, Policy, policy, refused
-from jobs.calendars.fetch import Fetcher, FetchFailed, Limits, resolve
-from jobs.calendars.locate import meant, name_from, shown
+from jobs.calendars.fetch import Fetcher
+from jobs.calendars.fetched import FetchFailed
+from jobs.calendars.hop import resolve
+from jobs.calendars.hosts import Limits
+from jobs.calendars.locate import meant, name_from
+from jobs.calendars.redact import shown
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event
 

@@ -1,5 +1,6 @@
 """A whole run for a town: what is fetched, parsed, kept and told."""
 
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput
+from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.run import Run, settings_of
 from jobs.calendars.write import Overtaken
 from tests.calendars.serving import Answer, Site, serving
@@ -39,6 +41,7 @@ def test_a_run_merges_its_feeds_and_tells_of_each(tmp_path: Path) -> None:
         "from": "2026-08-21",
         "days": 90,
         "timezone": "America/New_York",
+        "report": str(tmp_path / "town.report.json"),
     }
     assert [(one["title"], one["sources"]) for one in events(tmp_path)] == [
         ("Art Walk", ["one", "two"]),
@@ -49,14 +52,70 @@ def test_a_run_merges_its_feeds_and_tells_of_each(tmp_path: Path) -> None:
     assert [str(one["UID"]) for one in written] == ["1@a", "2@a", "2@b"]
     told = report(tmp_path)
     assert set(told["one"]) == {
-        *("name", "url", "status", "bytes", "events", "seen"),
-        *("skipped", "stale", "error", "duration"),
+        *("name", "url", "state", "status", "stale", "error", "said", "problem", "level"),
+        *("events", "change", "seen", "skipped", "mended", "private", "bytes", "duplicates"),
+        *("failures", "last_good", "ask_again", "seconds", "duration"),
     }
     assert (told["two"]["bytes"], told["two"]["events"]) == (len(TWO), 2)
 
 
+def test_the_report_says_what_was_dropped_in_favour_of_whom(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        one, two = town(site)
+        aggregate(tmp_path, [one, two])
+        aggregate(tmp_path / "other", [one, {**two, "primary": True}])
+    dropped = [
+        json.loads((folder / "town.report.json").read_bytes())["dropped"]
+        for folder in (tmp_path, tmp_path / "other")
+    ]
+    assert [(drop["source"], drop["kept"]) for (drop,) in dropped] == [
+        ("two", "one"),
+        ("one", "two"),
+    ]
+    assert dropped[0][0]["title"] == "ART WALK!"
+    assert dropped[0][0]["kept_uid"] == "1@a"
+
+
+def test_relative_addresses_are_resolved_and_private_events_come_when_asked_for(
+    tmp_path: Path,
+) -> None:
+    body = calendar(
+        event("1", "Open", "20260901", "URL:/event/1"),
+        event("2", "Closed", "20260901", "CLASS:PRIVATE"),
+    )
+    with serving({"/feeds/one?token=swordfish": Answer(body)}) as site:
+        feeds = [{"url": site.url("/feeds/one?token=swordfish"), "name": "one"}]
+        aggregate(tmp_path, feeds)
+        assert [one["title"] for one in events(tmp_path)] == ["Open"]
+        assert events(tmp_path)[0]["url"] == site.url("/event/1")
+        assert report(tmp_path)["one"]["private"] == 1
+        aggregate(tmp_path, feeds, private=True)
+        assert [one["title"] for one in events(tmp_path)] == ["Closed", "Open"]
+        aggregate(tmp_path, feeds)
+        assert [one["title"] for one in events(tmp_path)] == ["Open"]
+    assert "Closed" not in "".join(path.read_text() for path in tmp_path.glob("town*"))
+
+
+def test_what_an_event_is_does_not_change_from_day_to_day(tmp_path: Path) -> None:
+    weekly = event("w", "W", "20260822T180000Z", "RRULE:FREQ=WEEKLY")
+    shared = [event("s", "S", f"202609{day}T180000Z") for day in ("01", "05", "09")]
+    body = calendar(weekly, *shared, event("l", "Long", "20260801", "DTEND:20261001"))
+    blocks: list[set[bytes]] = []
+    with serving({"/one": Answer(body), "/two": Answer(TWO)}) as site:
+        for day in ("2026-08-31", "2026-09-01", "2026-09-04"):
+            aggregate(tmp_path / day, town(site), first=day)
+            written = (tmp_path / day / "town.ics").read_bytes()
+            blocks.append(set(written.split(b"BEGIN:VEVENT")[1:-1]))
+            head = written.partition(b"BEGIN:VEVENT")[0]
+            assert head == (tmp_path / "2026-08-31" / "town.ics").read_bytes()[: len(head)]
+    for before, after in itertools.pairwise(blocks):
+        new = [block for block in after - before if b"RECURRENCE-ID" not in block]
+        assert new == [], "only what the window has reached is new"
+
+
 def test_one_bad_feed_never_spoils_the_town(tmp_path: Path) -> None:
-    bad = {"/page": PAGE, "/empty": b"", "/broken": b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n"}
+    broken = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nEND:VCALENDAR\n"
+    bad = {"/page": PAGE, "/empty": b"", "/broken": broken}
     with serving({path: Answer(body) for path, body in bad.items()}) as site:
         site.answers["/error"] = Answer(status=500, etag=False)
         site.answers["/one"] = Answer(ONE)
@@ -152,28 +211,45 @@ def test_a_calendar_from_the_cache_is_the_one_made_without(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("answer", "stale"),
+    ("answer", "runs"),
     [
-        (Answer(status=503, etag=False), True),
-        (Answer(PAGE, etag=False), True),
-        (Answer(status=404, etag=False), False),
-        (Answer(status=410, etag=False), False),
+        (Answer(status=503, etag=False), 9),
+        (Answer(PAGE, etag=False), 9),
+        (Answer(status=404, etag=False), 2),
+        (Answer(status=410, etag=False), 2),
     ],
 )
 def test_a_feed_that_fails_keeps_its_events_unless_it_is_gone(
-    tmp_path: Path, answer: Answer, *, stale: bool
+    tmp_path: Path, answer: Answer, runs: int
 ) -> None:
+    """Gone is what a server says so three times in a row: it may be one bad day."""
     with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
         aggregate(tmp_path, town(site))
         site.answers["/two"] = answer
-        for _again in range(2):
+        for number in range(1, 5):
             summary = aggregate(tmp_path, town(site))
             assert counts(summary) == (0, 1, 1)
-            assert report(tmp_path)["two"]["stale"] is stale
-            assert ("Market" in {one["title"] for one in events(tmp_path)}) is stale
+            told = report(tmp_path)["two"]
+            assert told["stale"] is (number <= runs)
+            assert told["failures"] == number
+            assert ("Market" in {one["title"] for one in events(tmp_path)}) is (number <= runs)
         site.answers["/two"] = Answer(TWO)
-        assert summary["failed"] == 1
         assert counts(aggregate(tmp_path, town(site)))[2] == 0
+        assert report(tmp_path)["two"]["failures"] == 0
+        site.answers["/two"] = answer
+        aggregate(tmp_path, town(site))
+        assert report(tmp_path)["two"]["stale"]
+
+
+def test_only_a_feed_that_is_gone_in_runs_in_a_row_loses_its_events(tmp_path: Path) -> None:
+    with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
+        aggregate(tmp_path, town(site))
+        for status in (404, 500, 410, 404, 500, 404, 404):
+            site.answers["/two"] = Answer(b"", status, etag=False)
+            aggregate(tmp_path, town(site))
+            assert report(tmp_path)["two"]["stale"]
+        aggregate(tmp_path, town(site))
+        assert not report(tmp_path)["two"]["stale"]
 
 
 def test_a_feed_that_is_no_longer_listed_leaves_nothing(tmp_path: Path) -> None:
@@ -203,7 +279,8 @@ def test_a_damaged_cache_is_not_used_and_told(
 def test_the_cache_holds_no_address(tmp_path: Path) -> None:
     with serving({"/one?token=swordfish": Answer(ONE)}) as site:
         aggregate(tmp_path, [site.url("/one?token=swordfish")])
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    written = b"".join(path.read_bytes() for path in files) + repr(files).encode()
     assert b"swordfish" not in written
 
 
@@ -225,7 +302,7 @@ def test_a_run_that_has_lost_its_lock_writes_nothing(tmp_path: Path) -> None:
         pytest.raises(Overtaken, match="lost"),
     ):
         aggregate(tmp_path, town(site), run=Run(lost=lambda: True))
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("town*")) == []
 
 
 def test_progress_counts_feeds(tmp_path: Path) -> None:
@@ -251,8 +328,9 @@ def test_files_are_feeds_where_they_are_allowed(tmp_path: Path) -> None:
     assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (1, 0, 0)
     assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (0, 1, 0)
     file.unlink()
-    assert counts(aggregate(tmp_path / "out", [file.as_uri()])) == (0, 0, 1)
-    assert events(tmp_path / "out") == []
+    with pytest.raises(NothingCame, match="no such file"):
+        aggregate(tmp_path / "out", [file.as_uri()])
+    assert events(tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_written_is_bad_input_and_nothing_is_fetched(

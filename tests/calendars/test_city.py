@@ -50,6 +50,28 @@ def test_feeds_are_addresses_objects_or_the_text_of_a_list() -> None:
     assert city(feeds="# One\nhttps://a.org/one.ics\n\nhttps://a.org/two.ics\n").feeds == expected
 
 
+def test_a_source_may_be_primary() -> None:
+    objects = [{"url": "https://a.org/one.ics", "primary": True}, {"url": "https://a.org/two.ics"}]
+    assert [one.primary for one in city(feeds=objects).feeds] == [True, False]
+    listed = "One https://a.org/one.ics primary = true\nhttps://a.org/two.ics\n"
+    assert city(feeds=listed).feeds == (
+        Feed("https://a.org/one.ics", "One", primary=True),
+        Feed("https://a.org/two.ics", "two"),
+    )
+    with pytest.raises(BadInput, match=r"params\.feeds"):
+        city(feeds=[{"url": "https://a.org/one.ics", "primary": "perhaps"}])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [(True, True), ("true", True), ("no", False), (False, False)]
+)
+def test_private_events_may_be_asked_for(said: Any, *, expected: bool) -> None:
+    assert city(private=said).window.private is expected
+    assert city().window.private is False
+    with pytest.raises(BadInput, match=r"params\.private"):
+        city(private="perhaps")
+
+
 @pytest.mark.parametrize("entry", ["", " ", None, 7, True, [], {}, {"url": None}, {"url": 7}])
 def test_an_entry_without_an_address_is_a_feed_that_is_named_by_its_place(entry: Any) -> None:
     first, second = city(feeds=["https://a.org/one.ics", entry]).feeds

@@ -1,8 +1,10 @@
 """What takes place in a window, by what a feed says of it."""
 
+from contextlib import AbstractContextManager
+
 import pytest
 
-from jobs.calendars import budget, series
+from jobs.calendars import budget, expand, series
 from tests.calendars.support import FEEDS, calendar, event, read, times, window
 
 WEEKLY = event(
@@ -163,7 +165,6 @@ BOMBS = {
         f"FREQ=DAILY;BYSECOND={SIXTY};BYMINUTE={SIXTY}",
     ),
     "standing still": ("20260901T000000Z", "FREQ=DAILY;INTERVAL=0"),
-    "no frequency": ("20260901T000000Z", "FREQ=SOMETIMES"),
 }
 
 
@@ -177,6 +178,45 @@ def test_a_bomb_is_left_out_with_the_reason_and_the_rest_stays(
     assert parsed.skipped == 1
     assert parsed.problem
     assert not parsed.error
+
+
+UNITS = [("HOUR", 24), ("MINUTE", 60), ("SECOND", 60)]
+
+
+@pytest.mark.parametrize("freq", ["DAILY", "HOURLY", "WEEKLY", "YEARLY", "MINUTELY"])
+def test_a_rule_of_many_times_a_step_is_refused_before_it_takes_memory(freq: str) -> None:
+    times_a_step = [f"BY{unit}={','.join(map(str, range(end)))}" for unit, end in UNITS]
+    bomb = event("b", "Bomb", "20260901T180000Z", f"RRULE:FREQ={freq};{';'.join(times_a_step)}")
+    parsed = read(calendar(bomb, event("g", "Good")))
+    assert ([one.title for one in parsed.texts], parsed.skipped) == (["Good"], 1)
+    assert "too much" in parsed.problem
+
+
+def test_many_bombs_use_up_what_a_feed_is_given_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SERIES_SECONDS", 0.1)
+    monkeypatch.setattr(budget, "FEED_SECONDS", 0.2)
+    given: list[float] = []
+    whole = budget.processor_time
+
+    def noted(seconds: float, what: str) -> AbstractContextManager[None]:
+        given.append(seconds)
+        return whole(seconds, what)
+
+    monkeypatch.setattr(budget, "processor_time", noted)
+    rule = "RRULE:FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"
+    bombs = [event(f"b{n}", "Bomb", "19700101T180000Z", rule) for n in range(8)]
+    parsed = read(calendar(*bombs, event("g", "Good")))
+    assert ([one.title for one in parsed.texts], parsed.skipped) == (["Good"], 8)
+    assert given[-1] == budget.LAST_SECONDS
+
+
+def test_long_series_leave_room_for_the_other_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expand, "FEED_EVENTS", 100)
+    monkeypatch.setattr(expand, "LONG_SERIES", 10)
+    daily = [event(f"s{n}", "S", "20260901T180000Z", "RRULE:FREQ=DAILY") for n in range(10)]
+    parsed = read(calendar(*daily, event("g", "Good")))
+    assert "Good" in [one.title for one in parsed.texts]
+    assert (parsed.error, parsed.skipped > 0) == ("", True)
 
 
 def test_a_feed_of_nothing_but_bombs_is_refused() -> None:
@@ -286,6 +326,21 @@ def test_the_zones_that_feeds_bring_are_used() -> None:
         ("Zone of the feed", "2026-09-01T16:00:00Z", "2026-09-01T17:00:00Z"),
         ("Zone that nobody knows", "2026-09-01T17:00:00Z", "2026-09-01T18:00:00Z"),
     ]
+
+
+@pytest.mark.parametrize("rule", ["SECONDLY", "DAILY", "WEEKLY;BYDAY=SU", "YEARLY;BYSECOND=0,1"])
+def test_a_zone_whose_clocks_change_all_the_time_costs_little(rule: str) -> None:
+    body = calendar(
+        "UID:1\nSUMMARY:E\nDTSTART;TZID=Mine:20260901T180000\nDTEND;TZID=Mine:99991231T000000",
+        head="BEGIN:VTIMEZONE\nTZID:Mine\n"
+        + "".join(
+            f"BEGIN:STANDARD\nDTSTART:00010101T00000{number}\nRRULE:FREQ={rule}\n"
+            "TZOFFSETFROM:+0000\nTZOFFSETTO:-0400\nEND:STANDARD\n"
+            for number in range(2)
+        )
+        + "END:VTIMEZONE\n",
+    )
+    assert starts(body) == ["2026-09-01T22:00:00Z"]
 
 
 def test_a_zone_that_is_a_bomb_costs_its_events_no_more_than_their_zone() -> None:

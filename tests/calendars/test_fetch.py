@@ -12,7 +12,9 @@ import pytest
 
 from jobs.calendars.addresses import Address, policy
 from jobs.calendars.bodies import BadEncoding, TooLarge, read_body
-from jobs.calendars.fetch import Fetched, Fetcher, FetchFailed, Limits
+from jobs.calendars.fetch import Fetcher
+from jobs.calendars.fetched import Fetched, FetchFailed
+from jobs.calendars.hosts import Limits
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event
 
@@ -151,7 +153,7 @@ def read(pieces: list[bytes], encoding: str, limit: int) -> bytes:
         for piece in pieces:
             yield piece
 
-    return asyncio.run(read_body(come(), encoding, limit))  # type: ignore[arg-type]
+    return asyncio.run(read_body(come(), encoding, limit)).read()  # type: ignore[arg-type]
 
 
 def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:

@@ -122,6 +122,58 @@ def test_the_same_events_give_the_same_bytes() -> None:
     assert events_file("town", events, window()) == events_file("town", events, window())
 
 
+def test_an_unchanged_event_is_written_the_same_on_another_day() -> None:
+    events = [told(MOMENTS[0], MOMENTS[0])]
+    assert calendar_file("town", events, window()) == calendar_file(
+        "town", events, window("2026-08-22")
+    )
+
+
+def test_a_place_on_the_map_a_picture_and_the_links_of_all_sources_are_written() -> None:
+    text = Text(
+        uid="1",
+        title="T",
+        geo="37.5;-122.25",
+        image="https://a.org/i.png",
+        access="PRIVATE",
+        url="https://a.org/1",
+    )
+    links = (('The "A", Inc.: one', "https://a.org/1"), ("B", "https://b.org/2"))
+    event = CityEvent(
+        uid="1",
+        recurrence="",
+        start="2026-09-01",
+        end="2026-09-02",
+        text=text,
+        sources=("A", "B"),
+        links=links,
+    )
+    written = calendar_file("town", [event], window())
+    lines = written.replace(b"\r\n ", b"").decode().split("\r\n")
+    assert "GEO:37.5;-122.25" in lines
+    assert "IMAGE;VALUE=URI:https://a.org/i.png" in lines
+    assert "CLASS:PRIVATE" in lines
+    assert [line for line in lines if line.startswith("LINK")] == [
+        """LINK;LINKREL=SOURCE;LABEL="The ^'A^', Inc.: one";VALUE=URI:https://a.org/1""",
+        'LINK;LINKREL=SOURCE;LABEL="B";VALUE=URI:https://b.org/2',
+    ]
+    (one,) = vevents(written)
+    assert one["GEO"].to_ical() == "37.5;-122.25"
+    assert str(one["IMAGE"]) == "https://a.org/i.png"
+    assert vobject.readOne(written.decode()).vevent.summary.value == "T"
+    (read,) = json.loads(events_file("town", [event], window()))["events"]
+    assert (read["geo"], read["image"]) == ([37.5, -122.25], "https://a.org/i.png")
+    assert read["links"] == [{"source": source, "url": url} for source, url in links]
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue", "UTC"])
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_moment_can_be_written(zone: str, moment: str) -> None:
+    events = [told("2026-09-01T00:00:00Z", moment), told(moment, moment, moment)]
+    assert len(vevents(calendar_file("town", events, window(zone=zone)))) == 2
+    assert len(json.loads(events_file("town", events, window(zone=zone)))["events"]) == 2
+
+
 def test_an_empty_calendar_is_one_too() -> None:
     assert vevents(calendar_file("town", [], window())) == []
 

@@ -50,6 +50,14 @@ def test_a_missing_end_of_an_event_ends_it_at_the_next() -> None:
     assert titles(body) == ["One", "Two"]
 
 
+def test_edges_of_components_that_share_a_line_are_read_each() -> None:
+    body = calendar(event("1", "One"), event("2", "Two"))
+    for edge in (b"END:VEVENT", b"END:VCALENDAR"):
+        assert titles(body.replace(edge + b"\r\n", edge)) == ["One", "Two"]
+    assert titles(body.replace(b"END:VEVENT\r\n", b"END:VEVENT ")) == ["One", "Two"]
+    assert titles(calendar(event("1", "END:VEVENTBEGIN:VEVENT"))) == ["END:VEVENTBEGIN:VEVENT"]
+
+
 def test_several_calendars_in_one_file_are_all_read_each_with_its_zone() -> None:
     body = calendar(event("1", "One"), head="X-WR-TIMEZONE:Europe/Paris\n") + calendar(
         event("2", "Two")
@@ -73,6 +81,10 @@ def test_a_fold_within_a_character_is_undone_before_decoding() -> None:
         (b"\x93Quoted\x94", "", "\u201cQuoted\u201d"),
         (b"\xcf\xf0\xe8\xe2\xe5\xf2", "windows-1251", "Привет"),
         (b"Caf\xe9", "no-such-charset", "Café"),
+        (b"Caf\xe9", "undefined", "Café"),
+        (b"Caf\xe9", "idna", "Café"),
+        (b"Caf\xe9", "hex", "Café"),
+        (b"Caf\xe9", "utf-8\x00", "Café"),
     ],
 )
 def test_what_is_not_utf_8_is_read_as_declared_or_as_windows_writes(

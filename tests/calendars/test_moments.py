@@ -88,17 +88,32 @@ END:VTIMEZONE
 
 def test_a_feed_may_bring_its_own_zone_but_not_redefine_a_known_one() -> None:
     zones = Zones(NEW_YORK)
-    zones.learn([OWN.format(name="Ours"), OWN.format(name="Europe/Paris")])
+    zones.learn(OWN.format(name="Ours"))
+    zones.learn(OWN.format(name="Europe/Paris"))
     assert zones.name("Ours", "") == "feed-zone-0"
     assert zones.name("Europe/Paris", "") == "Europe/Paris"
 
 
+@pytest.mark.parametrize("frequency", ["SECONDLY", "HOURLY", "DAILY", "monthly"])
+def test_a_zone_whose_clocks_change_more_often_than_every_year_is_none(frequency: str) -> None:
+    """To follow its rules to an event takes as long as they are many."""
+    rule = f"TZOFFSETTO:+0300\r\nRRULE:FREQ={frequency}\r\n"
+    bad = OWN.format(name="Ours").replace("TZOFFSETTO:+0300\r\n", rule)
+    zones = Zones(NEW_YORK)
+    with pytest.raises(ValueError, match="more often"):
+        zones.learn(bad)
+    assert zones.name("Ours", "") == NEW_YORK
+    zones.learn(OWN.format(name="Ours"))
+    line = Line("DTSTART", ";TZID=Ours", "99991231T000000")
+    assert zones.moment(line, "").within().line("X") == "X;TZID=feed-zone-1:23000101T000000"
+
+
 def test_the_zone_of_one_feed_is_not_known_to_the_next() -> None:
-    Zones(NEW_YORK).learn([OWN.format(name="Ours")])
+    Zones(NEW_YORK).learn(OWN.format(name="Ours"))
     assert Zones(NEW_YORK).name("Ours", "") == NEW_YORK
 
 
 def test_a_zone_that_says_where_it_is_is_the_zone_of_that_place() -> None:
     zones = Zones(NEW_YORK)
-    zones.learn([OWN.format(name="Ours\r\nX-LIC-LOCATION:Europe/Athens")])
+    zones.learn(OWN.format(name="Ours\r\nX-LIC-LOCATION:Europe/Athens"))
     assert zones.name("Ours", "") == "Europe/Athens"

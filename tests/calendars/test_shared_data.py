@@ -14,7 +14,8 @@ import recurring_ical_events
 import vobject
 
 from jobs.calendars.feedlist import read_feeds
-from jobs.calendars.records import Window
+from jobs.calendars.merge import Source, events_of, merged
+from jobs.calendars.records import Window, instant_of, is_day
 from tests.calendars.serving import Site, serving
 from tests.calendars.support import aggregate, events, read, report, times, vevents, window
 
@@ -117,6 +118,32 @@ def test_events_are_those_that_the_library_finds_in_whole_feeds(city: str) -> No
         assert {(start, end) for _title, start, end in times(read(body, window=asked))} == expected
         compared += len(expected)
     assert compared > 100
+
+
+@pytest.mark.parametrize("city", ZONES)
+def test_a_city_is_in_the_order_of_its_clocks_and_no_branch_is_taken_for_another(city: str) -> None:
+    asked = window(zone=ZONES[city])
+    sources = [
+        Source(name=file.stem, key=file.stem, parsed=read(file.read_bytes(), window=asked))
+        for file in sorted((DATA / "cities" / city).glob("*.ics"))
+    ]
+    found = merged(sources, asked)
+    zone = ZoneInfo(ZONES[city])
+    starts = [
+        (one.start, "") if is_day(one.start) else _day_and_time(one.start, zone)
+        for one in found.events
+    ]
+    assert starts == sorted(starts)
+    assert found.drops, "some events are in several feeds"
+    closed = [one for one in found.drops if "closed" in one.title.lower()]
+    assert closed == [], "each library closes for itself"
+    told = sum(len(events_of(source, asked.edges())) for source in sources)
+    assert len(found.events) + len(found.drops) == told
+
+
+def _day_and_time(moment: str, zone: tzinfo) -> tuple[str, str]:
+    """The time in UTC: local times of the hour that is repeated are in no order."""
+    return f"{instant_of(moment).astimezone(zone):%Y-%m-%d}", moment
 
 
 def test_the_lists_of_cities_name_all_their_feeds() -> None:

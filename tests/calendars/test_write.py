@@ -193,8 +193,32 @@ def test_the_files_of_two_ids_never_meet() -> None:
         "t.json",
         "t.report.json",
         "T",
+        "t.REPORT",
+        "T.Cache",
+        "t.Json",
+        "Ü",
         "x" * 513,
         "t=2Ereport",
     ]
     files = [file_name(one) + ending for one in ids for ending in (REPORT, CALENDAR, EVENTS, CACHE)]
     assert len(set(files)) == len(files)
+
+
+@pytest.mark.parametrize(("one", "other"), [("t", "T"), ("a.Report", "A.report"), ("ü", "ü ")])
+def test_files_of_ids_that_differ_in_more_than_capitals_never_meet(one: str, other: str) -> None:
+    """Where `A` and `a` are one name, a file of one id is of another id with the same letters."""
+    endings = (REPORT, CALENDAR, EVENTS, CACHE)
+    mine, theirs = (
+        {(file_name(name) + ending).lower(): ending for ending in endings} for name in (one, other)
+    )
+    assert all(theirs[name] == ending for name, ending in mine.items() if name in theirs)
+
+
+def test_a_city_never_takes_the_files_of_another(tmp_path: Path) -> None:
+    """As they are found where a file system takes `Davis` and `davis` for one name."""
+    theirs = b'{"id": "Davis", "fence": 1}'
+    for ending in (REPORT, CALENDAR):
+        (tmp_path / f"davis{ending}").write_bytes(theirs)
+    with pytest.raises(BadInput, match=r"params\.out: .* is of the city 'Davis'.*another folder"):
+        publish(tmp_path, 7, name="davis")
+    assert {path.read_bytes() for path in tmp_path.glob("davis*")} == {theirs}
