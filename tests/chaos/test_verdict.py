@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Item, Outcome, Run, State
+from blackboard.worker import NO_SLOT
 from tests.chaos.programs import program
 from tests.chaos.troubles import PARTITIONS, SEATS, Trouble, planned
 from tests.chaos.verdict import History, Noted, done, late, overlaps, percent, problems
@@ -65,6 +66,15 @@ def test_a_good_history_is_no_problem() -> None:
 )
 def test_a_bad_history_is_found(runs: list[Run], found: str) -> None:
     assert any(found in one for one in problems([History(item=ITEM, runs=runs)], NOTES))
+
+
+def test_what_was_put_back_for_want_of_a_slot_is_fair_unless_it_ran() -> None:
+    put_back = replace(run_of(2, Outcome.CANCELLED), error=NO_SLOT)
+    history = [History(item=ITEM, runs=[run_of(1), put_back])]
+    assert problems(history, NOTES[:1]) == []
+    assert problems(history, NOTES) == ["x: fence 2 ran and is said to have had no slot"]
+    cancelled = replace(put_back, error="the worker is stopping")
+    assert problems([History(item=ITEM, runs=[run_of(1), cancelled])], NOTES) != []
 
 
 def test_what_ran_and_is_not_in_the_history_is_found() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from blackboard.board import Board
 from blackboard.model import Item, Outcome, Run
 from blackboard.rules.claims import may_take_over
+from blackboard.worker import NO_SLOT
 from tests.processes import Site
 
 TAKEN = {Outcome.ABANDONED, Outcome.SUPERSEDED}
@@ -83,6 +84,8 @@ def problems(histories: Iterable[History], notes: Sequence[Noted]) -> list[str]:
             found.append(f"{note.id}: fence {note.fence} ran and is not in the history")
         elif row.worker != note.worker:
             found.append(f"{note.id}: {note.worker} ran fence {note.fence} of {row.worker}")
+        elif row.error == NO_SLOT:
+            found.append(f"{note.id}: fence {note.fence} ran and is said to have had no slot")
     return found
 
 
@@ -97,13 +100,17 @@ def _problems(item: Item, runs: list[Run]) -> list[str]:
         found.append("two runs under one claim")
     good = Counter(run.slot for run in runs if run.outcome is Outcome.OK)
     found += [f"{count} effective runs for {slot}" for slot, count in good.items() if count > 1]
-    odd = [run for run in runs if run.outcome not in {Outcome.OK, *TAKEN} and not _was_late(run)]
+    fair = {Outcome.OK, *TAKEN}
+    odd = [run for run in runs if run.outcome not in fair and not _was_late(run)]
     return found + [f"fence {run.fence} {run.outcome.value}: {run.error}" for run in odd]
 
 
 def _was_late(run: Run) -> bool:
-    """Whether it was stopped because its worker stood still, and nobody took its lock."""
-    return run.outcome is Outcome.TIMEOUT or "lease ran out" in run.error
+    """Whether it was stopped because its worker stood still and nobody took its lock, or never
+    began because its claim was answered after others had taken the slot.
+    """
+    put_back = run.outcome is Outcome.CANCELLED and run.error == NO_SLOT
+    return put_back or run.outcome is Outcome.TIMEOUT or "lease ran out" in run.error
 
 
 def was_freed(run: Run) -> bool:
