@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 
 from blackboard import azurite
 from blackboard.assembly import WorkerSettings, assemble, identity
-from blackboard.board import Board
 from blackboard.cli.logs import subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.events import Events
 from blackboard.model import Item, State
+from blackboard.protocol.batches import add_ops
+from blackboard.protocol.reading import BoardTable
 from blackboard.registry import load
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
@@ -22,9 +23,8 @@ from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import open_table
 from blackboard.table import Op, Table
-from blackboard.verbs.batches import add_ops
-from blackboard.wake import CycleWake
-from blackboard.worker import Mode, Worker
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode, Worker
 
 HANDLERS = load(["jobs.py"], Path(__file__).parent)
 FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
@@ -48,9 +48,9 @@ async def new_table(store: str) -> AsyncIterator[Table]:
             await table.close()
 
 
-async def new_board(table: Table, items: int, *, item_type: str) -> Board:
+async def new_board(table: Table, items: int, *, item_type: str) -> BoardTable:
     """A board with so many items, all due."""
-    board = await Board.create(
+    board = await BoardTable.create(
         table,
         name="blackboard",
         shards=1,
@@ -78,7 +78,7 @@ async def new_board(table: Table, items: int, *, item_type: str) -> Board:
     return board
 
 
-async def work_off(board: Board, *, slots: int) -> None:
+async def work_off(board: BoardTable, *, slots: int) -> None:
     """All that is due, by one worker, with its log written as any worker's is."""
     worker = worker_on(board, slots=slots)
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time
@@ -86,7 +86,7 @@ async def work_off(board: Board, *, slots: int) -> None:
         await worker.work(Mode.UNTIL_IDLE)
 
 
-def worker_on(board: Board, *, slots: int, cycle: timedelta = timedelta(seconds=60)) -> Worker:
+def worker_on(board: BoardTable, *, slots: int, cycle: timedelta = timedelta(seconds=60)) -> Worker:
     """A worker as the command line makes one."""
     process = ProcessRunner(idle=slots)
     settings = WorkerSettings(slots=slots, cycle=cycle)

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import DAILY, HOURLY, MONTHLY, WEEKLY, YEARLY, rrule
 
 from benchmarks.measure import Measured, best_of, seconds, tell
-from blackboard.schedules import next_due
-from blackboard.times.cron import Cron, Fields
+from blackboard.schedule.cron import Cron, Fields
+from blackboard.schedule.schedule import next_due
 
 ZONE = "Europe/Berlin"
 BEGIN = datetime(2026, 11, 21, 9, 0, 30)  # noqa: DTZ001 - a wall time, in the zone above

@@ -9,17 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.measure import Measured, best_of, seconds, tell
-from blackboard.calls import Calls
 from blackboard.clock import SystemClock
 from blackboard.events import Events
-from blackboard.holdings import Holding
-from blackboard.mask import Mask
 from blackboard.model import Claim, Ended, Outcome
+from blackboard.protocol.rows import text_of
 from blackboard.registry import load
-from blackboard.rows import text_of
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
+from blackboard.worker.running import Calls, Holding
 
 TIMES = 5
 OUTPUT = "one line of what a handler prints, again and again\n" * 160

@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.boards import new_board, new_table, work_off
 from benchmarks.measure import Measured, tell
-from blackboard.board import Board
 from blackboard.model import Item, Outcome, Run, Token
+from blackboard.protocol.batches import claim_ops, held, release_ops
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Delete, Op
 from blackboard.tables import rowtext
-from blackboard.verbs.batches import claim_ops, held, release_ops
 
 SLOTS = (8, 100, 300)
 ITEMS = 3_000
@@ -75,7 +75,7 @@ class _Batch:
     releases: Sequence[Op]
 
 
-async def _batches(board: Board) -> list[_Batch]:
+async def _batches(board: BoardTable) -> list[_Batch]:
     """What a worker would write, with ANY for the etags that it would learn on the way."""
     now = await board.table.now()
     tokens = [one async for one in board.walk(0, until=now) if isinstance(one, Token)]

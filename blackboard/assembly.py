@@ -10,28 +10,27 @@ from datetime import timedelta
 from typing import Any
 
 from blackboard import __version__
-from blackboard.board import Board, Remade
-from blackboard.calls import Calls
 from blackboard.clock import Chance
 from blackboard.errors import BadInput
 from blackboard.events import Events
 from blackboard.handlers import Handler
-from blackboard.heartbeat import Heartbeat, Turning, nobody
-from blackboard.holdings import Holdings
-from blackboard.members import ANNOUNCE_EVERY, TRY_AGAIN, announce, forget
 from blackboard.model import Claim, Member
 from blackboard.notify.notifier import notifier_of
 from blackboard.notify.table import NotifyTable
-from blackboard.patient import Asking
-from blackboard.releases import Releases
+from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.protocol.retention import Retention
 from blackboard.rules.patience import Need
 from blackboard.runner import Runner
-from blackboard.scanner import Scanner
 from blackboard.table import TableError
-from blackboard.verbs.history import Retention
-from blackboard.wake import Wake
-from blackboard.walk import Walker
-from blackboard.worker import Worker
+from blackboard.worker.heartbeat import Heartbeat, Turning, nobody
+from blackboard.worker.membership import ANNOUNCE_EVERY, TRY_AGAIN, announce, forget
+from blackboard.worker.release_queue import Releases
+from blackboard.worker.running import Calls, Holdings
+from blackboard.worker.scanner import Scanner
+from blackboard.worker.store_breaker import Asking
+from blackboard.worker.wake import Wake
+from blackboard.worker.walk import Walker
+from blackboard.worker.worker import Worker
 
 LAST_WORD = 3.0
 """Seconds that a worker which ends waits for the store to delete its membership row."""
@@ -64,7 +63,7 @@ def handlers_taken(handlers: Mapping[str, Handler], types: tuple[str, ...]) -> d
 
 
 def assemble(
-    board: Board,
+    board: BoardTable,
     *,
     owner: str,
     settings: WorkerSettings,
@@ -146,7 +145,7 @@ def assemble(
 
 
 def _announcer(
-    board: Board,
+    board: BoardTable,
     holdings: Holdings,
     *,
     owner: str,

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from blackboard.errors import BadInput
-from blackboard.spec_checks import DEEPEST
+from blackboard.spec import DEEPEST
 
 MOST = 2**53
 """The largest number that all readers of JSON agree on."""

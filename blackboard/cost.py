@@ -9,7 +9,7 @@
     renewals     1 for each third of the lease that a run lasts, and each minute; as long as the
                  item's last run lasted
     races        1 a run, where there are several workers: a page that another has read in vain,
-                 or a claim that it has lost (see `known.py` on the room that workers leave)
+                 or a claim that it has lost (see `backlog.py` on the room that workers leave)
     membership   1 a minute and worker
     pruning      a look at the history and a deletion, and two at the history of another item,
                  every 96 runs of an item; every 16 when they become too old before they become
@@ -27,12 +27,12 @@ from functools import lru_cache
 from math import ceil
 
 from blackboard.model import Item, State
-from blackboard.rules.claims import lease, renew_every
-from blackboard.schedules import Every, Once, Schedule, next_due
+from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.releases import ROWS_OF_A_RELEASE
+from blackboard.protocol.retention import Retention, look_every
+from blackboard.rules.due import lease, renew_every
+from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.spec import RunSettings
-from blackboard.verbs.history import Retention, look_every
-from blackboard.verbs.release import ROWS_OF_A_RELEASE
-from blackboard.verbs.take import ROWS_OF_A_CLAIM
 
 MONTH = timedelta(days=365.25) / 12
 BEAT = 0.95

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from blackboard.errors import BadInput
+from blackboard.schedule.durations import format_duration
 from blackboard.spec import Spec, resolve
-from blackboard.times.durations import format_duration
 
 _MARK = "__blackboard__"
 F = TypeVar("F", bound=Callable[..., Any])

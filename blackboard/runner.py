@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from blackboard.context import HandlerItem
 from blackboard.handlers import Handler
-from blackboard.mask import NOTHING, Mask
 from blackboard.model import Ended, Outcome
+from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.tables.checks import MAX_VALUE
 
 

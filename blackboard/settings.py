@@ -2,12 +2,18 @@
 
 The file is read whole and checked whole: a name it does not know, a wrong type or a bad value
 refuses it with the line. Nothing in it is a secret; secrets come from the environment.
+
+Which line of a TOML file a value stands on: readers forget lines, and people need them.
+
+The first statements of a file are a file too. So the statement that makes a path appear is found
+by reading shorter and shorter beginnings: whatever TOML is written like, tables inline or not,
+text over several lines, the reader itself decides.
 """
 
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,15 +21,62 @@ from typing import Any
 
 import msgspec
 
-from blackboard.board import Resolve
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
-from blackboard.keys import check_board_name
 from blackboard.notify.table import NotifyTable, check_notify
-from blackboard.spec import RunSettings, Spec, decode_spec, resolve
-from blackboard.spec_checks import check_spec
-from blackboard.times.durations import parse_duration
-from blackboard.toml_lines import line_of
+from blackboard.protocol.keys import check_board_name
+from blackboard.protocol.reading import Resolve
+from blackboard.schedule.durations import parse_duration
+from blackboard.spec import RunSettings, Spec, check_spec, decode_spec, resolve
+
+_STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
+"""What a line may begin with if a statement begins there."""
+
+KeyPath = Sequence[str | int]
+
+
+def line_of(text: str, path: KeyPath) -> int:
+    """The line, counted from 1, on which the statement begins that first gives the value at `path`
+    or, when there is none, the longest part of it there is. `text` is valid TOML.
+    """
+    while path and not _has(tomllib.loads(text), path):
+        path = path[:-1]
+    if not path:
+        return 1
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
+    before, after = 0, len(lines)
+    """The path is absent from the lines up to `before`, present in those up to `after`."""
+    while inside := [number for number in starts if before < number < after]:
+        middle = len(inside) // 2
+        for number in inside[middle:] + inside[:middle][::-1]:
+            known = _read(lines[:number])
+            if known is not None:
+                break
+        else:
+            break
+        if _has(known, path):
+            after = number
+        else:
+            before = number
+    return next((number for number in starts if number >= before), before) + 1
+
+
+def _read(lines: Sequence[str]) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads("\n".join(lines))
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _has(value: Any, path: KeyPath) -> bool:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
 
 FILE_NAME = "blackboard.toml"
 NO_GRACE = {"0", "0s"}
@@ -31,7 +84,7 @@ MOST_REMEMBERED = 20_000
 """Specs whose settings a resolver remembers."""
 
 
-class BoardTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """`[board]`"""
 
     store: str | None = None
@@ -76,7 +129,7 @@ class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """The whole file."""
 
-    board: BoardTable = BoardTable()
+    board: BoardSettings = BoardSettings()
     worker: WorkerTable = WorkerTable()
     notify: NotifyTable | None = None
     types: dict[str, TypeTable] = {}
@@ -99,7 +152,7 @@ _KINDS = {
 """What people call the kinds of values in TOML."""
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
-    "board": BoardTable,
+    "board": BoardSettings,
     "worker": WorkerTable,
     "notify": NotifyTable,
     "types": TypeTable,

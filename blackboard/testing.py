@@ -39,7 +39,6 @@ import pytest
 from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.azurite import Emulator, start
 from blackboard.azurite_install import has_node
-from blackboard.board import Board
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.context import Context, HandlerItem, Lost
 from blackboard.environment import CONNECTION_STRING
@@ -47,16 +46,17 @@ from blackboard.errors import BadInput
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler_of
 from blackboard.model import Item, Run
+from blackboard.protocol import edits
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardTable
 from blackboard.registry import Registry, load
 from blackboard.runners.contained import finish
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table
-from blackboard.verbs import change
-from blackboard.verbs.once import Missing
-from blackboard.wake import CycleWake
-from blackboard.worker import Mode
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode
 
 Answer = TypeVar("Answer")
 
@@ -70,7 +70,7 @@ class BoardUnderTest:
 
     store: str
     """What `--store` takes, for a test that starts workers of its own."""
-    board: Board
+    board: BoardTable
     runner: asyncio.Runner
 
     def add(
@@ -99,14 +99,14 @@ class BoardUnderTest:
             params=dict(params or {}),
         )
         added = self.do(
-            lambda board: change.add(board, item_id=item_id, item_type=item_type, spec=spec)
+            lambda board: edits.add(board, item_id=item_id, item_type=item_type, spec=spec)
         )
         return added.item
 
     def run_now(self, item_id: str, *, params: Mapping[str, Any] | None = None) -> Item:
         """Make an item due; `params` are laid over its own for this one run."""
         once = dict(params or {})
-        return self.do(lambda board: change.run_now(board, item_id, once=once)).item
+        return self.do(lambda board: edits.run_now(board, item_id, once=once)).item
 
     def work(
         self,
@@ -143,13 +143,13 @@ class BoardUnderTest:
     def runs(self, item_id: str) -> list[Run]:
         """The history of an item, newest first."""
 
-        async def listed(board: Board) -> list[Run]:
+        async def listed(board: BoardTable) -> list[Run]:
             return [run async for run in board.runs(item_id)]
 
         return self.do(listed)
 
-    def do(self, work: Callable[[Board], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Whatever else can be done with a board: what is in `blackboard.verbs`, say."""
+    def do(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Whatever else can be done with a board: what is in `blackboard.protocol`, say."""
         return finish(self.runner.get_loop(), work(self.board))
 
 
@@ -176,7 +176,7 @@ def _board(store: str) -> Iterator[BoardUnderTest]:
     with asyncio.Runner() as runner:
         table = runner.run(open_table(store, clock=SystemClock(), create=True))
         try:
-            made = Board.create(
+            made = BoardTable.create(
                 table,
                 name="blackboard",
                 shards=1,
@@ -250,7 +250,9 @@ class _BlockingLost:
 
 
 async def _work(
-    board: Board, handlers: Mapping[str, Handler], job_settings: Mapping[str, Mapping[str, Any]]
+    board: BoardTable,
+    handlers: Mapping[str, Handler],
+    job_settings: Mapping[str, Mapping[str, Any]],
 ) -> list[Run]:
     owner = identity(board.chance)
     events, ended = Events(owner), list[Event]()

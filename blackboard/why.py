@@ -1,6 +1,6 @@
 """Why an item runs, or does not, in one paragraph. Pure: the same words for every reader.
 
-The decision is not made here but asked of `rules/claims.py`, as a worker that takes the item's
+The decision is not made here but asked of `rules/due.py`, as a worker that takes the item's
 type would ask it; the rest is what the item and its lock say.
 """
 
@@ -13,14 +13,14 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
 from blackboard.phrases import exactly, first_line, plural, span
-from blackboard.rules.claims import Move, decide_lock, decide_token, may_take_over
+from blackboard.protocol.batches import held, token_of
+from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.outcomes import planned_after
 from blackboard.rules.requests import is_asked_for, requests_of
-from blackboard.schedules import Every, Schedule, parse_schedule
+from blackboard.rules.status import Standing
+from blackboard.schedule.schedule import Every, Schedule, parse_schedule
+from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings
-from blackboard.standing import Standing
-from blackboard.verbs.batches import held, token_of
-from blackboard.words import describe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

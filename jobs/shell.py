@@ -37,7 +37,7 @@ from typing import Any
 from blackboard import BadInput, Context, Item, handler
 from blackboard.context import unescaped, variables
 from blackboard.environment import handed_on
-from blackboard.times.durations import format_duration, parse_duration
+from blackboard.schedule.durations import format_duration, parse_duration
 
 GRACE = 5.0
 """Seconds between the request to end, SIGTERM, and the end, SIGKILL, after `timeout`."""

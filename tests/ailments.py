@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from blackboard import keys
-from blackboard.board import Board
-from blackboard.checkup.diagnosis import HORIZON
 from blackboard.doctor import Report, Request, examine
+from blackboard.doctor.diagnosis import HORIZON
 from blackboard.model import VERSION, Lock, Outcome, Run
-from blackboard.rows import data_of
+from blackboard.protocol import keys
+from blackboard.protocol.batches import lock_of, token_of
+from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Delete, Insert, Merge, Op
-from blackboard.verbs.batches import lock_of, token_of
-from blackboard.verbs.change import pause, remove
 from tests.boards import Scene
 
 HOUR = timedelta(hours=1)
@@ -76,11 +76,11 @@ def codes(report: Report) -> list[str]:
     return [one.code for one in report.findings]
 
 
-async def repaired(board: Board) -> Report:
+async def repaired(board: BoardTable) -> Report:
     return await examine(board, Request(repair=True))
 
 
-async def found(board: Board) -> Report:
+async def found(board: BoardTable) -> Report:
     return await examine(board, Request())
 
 

@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Request, examine
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
 from blackboard.model import Outcome, Run
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
@@ -22,9 +23,8 @@ from blackboard.table import Table
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_identity import credential_for
-from blackboard.verbs.change import add
-from blackboard.wake import CycleWake
-from blackboard.worker import Mode, Worker
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode, Worker
 from tests.proxy import Proxy
 
 SLOTS = 8
@@ -45,8 +45,8 @@ class Place:
 
     proxy: Proxy
     name: str
-    through: Board
-    direct: Board
+    through: BoardTable
+    direct: BoardTable
     ran: Counter[tuple[str, datetime]] = field(default_factory=Counter)
     """Calls of handlers, by item and what they were due for."""
     told: list[Event] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Place:
         self.tables.append(table)
         return self._worker(await board_on(table), owner)
 
-    def _worker(self, board: Board, owner: str) -> Worker:
+    def _worker(self, board: BoardTable, owner: str) -> Worker:
         @handler("noop", every="1h")
         async def noop(item: Any, ctx: Any) -> None:
             self.ran[item.id, ctx.due] += 1
@@ -120,8 +120,8 @@ class Place:
         return found + [str(finding) for finding in report.findings if finding.grave]
 
 
-async def board_on(table: Table) -> Board:
-    return await Board.create(
+async def board_on(table: Table) -> BoardTable:
+    return await BoardTable.create(
         table,
         name="town",
         shards=1,

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, Run, State, Token
-from blackboard.rows import record_of
+from blackboard.protocol import keys
+from blackboard.protocol.batches import add_ops
+from blackboard.protocol.claims import Claimed, claim
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, Released, release
+from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow
 from blackboard.simulator.oracles import whole
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, resolve
 from blackboard.table import Op, Row, Table
-from blackboard.verbs.batches import add_ops
-from blackboard.verbs.finished import Finished, Released
-from blackboard.verbs.release import release
-from blackboard.verbs.take import Claimed, claim
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable
 from tests.stores import OpenTable
@@ -38,8 +37,8 @@ def settings_of(item_type: str, spec: str) -> RunSettings:
 
 async def make_board(
     table: Table, clock: ManualClock, *, shards: int = 1, seed: int = 1, name: str = "town"
-) -> Board:
-    return await Board.create(
+) -> BoardTable:
+    return await BoardTable.create(
         table,
         name=name,
         shards=shards,
@@ -55,14 +54,14 @@ class Scene:
 
     table: FaultyTable
     clock: ManualClock
-    board: Board
+    board: BoardTable
     """The one under test: over the table with faults."""
-    other: Board
+    other: BoardTable
     """The same board in another process, whose requests are all answered."""
 
     async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
         """An item that runs every hour, unless it is said otherwise; due at once."""
-        from blackboard.verbs.change import add
+        from blackboard.protocol.edits import add
 
         said = said or {"every": "1h"}
         return (await add(self.other, item_id=item_id, item_type=item_type, spec=Spec(**said))).item
@@ -124,21 +123,23 @@ class Scene:
         """The history as (fence, outcome), the oldest first."""
         return [(run.fence, run.outcome.value) for run in await self.runs(item_id)][::-1]
 
-    async def take(self, *item_ids: str, board: Board | None = None, owner: str = "me") -> Claimed:
+    async def take(
+        self, *item_ids: str, board: BoardTable | None = None, owner: str = "me"
+    ) -> Claimed:
         """Claim waiting items in one batch, through `board` (the one with faults)."""
         tokens = [await self.token(item_id) for item_id in item_ids or ("davis",)]
         settings = [settings_of(token.type, token.spec) for token in tokens]
         return await claim(board or self.board, tokens, owner=owner, settings=settings)
 
     async def claimed(
-        self, item_id: str = "davis", *, board: Board | None = None, owner: str = "me"
+        self, item_id: str = "davis", *, board: BoardTable | None = None, owner: str = "me"
     ) -> Claim:
         """The claim of one waiting item, which nobody else wants."""
         (only,) = (await self.take(item_id, board=board, owner=owner)).claims
         return only
 
     async def let_go(
-        self, made: Claim, outcome: str = "ok", *, board: Board | None = None, **more: Any
+        self, made: Claim, outcome: str = "ok", *, board: BoardTable | None = None, **more: Any
     ) -> Released:
         (only,) = await release(board or self.board, [finished(made, outcome, **more)])
         return only
@@ -225,7 +226,7 @@ def story(test: Test) -> Callable[..., None]:
     return on_each_store(told, test)
 
 
-async def disagreements(board: Board) -> list[str]:
+async def disagreements(board: BoardTable) -> list[str]:
     """What is wrong with a board that nobody is changing, from its rows alone."""
     found: list[str] = []
     for number in range(board.shards):

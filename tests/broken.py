@@ -9,23 +9,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.board import Board
-from blackboard.heartbeat import Heartbeat
-from blackboard.holdings import Holding, Holdings
-from blackboard.keys import lock_key
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
-from blackboard.patient import PatientTable
-from blackboard.rules.claims import Move, decide_lock, is_missed
+from blackboard.protocol import batches, claims, edits, releases
+from blackboard.protocol.claims import until_answered
+from blackboard.protocol.keys import lock_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.outcomes import Plan, after_run, edited_plan, late_move, unlocked_plan
-from blackboard.scanner import Scanner
-from blackboard.schedules import Schedule, due_between
-from blackboard.seen import Seen
+from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, finished, free, once, settle, take
-from blackboard.verbs.until_answered import until_answered
-from blackboard.walk import Walker
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.running import Holding, Holdings
+from blackboard.worker.scanner import Scanner
+from blackboard.worker.seen import Seen
+from blackboard.worker.store_breaker import PatientTable
+from blackboard.worker.walk import Walker
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -113,20 +113,20 @@ def leaves_the_lock(item: Item, etag: Etag, after: Item, run: Run) -> list[Op]:
 
 
 async def unlocks_whoever_it_is(
-    board: Board,
+    board: BoardTable,
     item_id: str,
     mark: Mark,
     *,
     fence: int,
-) -> once.Changed:
+) -> edits.Changed:
     def build(item: Item, now: datetime) -> Item | None:
         if not item.running:
             return None
-        run = free._ended(item, Outcome.ABANDONED, mark=mark, now=now)
+        run = edits._ended(item, Outcome.ABANDONED, mark=mark, now=now)
         return batches.freed(item, unlocked_plan(item, now=now), run)
 
-    write = free._write(Outcome.ABANDONED, mark)
-    return await once.change_item(board, item_id, build, write=write)
+    write = edits._write(Outcome.ABANDONED, mark)
+    return await edits.change_item(board, item_id, build, write=write)
 
 
 # ---- releases
@@ -154,22 +154,22 @@ def loses_the_token_of_a_failure(made: Claim, after: Item, run: Run) -> list[Op]
     return [op for op in ops if not (failed and op.key.startswith("next:"))]
 
 
-_honest_prepare = finished.prepare
+_honest_prepare = releases.prepare
 
 
 def prepares_from_memory(
-    board: Board, one: finished.Finished, read: Claim, *, now: datetime
+    board: BoardTable, one: releases.Finished, read: Claim, *, now: datetime
 ) -> Any:
     known = replace(one.claim, lock_etag=read.lock_etag, item_etag=read.item_etag)
     return _honest_prepare(board, one, known, now=now)
 
 
-_honest_settle = settle.settle
+_honest_settle = releases.settle
 
 
 async def settles_with_any_lock(
-    board: Board, one: finished.Finished, *, sent: datetime | None
-) -> finished.Released:
+    board: BoardTable, one: releases.Finished, *, sent: datetime | None
+) -> releases.Released:
     made = one.claim
     lock = await until_answered(board, lambda: board.lock(made.id))
     if lock is not None:
@@ -178,9 +178,9 @@ async def settles_with_any_lock(
 
 
 async def takes_a_race_for_a_loss(
-    board: Board, one: finished.Finished, *, sent: datetime | None
-) -> finished.Released:
-    return await settle._without_lock(board, one, sent=sent)
+    board: BoardTable, one: releases.Finished, *, sent: datetime | None
+) -> releases.Released:
+    return await releases._without_lock(board, one, sent=sent)
 
 
 def counts_the_one_before(
@@ -203,18 +203,18 @@ def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now:
 # ---- claims and overrides
 
 
-async def takes_silence_for_a_yes(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+async def takes_silence_for_a_yes(_board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-_honest_claim_of = take._claim_of
+_honest_claim_of = claims._claim_of
 
 
 def named_by_its_owner(token: Token, *, owner: str, nonce: str, **about: Any) -> Claim:
     return _honest_claim_of(token, owner=owner, nonce=f"{owner}/{token.id}", **about)
 
 
-_honest_abandoned_run = take.abandoned_run
+_honest_abandoned_run = claims.abandoned_run
 
 
 def counts_as_completed(item: Item, lock: Lock, *, now: datetime) -> Run:
@@ -258,10 +258,10 @@ def keeps_the_slot_of_a_lost_lock(holdings: Holdings, nonce: str) -> None:
         _honest_let_go(holdings, nonce)
 
 
-_honest_claim = take.claim
+_honest_claim = claims.claim
 
 
-async def claims_without_reading(*about: Any, **named: Any) -> take.Claimed:
+async def claims_without_reading(*about: Any, **named: Any) -> claims.Claimed:
     return replace(await _honest_claim(*about, **named), reread=False)
 
 
@@ -309,9 +309,9 @@ def counts_from_the_last_send(heartbeat: Heartbeat, held: Holding) -> None:
         held.claim = replace(held.claim, sent=heartbeat.board.clock.monotonic())
 
 
-_honest_renew = take.renew
+_honest_renew = claims.renew
 
 
-async def goes_on_without_its_lock(board: Board, made: Claim, *, progress: str = "") -> Claim:
+async def goes_on_without_its_lock(board: BoardTable, made: Claim, *, progress: str = "") -> Claim:
     renewed = await _honest_renew(board, made, progress=progress)
     return renewed or replace(made, sent=board.clock.monotonic())

@@ -11,12 +11,12 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from blackboard import keys
 from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
 from blackboard.notify.table import News
+from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.clocks import START
 from tests.working import AtWork, Workplace, until

@@ -12,22 +12,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.cli.gather import gather
 from blackboard.cli.views import item_view, run_view, worker_view
 from blackboard.doctor import Report, Request, examine
 from blackboard.errors import BlackboardError
 from blackboard.events import Kind
-from blackboard.members import workers
 from blackboard.model import Claim, Item, Outcome, State, Token
+from blackboard.protocol import keys
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add, pause, remove, run_now
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Delete, Insert, Table
-from blackboard.times.durations import LONGEST
-from blackboard.verbs.change import add, pause, remove, run_now
-from blackboard.verbs.take import claim
+from blackboard.worker.membership import workers
 from tests.boards import disagreeing
 from tests.clocks import ManualClock
 from tests.mutations import Kept, Mutation, Mutator
@@ -63,7 +63,7 @@ class Harmed:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     @property
-    def board(self) -> Board:
+    def board(self) -> BoardTable:
         return self.place.other
 
     @property

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from blackboard import keys
 from blackboard.model import VERSION
+from blackboard.protocol import keys
 
 DEEP = "[" * 5_000
 ODD_TEXTS = (

@@ -11,13 +11,9 @@ from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any
 
-from blackboard import calls, walk
-from blackboard.board import Board
-from blackboard.heartbeat import Heartbeat
-from blackboard.holdings import Holding
-from blackboard.known import Known
 from blackboard.model import Claim, Item, Lock, Outcome, Run, Token
-from blackboard.reading import Reading
+from blackboard.protocol import batches, claims, edits, releases
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules import transitions
 from blackboard.rules.outcomes import (
     LateMove,
@@ -27,11 +23,15 @@ from blackboard.rules.outcomes import (
     passed_plan,
     unlocked_plan,
 )
-from blackboard.schedules import Every
+from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Op
-from blackboard.verbs import batches, change, finished, free, once, settle, take
-from blackboard.worker import Worker
+from blackboard.worker import running, walk
+from blackboard.worker.backlog import Known
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.running import Holding
+from blackboard.worker.scanner import Reading
+from blackboard.worker.worker import Worker
 from tests.planting import Planted
 
 TWO_MINUTES = timedelta(minutes=2)
@@ -93,12 +93,12 @@ def keeps_once(made: Claim, outcome: Outcome, **about: Any) -> Plan:
 
 # ---- people
 
-_honest_change_item = once.change_item
+_honest_change_item = edits.change_item
 
 
 async def edits_whoever_has_the_id(
-    board: Board, item_id: str, build: once.Build, *, write: once.Write
-) -> once.Changed:
+    board: BoardTable, item_id: str, build: edits.Build, *, write: edits.Write
+) -> edits.Changed:
     lives: list[int] = []
 
     async def item_as_first_read(one: str) -> Item | None:
@@ -131,7 +131,7 @@ def tells_of_its_failure(item: Item | None, **about: Any) -> LateMove:
 # ---- workers
 
 
-async def trusts_every_claim(_board: Board, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+async def trusts_every_claim(_board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
@@ -172,28 +172,28 @@ def gives_no_once(held: Holding, environ: Mapping[str, str]) -> Any:
     return _honest_given(replace(held, claim=replace(held.claim, once="")), environ)
 
 
-_honest_given = calls.given
+_honest_given = running.given
 
 
 OVERSIGHTS = (
     Planted(
         name="old result",
         without="a late result goes over a newer one",
-        patches=((settle, "late_move", takes_no_result_for_newer),),
+        patches=((releases, "late_move", takes_no_result_for_newer),),
         shows="LATE",
         walks=False,
     ),
     Planted(
         name="late failure",
         without="a run that failed, and is late, tells its item",
-        patches=((settle, "late_move", tells_of_its_failure),),
+        patches=((releases, "late_move", tells_of_its_failure),),
         shows="LATE",
         walks=False,
     ),
     Planted(
         name="params kept back",
         without="a handler is not given the params of its run alone",
-        patches=((calls, "given", gives_no_once),),
+        patches=((running, "given", gives_no_once),),
         shows="PARAMS",
         walks=False,
         verbs=("run_now",),
@@ -203,9 +203,9 @@ OVERSIGHTS = (
         without="after a doubt a cron item's next slot is counted from two minutes later",
         patches=(
             (
-                settle,
+                releases,
                 "prepare",
-                with_other(finished.prepare, after_run=counts_from_two_minutes_later),
+                with_other(releases.prepare, after_run=counts_from_two_minutes_later),
             ),
         ),
         shows="SERVED|SLOT",
@@ -214,7 +214,7 @@ OVERSIGHTS = (
     Planted(
         name="jitter twice",
         without="who passes over a missed slot passes over those of its jitter, too",
-        patches=((take, "passed_plan", passes_over_the_jitter),),
+        patches=((claims, "passed_plan", passes_over_the_jitter),),
         shows="SERVED",
         walks=False,
         verbs=("edit",),
@@ -222,14 +222,14 @@ OVERSIGHTS = (
     Planted(
         name="not put back",
         without="a run that its worker's shutdown cut short is not due again",
-        patches=((finished, "after_run", is_not_put_back),),
+        patches=((releases, "after_run", is_not_put_back),),
         shows="SERVED|SLOT|PARAMS|ATTEMPTS",
         walks=False,
     ),
     Planted(
         name="first attempt",
         without="a run that is unlocked is told as the first attempt",
-        patches=((free, "unlocked_plan", unlocks_for_a_first_attempt),),
+        patches=((edits, "unlocked_plan", unlocks_for_a_first_attempt),),
         shows="ATTEMPTS",
         walks=False,
         verbs=("unlock",),
@@ -237,14 +237,14 @@ OVERSIGHTS = (
     Planted(
         name="override is none",
         without="an override is no attempt",
-        patches=((take, "override_ops", forgets_an_attempt),),
+        patches=((claims, "override_ops", forgets_an_attempt),),
         shows="ATTEMPTS",
         walks=False,
     ),
     Planted(
         name="edited retry",
         without="an edit of the schedule drops a retry",
-        patches=((change, "rescheduled", edits_away_the_retry),),
+        patches=((edits, "rescheduled", edits_away_the_retry),),
         shows="ATTEMPTS|SLOT",
         walks=False,
         verbs=("edit",),
@@ -252,7 +252,7 @@ OVERSIGHTS = (
     Planted(
         name="sticky params",
         without="what a run now gave for one run stays for the next",
-        patches=((finished, "after_run", keeps_once),),
+        patches=((releases, "after_run", keeps_once),),
         shows="PARAMS",
         walks=False,
         verbs=("run_now",),
@@ -260,7 +260,7 @@ OVERSIGHTS = (
     Planted(
         name="next life",
         without="the retry of an edit reaches the next life of an id",
-        patches=((change, "edit", with_other(change.edit, change_item=edits_whoever_has_the_id)),),
+        patches=((edits, "edit", with_other(edits.edit, change_item=edits_whoever_has_the_id)),),
         shows="RETRY",
         walks=False,
         verbs=("edit", "add", "remove"),

@@ -7,17 +7,17 @@ to find each: an oracle that calls a broken board whole is worth nothing.
 
 from datetime import timedelta
 
-from blackboard import heartbeat, walk
-from blackboard.heartbeat import Heartbeat
-from blackboard.holdings import Holdings
-from blackboard.known import Known
-from blackboard.patient import PatientTable
-from blackboard.rules import applied, claims, outcomes, transitions
-from blackboard.scanner import Scanner
+from blackboard.protocol import batches, claims, edits, releases
+from blackboard.rules import applied, due, outcomes, transitions
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
-from blackboard.verbs import batches, change, finished, free, once, release, settle, take
-from blackboard.walk import Walker
+from blackboard.worker import heartbeat, walk
+from blackboard.worker.backlog import Known
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.running import Holdings
+from blackboard.worker.scanner import Scanner
+from blackboard.worker.store_breaker import PatientTable
+from blackboard.worker.walk import Walker
 from tests import broken
 from tests.broken import without_etag
 from tests.oversights import OVERSIGHTS
@@ -34,8 +34,8 @@ THE_THIRTEEN = (
         name="bump",
         without="an unlock, a cancel and an override that runs nothing keep the fence",
         patches=(
-            (free, "free_ops", broken.keeps_the_fence),
-            (take, "free_ops", broken.keeps_the_fence),
+            (edits, "free_ops", broken.keeps_the_fence),
+            (claims, "free_ops", broken.keeps_the_fence),
         ),
         shows="FENCE|LATE|HISTORY",
         verbs=("unlock", "cancel", "pause", "resume"),
@@ -44,53 +44,53 @@ THE_THIRTEEN = (
         name="itemcond",
         without="a change does not state the item's etag",
         patches=(
-            (change, "change_ops", without_etag("change_ops", "item:")),
-            (take, "change_ops", without_etag("change_ops", "item:")),
+            (edits, "change_ops", without_etag("change_ops", "item:")),
+            (claims, "change_ops", without_etag("change_ops", "item:")),
         ),
         shows="TOKEN|TWO TOKENS|NO TOKEN|WAITING TOKEN|EDIT LOST|RUN NOW LOST|TWICE|KEY|STARTED",
     ),
     Planted(
         name="relcond",
         without="a release does not state the item's etag",
-        patches=((finished, "release_ops", without_etag("release_ops", "item:")),),
+        patches=((releases, "release_ops", without_etag("release_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
     ),
     Planted(
         name="ovread",
         without="an override does not state the item's etag",
-        patches=((take, "override_ops", without_etag("override_ops", "item:")),),
+        patches=((claims, "override_ops", without_etag("override_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|STARTED|TOKEN|PROMISE",
         verbs=("edit", "pause", "resume"),
     ),
     Planted(
         name="editlock",
         without="an edit of a locked item touches the lock",
-        patches=((change, "change_ops", broken.touches_the_lock),),
+        patches=((edits, "change_ops", broken.touches_the_lock),),
         shows="LOCK",
     ),
     Planted(
         name="runkey",
         without="who is late does not look for its own row in the history",
-        patches=((settle, "_is_mine", lambda *_: False),),
+        patches=((releases, "_is_mine", lambda *_: False),),
         shows="HISTORY|LATE",
     ),
     Planted(
         name="late",
         without="who is late tells whoever has the id now",
-        patches=((settle, "late_move", broken.forgets_its_birth),),
+        patches=((releases, "late_move", broken.forgets_its_birth),),
         shows="LATE",
     ),
     Planted(
         name="settle",
         without="no answer to a claim is taken for a yes",
-        patches=((take, "_landed", broken.takes_silence_for_a_yes),),
+        patches=((claims, "_landed", broken.takes_silence_for_a_yes),),
         shows="LATE|FENCE|HISTORY|ORPHAN|TWICE",
     ),
     Planted(
         name="adopt",
         without="a lock of its own that a worker does not know is left where it is",
         patches=(
-            (claims, "decide_lock", broken.forgets_to_adopt),
+            (due, "decide_lock", broken.forgets_to_adopt),
             (walk, "decide_lock", broken.forgets_to_adopt),
         ),
         shows="ORPHAN",
@@ -98,14 +98,14 @@ THE_THIRTEEN = (
     Planted(
         name="paused",
         without="a release forgets that the item was paused",
-        patches=((finished, "after_run", broken.forgets_the_pause),),
+        patches=((releases, "after_run", broken.forgets_the_pause),),
         shows="WAITING TOKEN|PROMISE",
     ),
     Planted(
         name="once",
         without="an unlock takes whatever lock there is when it is tried again",
         patches=(
-            (free, "unlock", broken.unlocks_whoever_it_is),
+            (edits, "unlock", broken.unlocks_whoever_it_is),
             (desk._FREES, "unlock", broken.unlocks_whoever_it_is),
         ),
         shows="RETRY|TWICE",
@@ -114,7 +114,7 @@ THE_THIRTEEN = (
     Planted(
         name="tomb",
         without="an id that is added again begins with fence 0",
-        patches=((change, "add_ops", broken.forgets_the_fence),),
+        patches=((edits, "add_ops", broken.forgets_the_fence),),
         shows="FENCE",
     ),
 )
@@ -123,40 +123,40 @@ CONDITIONS = (
     Planted(
         name="blind free",
         without="an unlock or a cancel does not state the item's etag",
-        patches=((free, "free_ops", without_etag("free_ops", "item:")),),
+        patches=((edits, "free_ops", without_etag("free_ops", "item:")),),
         shows="TOKEN|WAITING TOKEN|TWO TOKENS|EDIT LOST|RUN NOW LOST|FENCE|RETRY|TWICE|PROMISE",
         verbs=("unlock", "cancel", "edit", "run_now"),
     ),
     Planted(
         name="blind removal",
         without="a removal does not state the item's etag",
-        patches=((change, "remove_ops", without_etag("remove_ops", "item:")),),
+        patches=((edits, "remove_ops", without_etag("remove_ops", "item:")),),
         shows="WAITING TOKEN|ORPHAN|FENCE|TWICE|LOCK|RUNNING",
     ),
     Planted(
         name="blind claim",
         without="a claim does not state the token's etag",
-        patches=((take, "claim_ops", without_etag("claim_ops", "next:")),),
+        patches=((claims, "claim_ops", without_etag("claim_ops", "next:")),),
         shows="EDIT LOST|RUN NOW LOST|FENCE|TOKEN|LOCK",
         verbs=("edit", "run_now"),
     ),
     Planted(
         name="blind override",
         without="an override does not state the lock's etag",
-        patches=((take, "override_ops", without_etag("override_ops", "lock:")),),
+        patches=((claims, "override_ops", without_etag("override_ops", "lock:")),),
         shows="OVERRIDE|FENCE",
     ),
     Planted(
         name="blind late word",
         without="a late word does not state the item's etag",
-        patches=((settle, "late_ops", without_etag("late_ops", "item:")),),
+        patches=((releases, "late_ops", without_etag("late_ops", "item:")),),
         shows="LATE",
         verbs=("add", "remove"),
     ),
     Planted(
         name="born twice",
         without="two lives of an id are born with one fence",
-        patches=((change, "tombstone_of", broken.born_as_before),),
+        patches=((edits, "tombstone_of", broken.born_as_before),),
         shows="TWICE|FENCE",
         verbs=("add", "remove"),
     ),
@@ -171,7 +171,7 @@ CONDITIONS = (
         name="early override",
         without="a lock is overridden when two thirds of its lease are over",
         patches=(
-            (claims, "decide_lock", broken.overrides_too_soon),
+            (due, "decide_lock", broken.overrides_too_soon),
             (walk, "decide_lock", broken.overrides_too_soon),
         ),
         shows="OVERRIDE",
@@ -182,14 +182,14 @@ MISTAKES = (
     Planted(
         name="blind release",
         without="a release frees whatever lock its item has",
-        patches=((release, "settle", broken.settles_with_any_lock),),
+        patches=((releases, "settle", broken.settles_with_any_lock),),
         shows="FOREIGN release|HISTORY|TWICE",
         walks=False,
     ),
     Planted(
         name="no nonce",
         without="a worker knows its claims by its own name alone",
-        patches=((take, "_claim_of", broken.named_by_its_owner),),
+        patches=((claims, "_claim_of", broken.named_by_its_owner),),
         shows="FOREIGN release|HISTORY|LATE|TWICE|ORPHAN|CRASHED",
         walks=False,
     ),
@@ -203,28 +203,28 @@ MISTAKES = (
     Planted(
         name="fence reset",
         without="an item that is resumed counts its fences anew",
-        patches=((change, "change_ops", broken.counts_anew),),
+        patches=((edits, "change_ops", broken.counts_anew),),
         shows="FENCE",
         walks=False,
     ),
     Planted(
         name="renew by id",
         without="a renewal touches whatever lock the item has",
-        patches=((take, "Merge", broken.blind_merge),),
+        patches=((claims, "Merge", broken.blind_merge),),
         shows="RENEWED",
         walks=False,
     ),
     Planted(
         name="token lost",
         without="a run that failed leaves no token",
-        patches=((finished, "release_ops", broken.loses_the_token_of_a_failure),),
+        patches=((releases, "release_ops", broken.loses_the_token_of_a_failure),),
         shows="NO TOKEN",
         walks=False,
     ),
     Planted(
         name="from memory",
         without="what is next was reckoned before an edit, and is sent again after it",
-        patches=((settle, "prepare", broken.prepares_from_memory),),
+        patches=((releases, "prepare", broken.prepares_from_memory),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
         walks=False,
     ),
@@ -232,8 +232,8 @@ MISTAKES = (
         name="sent again whole",
         without="a request without an answer is made again as if it were another",
         patches=(
-            (change, "is_applied", lambda *_: False),
-            (once, "is_applied", lambda *_: False),
+            (edits, "is_applied", lambda *_: False),
+            (edits, "is_applied", lambda *_: False),
         ),
         shows="TWICE",
         walks=False,
@@ -241,21 +241,21 @@ MISTAKES = (
     Planted(
         name="race for loss",
         without="a release that lost a race takes its lock for lost",
-        patches=((release, "settle", broken.takes_a_race_for_a_loss),),
+        patches=((releases, "settle", broken.takes_a_race_for_a_loss),),
         shows="HISTORY|LATE|ORPHAN",
         walks=False,
     ),
     Planted(
         name="rounding",
         without="the resolution of the store's stamps is taken from a lease, not added to it",
-        patches=((claims, "is_stale", broken.rounds_against_the_holder),),
+        patches=((due, "is_stale", broken.rounds_against_the_holder),),
         shows="OVERRIDE",
         walks=False,
     ),
     Planted(
         name="orphan on cancel",
         without="the lock of a cancelled run stays",
-        patches=((free, "free_ops", broken.leaves_the_lock),),
+        patches=((edits, "free_ops", broken.leaves_the_lock),),
         shows="TWO TOKENS|RUNNING",
         walks=False,
     ),
@@ -276,7 +276,7 @@ MISTAKES = (
     Planted(
         name="late over fenced",
         without="who is late tells the item, of whatever type it is",
-        patches=((settle, "late_move", broken.takes_no_type_for_fenced),),
+        patches=((releases, "late_move", broken.takes_no_type_for_fenced),),
         shows="LATE",
         walks=False,
     ),
@@ -297,14 +297,14 @@ MISTAKES = (
     Planted(
         name="again dropped",
         without="a release forgets the run that was asked for meanwhile",
-        patches=((finished, "after_run", broken.forgets_run_now),),
+        patches=((releases, "after_run", broken.forgets_run_now),),
         shows="RUN NOW LOST",
         walks=False,
     ),
     Planted(
         name="overridden is good",
         without="a run whose lock was overridden is told as completed",
-        patches=((take, "abandoned_run", broken.counts_as_completed),),
+        patches=((claims, "abandoned_run", broken.counts_as_completed),),
         shows="HISTORY|FOREIGN release",
         walks=False,
     ),
@@ -319,7 +319,7 @@ MISTAKES = (
         name="no override",
         without="a lock goes stale, and nobody takes it",
         patches=(
-            (claims, "decide_lock", broken.forgets_to_override),
+            (due, "decide_lock", broken.forgets_to_override),
             (walk, "decide_lock", broken.forgets_to_override),
         ),
         shows="STUCK",

@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 
 import psutil
 
-from blackboard.board import Board
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.model import Item, Lock, Outcome, Run
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.registry import Registry, load
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table
-from blackboard.verbs.change import add
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "chaos_jobs"
@@ -163,14 +163,14 @@ class Site:
 
     # ---- the board
 
-    def run(self, work: Callable[[Board], Coroutine[Any, Any, Answer]]) -> Answer:
+    def run(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
         """Do something with the board, as a process of its own would."""
 
         async def done() -> Answer:
             clock = SystemClock()
             table = await open_table(self.store, clock, create=True)
             try:
-                board = await Board.create(
+                board = await BoardTable.create(
                     table,
                     name="blackboard",
                     shards=1,
@@ -189,7 +189,7 @@ class Site:
         fields = {name: said.pop(name) for name in tuple(said) if name in Spec.__struct_fields__}
         spec = Spec(every=every, params={"folder": str(self.folder), **said}, **fields)
 
-        async def added(board: Board) -> None:
+        async def added(board: BoardTable) -> None:
             for item_id in ids:
                 await add(board, item_id=item_id, item_type=type_, spec=spec)
 
@@ -206,7 +206,7 @@ class Site:
     def runs(self, item_id: str) -> list[Run]:
         """The history of an item, the oldest first."""
 
-        async def found(board: Board) -> list[Run]:
+        async def found(board: BoardTable) -> list[Run]:
             return [run async for run in board.runs(item_id)][::-1]
 
         return self.run(found)

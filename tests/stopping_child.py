@@ -10,14 +10,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from blackboard.board import Board
-from blackboard.rules.claims import is_stale
-from blackboard.verbs.take import override
+from blackboard.protocol.claims import override
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import is_stale
 from tests.faults import FaultyTable
 from tests.processes import Site
 
 
-async def overrides(board: Board, item_id: str) -> int:
+async def overrides(board: BoardTable, item_id: str) -> int:
     table = FaultyTable(board.table)
     board = board.seen_through(table)
     while True:

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.checkup.planning import planning_of
 from blackboard.cli.check_command import alarms_of
+from blackboard.doctor.repairs import planning_of
 from blackboard.model import NEVER, Item, Outcome, State
+from blackboard.protocol.edits import add, edit, pause, resume, run_now
 from blackboard.rules.ahead import Planning, ahead, brought_back, is_set_back
 from blackboard.rules.clocks import TOLERANCE, is_ahead
+from blackboard.rules.status import standing
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
-from blackboard.standing import standing
-from blackboard.verbs.change import add, edit, pause, resume, run_now
 from tests.ailments import codes, found, repaired
 from tests.boards import Scene, story
 from tests.plans import DAY, HOUR, NOON, after, claim, item, settings

@@ -7,7 +7,8 @@ import pytest
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Applied, Item, State
-from blackboard.rows import text_of
+from blackboard.protocol.edits import edit, pause, remove, resume, run_now
+from blackboard.protocol.rows import text_of
 from blackboard.rules.applied import (
     ADDED,
     ALWAYS,
@@ -22,7 +23,6 @@ from blackboard.rules.applied import (
     remembering,
 )
 from blackboard.rules.requests import in_line
-from blackboard.verbs.change import edit, pause, remove, resume, run_now
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.plans import item

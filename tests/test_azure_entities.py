@@ -13,13 +13,13 @@ from azure.data.tables.aio import TableClient
 from blackboard.azurite import Emulator
 from blackboard.clock import SystemClock
 from blackboard.model import Item
-from blackboard.rows import record_of
+from blackboard.protocol.edits import add
+from blackboard.protocol.rows import record_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_identity import credential_for
-from blackboard.verbs.change import add
 from tests.boards import make_board
 from tests.clocks import ManualClock
 from tests.stores import Run

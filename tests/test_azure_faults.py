@@ -12,6 +12,8 @@ import pytest
 from blackboard.azurite import Emulator
 from blackboard.events import Kind as Told
 from blackboard.model import Claim, Token
+from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.releases import release
 from blackboard.table import (
     ANY,
     Busy,
@@ -25,8 +27,6 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables import azure_wire
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim, override, renew
 from tests.behind_proxy import Place, place_behind
 from tests.boards import finished, settings_of
 from tests.proxy import (

@@ -18,7 +18,7 @@ from blackboard.events import Event, Kind
 from blackboard.model import Outcome
 from blackboard.stores import open_table
 from blackboard.table import Requests, Table
-from blackboard.worker import Mode
+from blackboard.worker.worker import Mode
 from tests.working import IN_BULK, SINGLY
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli.session import emit
 from blackboard.cli.toml_text import lines_of
 from blackboard.cli.views import decoded, marked
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, Request
-from blackboard.rows import data_of, record_of, text_of
+from blackboard.protocol import keys
+from blackboard.protocol.batches import token_of
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
-from blackboard.verbs.batches import token_of
 from tests.ailments import codes, plant, repaired
 from tests.boards import Scene, settings_of, story
 from tests.cli.command_line import CommandLine, blackboard
@@ -195,7 +195,7 @@ async def test_a_board_without_a_number_of_shards_is_refused(scene: Scene) -> No
 def harm(blackboard: CommandLine, **columns: Any) -> None:
     """Write over columns of davis."""
 
-    async def done(board: Board) -> None:
+    async def done(board: BoardTable) -> None:
         await board.table.commit(board.partition("davis"), [Merge(KEY, columns, ANY)])
 
     blackboard.on_board(done)

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State
-from blackboard.table import Insert, Merge, Op
-from blackboard.verbs.batches import (
+from blackboard.protocol.batches import (
     add_ops,
     change_ops,
     claim_ops,
@@ -21,6 +20,7 @@ from blackboard.verbs.batches import (
     token_of,
     tombstone_of,
 )
+from blackboard.table import Insert, Merge, Op
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

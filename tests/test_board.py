@@ -6,25 +6,25 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.errors import BadInput
 from blackboard.events import Events
 from blackboard.model import VERSION, Lock, Token
-from blackboard.patient import Asking
+from blackboard.protocol import keys
+from blackboard.protocol.edits import remove
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.patience import Need
-from blackboard.schedules import Every
+from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable
-from blackboard.verbs.change import remove
+from blackboard.worker.store_breaker import Asking
 from tests.boards import Scene, make_board, settings_of, story
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import Fault
 from tests.stores import OpenTable
 
 
-async def opened(table: Table, clock: ManualClock, *, name: str = "town") -> Board:
-    return await Board.open(
+async def opened(table: Table, clock: ManualClock, *, name: str = "town") -> BoardTable:
+    return await BoardTable.open(
         table, name=name, clock=clock, chance=SeededChance(1), resolve=settings_of
     )
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.schedules import Cron, Every, RRule, Schedule, next_due
+from blackboard.schedule.schedule import Cron, Every, RRule, Schedule, next_due
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from blackboard.model import Claim, Token
-from blackboard.rules.claims import Move, decide_lock
+from blackboard.protocol.claims import Claimed, claim, override, renew
+from blackboard.protocol.edits import unlock
+from blackboard.protocol.releases import Release
+from blackboard.rules.due import Move, decide_lock
 from blackboard.tables.azure_clock import TICK
-from blackboard.verbs.finished import Release
-from blackboard.verbs.free import unlock
-from blackboard.verbs.take import Claimed, claim, override, renew
 from tests.boards import Scene, TurningClock, make_board, settings_of, story
 from tests.faults import FaultyTable
 from tests.stores import OpenTable

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import Kind
-from blackboard.heartbeat import Heartbeat
 from blackboard.model import Outcome
 from blackboard.tables.azure_clock import TICK
-from blackboard.worker import LAST_RELEASES
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.worker import LAST_RELEASES
 from tests.clocks import START
 from tests.village import Village, in_a_village
 from tests.working import Workplace, at_work, until

@@ -6,14 +6,13 @@ from datetime import timedelta
 import pytest
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.keys import item_key
 from blackboard.model import VERSION, State
+from blackboard.protocol.batches import tombstone_of
+from blackboard.protocol.edits import TRIES, Missing, add, edit, pause, remove, run_now
+from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import applied_to, is_applied
 from blackboard.spec import Spec
 from blackboard.table import ANY, Busy, Merge, Unavailable
-from blackboard.verbs.batches import tombstone_of
-from blackboard.verbs.change import add, edit, pause, remove, run_now
-from blackboard.verbs.once import TRIES, Missing
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import VERBS, add_here, ready_for, says

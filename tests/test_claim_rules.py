@@ -1,11 +1,11 @@
-"""Whether a worker takes an item: the rules of `rules/claims.py`, case by case."""
+"""Whether a worker takes an item: the rules of `rules/due.py`, case by case."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from blackboard.model import VERSION, Lock, Token
-from blackboard.rules.claims import (
+from blackboard.rules.due import (
     LONGEST_RENEWAL,
     Move,
     deadline,

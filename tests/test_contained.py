@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from blackboard.cli import called, worker_command
-from blackboard.mask import Mask
 from blackboard.model import Ended, Outcome
 from blackboard.runners import contained
 from blackboard.runners.inline import InlineRunner
+from blackboard.runners.secrets import Mask
 from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
 from tests.runs import PATIENCE, Told, call_of, coroutines, run
 

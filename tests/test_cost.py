@@ -7,22 +7,23 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import cost, wake
+from blackboard import cost
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board
 from blackboard.cost import Asked, Load, Rhythm, asked_for, rhythm_of
 from blackboard.events import Events
 from blackboard.model import Item, State
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import LOOK_EVERY, LOOK_SELDOM, Retention
 from blackboard.runner import Call, Execution, Report
-from blackboard.schedules import make_schedule
+from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings
 from blackboard.spec import RunSettings, Spec
 from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import add
-from blackboard.verbs.history import LOOK_EVERY, LOOK_SELDOM, Retention
-from blackboard.worker import Mode
+from blackboard.worker import wake
+from blackboard.worker.worker import Mode
 from tests.clocks import START, ManualClock, TurnedWake
 from tests.working import HANDLERS, FakeRunner, board_on
 
@@ -216,7 +217,7 @@ async def measured(
     """What workers ask for in some time, and the runs that they do in it."""
     clock, shelf = ManualClock(), Shelf()
 
-    async def board(seed: int) -> Board:
+    async def board(seed: int) -> BoardTable:
         table = AzureLike(clock, shelf)
         return await board_on(table, clock, Settings(), seed=seed, shards=load.shards)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.times.cron import HORIZON, Cron, read_fields
+from blackboard.schedule.cron import HORIZON, Cron, read_fields
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "cron"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared cron tables are not here")

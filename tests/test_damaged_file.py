@@ -27,13 +27,13 @@ import pytest
 from blackboard.assembly import assemble
 from blackboard.cli import called
 from blackboard.model import Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add
+from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.boot import boot_id
 from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.verbs.change import add
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
-from blackboard.worker import Worker
+from blackboard.worker.worker import Worker
 from tests.boards import TurningClock, disagreements, finished, make_board, settings_of
 from tests.chaos.disk import STEPS, Picture, begin, picture
 from tests.stores import Run
@@ -93,7 +93,7 @@ def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         return worker
 
     monkeypatch.setattr("blackboard.cli.worker_command.assemble", assembled)
-    monkeypatch.setattr("blackboard.worker.LAST_RELEASES", 0.1)
+    monkeypatch.setattr("blackboard.worker.worker.LAST_RELEASES", 0.1)
 
 
 @pytest.fixture(scope="module")

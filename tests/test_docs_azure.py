@@ -8,14 +8,14 @@ import pytest
 from blackboard import cost
 from blackboard.cost import Load, asked_for
 from blackboard.environment import CONNECTION_STRING
-from blackboard.heartbeat import LAST_CHANCE
-from blackboard.members import ANNOUNCE_EVERY
-from blackboard.patient import TELL_EVERY
-from blackboard.rules.claims import HOLDERS_SHARE
+from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.rules.patience import LONGEST, SPACING
 from blackboard.tables import azure, azure_wire
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.azure_identity import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
+from blackboard.worker.heartbeat import LAST_CHANCE
+from blackboard.worker.membership import ANNOUNCE_EVERY
+from blackboard.worker.store_breaker import TELL_EVERY
 from tests.deploy.files import ROOT, calls_in
 from tests.deploy.test_promises import understood
 from tests.pages import page

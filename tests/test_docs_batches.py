@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from blackboard.model import Outcome, State
+from blackboard.protocol import claims, edits
+from blackboard.protocol.batches import free_ops, late_ops, release_ops
 from blackboard.rules.outcomes import PLANNED
 from blackboard.table import ANY, Delete, Insert, Op
-from blackboard.verbs import change, free, take
-from blackboard.verbs.batches import free_ops, late_ops, release_ops
 from tests.boards import Scene
 from tests.pages import page, scene_in_memory, words
 from tests.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
@@ -68,105 +68,105 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         sent.stop("add")
         made = await scene.claimed()
         sent.stop("claim")
-        renewed = await take.renew(board, made)
+        renewed = await claims.renew(board, made)
         assert renewed is not None
         sent.stop("renew")
-        adopted = await take.adopt(board, await scene.lock())
+        adopted = await claims.adopt(board, await scene.lock())
         assert adopted is not None
         sent.stop("adopt")
-        await change.edit(board, "davis", says(every="2h"))
+        await edits.edit(board, "davis", says(every="2h"))
         sent.stop("edit")
-        await change.run_now(board, "davis")
+        await edits.run_now(board, "davis")
         sent.stop("run now")
-        await change.pause(board, "davis", mark)
+        await edits.pause(board, "davis", mark)
         sent.stop("pause")
-        await change.resume(board, "davis", mark)
+        await edits.resume(board, "davis", mark)
         sent.stop("resume")
-        again = await take.adopt(board, await scene.lock())
+        again = await claims.adopt(board, await scene.lock())
         assert again is not None
         sent.stop("adopt")
         await scene.let_go(again)
         sent.stop("release")
         await scene.let_go(await scene.claimed())
         scene.table.batches.clear()
-        await change.run_now(board, "davis")
+        await edits.run_now(board, "davis")
         sent.stop("run now")
 
         # while it waits, while it is paused, when it is done
-        await change.edit(board, "davis", says(every="2h", retries=1))
+        await edits.edit(board, "davis", says(every="2h", retries=1))
         sent.stop("edit")
-        await change.edit(board, "davis", says(every="3h"))
+        await edits.edit(board, "davis", says(every="3h"))
         sent.stop("edit")
         scene.later(minutes=1)
-        await change.run_now(board, "davis")
+        await edits.run_now(board, "davis")
         sent.stop("run now")
-        await change.pause(board, "davis", mark)
+        await edits.pause(board, "davis", mark)
         sent.stop("pause")
-        await change.edit(board, "davis", says(every="4h"))
+        await edits.edit(board, "davis", says(every="4h"))
         sent.stop("edit")
-        await change.resume(board, "davis", mark)
+        await edits.resume(board, "davis", mark)
         sent.stop("resume")
         for name in ("again", "other"):
             await scene.add(name, at="2026-01-01T00:00:00Z")
             await scene.let_go(await scene.claimed(name))
             assert (await scene.item(name)).state is State.DONE
         scene.table.batches.clear()
-        await change.edit(board, "other", says(every="4h"))
+        await edits.edit(board, "other", says(every="4h"))
         sent.stop("edit")
-        await change.run_now(board, "again")
+        await edits.run_now(board, "again")
         sent.stop("run now")
         await scene.let_go(await scene.claimed("again"))
         scene.table.batches.clear()
-        await change.remove(board, "again")
+        await edits.remove(board, "again")
         sent.stop("remove")
-        await change.edit(board, "other", says(every="5h"))
+        await edits.edit(board, "other", says(every="5h"))
         sent.stop("edit")
-        await change.edit(board, "davis", says(cron="0 * * * *", missed="none"))
+        await edits.edit(board, "davis", says(cron="0 * * * *", missed="none"))
         scene.table.batches.clear()
         missed = await scene.token()
         settings = board.resolve(missed.type, missed.spec)
-        assert await take.pass_over(board, missed, settings=settings)
+        assert await claims.pass_over(board, missed, settings=settings)
         sent.stop("pass over a missed slot")
 
         # taken away: overridden, unlocked, cancelled, removed; and who comes late
-        await change.edit(board, "davis", says(every="1h", stale_after="10s"))
-        await change.run_now(board, "davis")
+        await edits.edit(board, "davis", says(every="1h", stale_after="10s"))
+        await edits.run_now(board, "davis")
         late = await scene.claimed(owner="late")
         scene.later(minutes=1)
         scene.table.batches.clear()
-        over = await take.override(board, await scene.lock(), owner="me")
+        over = await claims.override(board, await scene.lock(), owner="me")
         assert over is not None
         sent.stop("override")
         scene.table.batches.clear()
         await scene.let_go(late)
         sent.said.add(f"late: {told(scene.table.batches[-1])}")
         scene.table.batches.clear()
-        await change.pause(board, "davis", mark)
+        await edits.pause(board, "davis", mark)
         scene.later(minutes=1)
         scene.table.batches.clear()
-        assert await take.override(board, await scene.lock(), owner="me") is None
+        assert await claims.override(board, await scene.lock(), owner="me") is None
         sent.stop("override, nothing is run")
-        for verb in (free.unlock, free.cancel):
+        for verb in (edits.unlock, edits.cancel):
             for paused in (False, True):
-                await change.resume(board, "davis", mark)
-                await change.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
+                await edits.resume(board, "davis", mark)
+                await edits.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
                 held = await scene.claimed()
                 if paused:
-                    await change.pause(board, "davis", mark)
+                    await edits.pause(board, "davis", mark)
                 scene.table.batches.clear()
                 await verb(board, "davis", mark, fence=held.fence)
                 sent.stop(verb.__name__)
         scene.table.batches.clear()
-        await change.remove(board, "davis")
+        await edits.remove(board, "davis")
         sent.stop("remove")
         await scene.add()
         sent.stop("add")
-        await change.remove(board, "davis")
+        await edits.remove(board, "davis")
         sent.stop("remove")
         await scene.add()
         await scene.claimed()
         scene.table.batches.clear()
-        await change.remove(board, "davis")
+        await edits.remove(board, "davis")
         sent.stop("remove")
         return sent.said
 
@@ -206,7 +206,7 @@ def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
         await scene.claimed()
         assert shown["claim"] == merged(scene.table.batches[-1])
         scene.later(minutes=1)
-        await take.override(scene.board, await scene.lock(), owner="me")
+        await claims.override(scene.board, await scene.lock(), owner="me")
         assert shown["override"] == merged(scene.table.batches[-1])
 
     asyncio.run(story())

@@ -13,17 +13,19 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from blackboard import keys, spec
-from blackboard.holdings import Holding
-from blackboard.members import LOST_AFTER
+from blackboard import spec
 from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token
 from blackboard.notify.notices import Notice
 from blackboard.notify.table import News
 from blackboard.notify.told import begin
 from blackboard.phrases import LONGEST_ERROR, iso
-from blackboard.rows import data_of
+from blackboard.protocol import claims, keys
+from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.releases import ROWS_OF_A_RELEASE
+from blackboard.protocol.retention import YOUNGEST, Retention
+from blackboard.protocol.rows import data_of
 from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR
-from blackboard.rules.claims import (
+from blackboard.rules.due import (
     HOLDERS_SHARE,
     LONGEST_RENEWAL,
     SHORTEST_DEFAULT_LEASE,
@@ -35,15 +37,13 @@ from blackboard.rules.claims import (
 from blackboard.rules.outcomes import LONGEST_BACKOFF
 from blackboard.rules.requests import LONGEST_QUEUE
 from blackboard.runners.prints import KEPT
+from blackboard.schedule.durations import format_duration
 from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables import checks
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
-from blackboard.times.durations import format_duration
-from blackboard.verbs import take
-from blackboard.verbs.history import YOUNGEST, Retention
-from blackboard.verbs.release import ROWS_OF_A_RELEASE
-from blackboard.verbs.take import ROWS_OF_A_CLAIM
+from blackboard.worker.membership import LOST_AFTER
+from blackboard.worker.running import Holding
 from tests.pages import Table, page, scene_in_memory, words
 from tests.test_batches import CLAIM, LOCK, NOON, WAITING
 
@@ -307,7 +307,7 @@ def test_the_hour_of_davis_happens_as_it_is_told() -> None:
         scene.later(seconds=4.25)
         made = await scene.claimed(owner="rabbit:7301:1f6d3c02")
         scene.later(seconds=20)
-        renewed = await take.renew(scene.board, made, progress="[3,10]")
+        renewed = await claims.renew(scene.board, made, progress="[3,10]")
         assert renewed is not None
         scene.later(seconds=6.5)
         await scene.let_go(renewed, result={"events": 12})

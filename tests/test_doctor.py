@@ -6,17 +6,16 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace as replace_spec
 
-from blackboard import keys
-from blackboard.checkup.diagnosis import Finding
 from blackboard.doctor import LARGEST_SKEW, Request, examine
-from blackboard.members import announce
+from blackboard.doctor.diagnosis import Finding
 from blackboard.model import Member
-from blackboard.rows import data_of
+from blackboard.protocol import keys
+from blackboard.protocol.batches import token_of
+from blackboard.protocol.edits import add, edit, pause, remove, unlock
+from blackboard.protocol.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert
-from blackboard.verbs.batches import token_of
-from blackboard.verbs.change import add, edit, pause, remove
-from blackboard.verbs.free import unlock
+from blackboard.worker.membership import announce
 from tests.ailments import (
     Plant,
     codes,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from blackboard.model import Item
-from blackboard.verbs.change import edit, run_now
+from blackboard.protocol.edits import edit, run_now
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import says

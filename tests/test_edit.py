@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from blackboard import keys
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import State
-from blackboard.rows import text_of
+from blackboard.protocol import keys
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import cancel, edit, pause, resume, run_now
+from blackboard.protocol.releases import release
+from blackboard.protocol.rows import text_of
 from blackboard.spec import RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Merge
-from blackboard.verbs.change import edit, pause, resume, run_now
-from blackboard.verbs.free import cancel
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
 from tests.boards import BY, Scene, finished, story
 from tests.faults import Fault
 from tests.verbs import VERBS, ready_for, says

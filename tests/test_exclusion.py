@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from blackboard.model import Claim, Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.releases import release
 from blackboard.table import Busy
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
 from tests.boards import Scene, TurningClock, finished, make_board, settings_of, story
 from tests.stores import OpenTable
 

@@ -16,12 +16,11 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.data.tables.aio import TableClient
 
-from blackboard import keys
 from blackboard.azurite import Emulator
 from blackboard.doctor import Request, examine
-from blackboard.members import workers
-from blackboard.verbs.change import pause
-from blackboard.verbs.free import cancel
+from blackboard.protocol import keys
+from blackboard.protocol.edits import cancel, pause
+from blackboard.worker.membership import workers
 from tests.clocks import ManualClock
 from tests.stores import STORES
 from tests.stranger import Dates, Held, Stranger, encoded

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from blackboard import heartbeat
-from blackboard.board import Board
 from blackboard.events import Kind
-from blackboard.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
 from blackboard.model import Claim
+from blackboard.protocol.claims import renew
+from blackboard.protocol.edits import remove, unlock
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.patience import LONGEST
 from blackboard.table import Merge, Op
-from blackboard.verbs.change import remove
-from blackboard.verbs.free import unlock
-from blackboard.verbs.take import renew
+from blackboard.worker import heartbeat
+from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
 from tests.faults import Fault
 from tests.working import AtWork, FakeRun, Workplace, at_work, until
 
@@ -101,7 +100,7 @@ async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_wit
     """Also where it is the last that there is to tell."""
     answered = asyncio.Event()
 
-    async def slowly(board: Board, claim: Claim, *, progress: str = "") -> Claim | None:
+    async def slowly(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
         renewed = await renew(board, claim, progress=progress)
         await answered.wait()
         return renewed

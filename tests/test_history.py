@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from blackboard import keys
 from blackboard.doctor import Request, examine
 from blackboard.model import Item, Outcome, Run, State
-from blackboard.rows import data_of
-from blackboard.table import ANY, Delete, Insert, Merge
-from blackboard.verbs.change import pause, remove
-from blackboard.verbs.history import (
+from blackboard.protocol import keys
+from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.retention import (
     Retention,
     is_kept,
     is_time,
@@ -20,6 +18,8 @@ from blackboard.verbs.history import (
     prune,
     prune_next,
 )
+from blackboard.protocol.rows import data_of
+from blackboard.table import ANY, Delete, Insert, Merge
 from tests.boards import Scene, story
 from tests.clocks import START
 from tests.faults import Fault

@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
-from blackboard import releases
-from blackboard.board import Board
 from blackboard.context import LONGEST_PARAMS, expand
 from blackboard.errors import BadInput
 from blackboard.events import Kind
-from blackboard.mask import Mask
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, Released, release
 from blackboard.registry import load
 from blackboard.runner import Runner
-from blackboard.spec_checks import DEEPEST
+from blackboard.runners.secrets import Mask
+from blackboard.spec import DEEPEST
 from blackboard.tables.checks import MAX_VALUE
-from blackboard.verbs.finished import Finished, Released
-from blackboard.verbs.release import release
+from blackboard.worker import release_queue as releases
 from tests.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
 from tests.working import Workplace, at_work
 
@@ -248,7 +247,9 @@ async def test_a_release_that_raises_ends_no_worker_and_no_other_run(
 ) -> None:
     """Its lock goes stale, as if its worker had died."""
 
-    async def raising(board: Board, finished: Sequence[Finished], **about: Any) -> list[Released]:
+    async def raising(
+        board: BoardTable, finished: Sequence[Finished], **about: Any
+    ) -> list[Released]:
         if any(one.claim.id == "odd" for one in finished):
             raise RecursionError("of whatever kind")
         return await release(board, finished, **about)

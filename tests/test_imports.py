@@ -16,22 +16,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS = {
-    "records, errors, time, environment": (
-        "model errors clock phrases results toml_lines environment"
-    ),
-    "names and times": "keys times times.*",
-    "schedules": "schedules words",
-    "what a run is run with": "spec spec_checks",
-    "rules: they decide": "rules rules.* standing",
+    "records, errors, time, environment": "model errors clock phrases results environment",
+    "names of rows, schedules": "protocol.keys protocol schedule schedule.*",
+    "what a run is run with": "spec",
+    "rules: they decide": "rules rules.*",
     "the contract of a store": "table",
-    "the protocol, above the contract": "rows board members verbs verbs.*",
+    "the protocol, above the contract": (
+        "protocol.rows protocol.reading protocol.batches protocol.claims protocol.releases "
+        "protocol.edits protocol.retention"
+    ),
     "handlers, how they are called; stores": (
-        "blackboard context mask handlers loaded registry runner runners runners.* events "
+        "blackboard context handlers loaded registry runner runners runners.* events "
         "tables tables.* stores azurite azurite_install"
     ),
     "the worker, and those who look at a board": (
-        "latest patient steady calls holdings releases heartbeat known reading seen shards scanner "
-        "walk wake worker assembly doctor checkup checkup.* why cost notify notify.*"
+        "latest worker worker.* assembly doctor doctor.* why cost notify notify.*"
     ),
     "the settings file": "settings",
     "the worker in a simulated world": "simulator simulator.*",
@@ -39,7 +38,7 @@ LAYERS = {
 }
 
 ONLY_IN = {
-    "apscheduler": "wake",
+    "apscheduler": "worker.wake",
     "azure": "tables.azure tables.azure_*",
     "click": "cli cli.*",
     "pytest": "testing",
@@ -124,8 +123,8 @@ def dotted(node: ast.expr) -> str:
 
 
 def test_the_package_was_found() -> None:
-    assert {"blackboard", "board", "rules.claims", "cli"} <= MODULES.keys()
-    assert {"board", "keys", "table"} <= own_imports(MODULES["verbs.take"])
+    assert {"blackboard", "protocol.reading", "rules.due", "cli"} <= MODULES.keys()
+    assert {"protocol.reading", "protocol.keys", "table"} <= own_imports(MODULES["protocol.claims"])
     assert foreign(MODULES["cli.render"]) >= {"rich"}
 
 

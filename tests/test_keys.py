@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard import keys
 from blackboard.errors import BadInput
+from blackboard.protocol import keys
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MS = timedelta(milliseconds=1)

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from blackboard.known import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, Known
 from blackboard.model import Token
+from blackboard.worker.backlog import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, Known
 from tests.clocks import START
 
 SECOND = timedelta(seconds=1)

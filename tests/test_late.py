@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 
-from blackboard import keys
 from blackboard.model import Claim, Outcome, State
 from blackboard.phrases import LONGEST_ERROR, cut_middle
+from blackboard.protocol import keys
+from blackboard.protocol.claims import override
+from blackboard.protocol.edits import add, cancel, remove, unlock
+from blackboard.protocol.releases import REFUSED, Release, fit, release
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
-from blackboard.verbs.change import add, remove
-from blackboard.verbs.finished import Release, fit
-from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.release import release
-from blackboard.verbs.settle import REFUSED
-from blackboard.verbs.take import override
 from tests.boards import Scene, finished, story
 from tests.faults import Fault
 

@@ -1,7 +1,7 @@
 """What is remembered, and no more."""
 
-from blackboard.holdings import MOST_GIVEN_UP, Holdings
 from blackboard.latest import Latest
+from blackboard.worker.running import MOST_GIVEN_UP, Holdings
 
 
 def test_the_latest_stay_and_the_oldest_go() -> None:

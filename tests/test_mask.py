@@ -9,10 +9,10 @@ from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
-from blackboard.mask import NOTHING, SHORTEST, Mask, mask_of
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR
 from blackboard.runners.prints import KEPT, Tail
+from blackboard.runners.secrets import NOTHING, SHORTEST, Mask, mask_of
 
 TOKEN = 'ca/na+ry="ü"\\: 99'
 MASK = Mask({"TOKEN": TOKEN, "USER": "ann", "EMPTY": ""})

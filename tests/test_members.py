@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from blackboard.keys import worker_key, workers_partition
-from blackboard.members import (
+from blackboard.model import VERSION, Member
+from blackboard.protocol.keys import worker_key, workers_partition
+from blackboard.table import ANY, Delete, Insert, Merge, Value
+from blackboard.worker.membership import (
     ANNOUNCE_EVERY,
     LOST_AFTER,
     Sighting,
@@ -14,8 +16,6 @@ from blackboard.members import (
     takers,
     workers,
 )
-from blackboard.model import VERSION, Member
-from blackboard.table import ANY, Delete, Insert, Merge, Value
 from tests.boards import Scene, story
 from tests.clocks import ManualClock
 from tests.faults import Fault

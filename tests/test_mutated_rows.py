@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.cli import called
 from blackboard.errors import BlackboardError
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import Table
 from blackboard.tables.memory import MemoryTable, _Kept, _Part
 from tests.boards import settings_of
@@ -124,12 +124,12 @@ def test_a_board_whose_own_row_came_to_harm_opens_or_is_refused() -> None:
         }
         for _ in range(300):
             table = MemoryTable(ManualClock())
-            await Board.create(table, shards=1, **parts)
+            await BoardTable.create(table, shards=1, **parts)
             (row,) = [row async for row in table.scan("town-meta")]
             kept = Kept(partition="town-meta", key=row.key, data=row.data)
             await on_the_shelf(table, mutator.mutated(kept))
             try:
-                await Board.open(table, **parts)
+                await BoardTable.open(table, **parts)
             except BlackboardError:
                 outcomes["refused"] += 1
             else:

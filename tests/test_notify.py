@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from blackboard.events import Kind
-from blackboard.keys import NOTICE, lock_key
 from blackboard.model import Outcome
 from blackboard.notify.table import News
 from blackboard.notify.told import HANDOVER
-from blackboard.rules.claims import TAKEOVERS
+from blackboard.protocol.edits import pause
+from blackboard.protocol.keys import NOTICE, lock_key
+from blackboard.rules.due import TAKEOVERS
 from blackboard.table import Merge
-from blackboard.verbs.change import pause
 from tests.listening import Box, ends, notices, notifying, told
 from tests.working import Workplace, at_work, until
 

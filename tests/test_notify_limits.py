@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
@@ -24,6 +23,7 @@ from blackboard.notify.pings import PING_EVERY
 from blackboard.notify.table import LONGEST_TIMEOUT, News, NotifyTable
 from blackboard.notify.told import HANDOVER, confirmed
 from blackboard.notify.ways import NotSent, ways_of
+from blackboard.protocol.reading import BoardTable
 from tests.faults import Fault
 from tests.listening import NOTICE, Box, ends, notices, notifying, told
 from tests.working import Workplace, at_work, until
@@ -58,7 +58,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
     """The next one is told in any case."""
     honest, left = confirmed, [times]
 
-    async def odd(board: Board, notice: Notice) -> Notice | None:
+    async def odd(board: BoardTable, notice: Notice) -> Notice | None:
         if notice.event is News.FAILED and left[0]:
             left[0] -= 1
             raise RecursionError

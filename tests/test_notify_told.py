@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.keys import notice_key, notices_partition
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, of_token
 from blackboard.notify.table import News
 from blackboard.notify.told import HANDOVER, Told, begin, confirmed, end, is_news, taken
+from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.table import ANY, Data, Merge, Row, read
-from blackboard.verbs.change import pause, remove
 from tests.boards import Scene, story
 from tests.clocks import START
 from tests.faults import Fault

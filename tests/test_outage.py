@@ -13,17 +13,17 @@ from itertools import pairwise
 import pytest
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
-from blackboard.keys import LOCK
 from blackboard.model import Lock
+from blackboard.protocol.edits import add
+from blackboard.protocol.keys import LOCK
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.patience import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import add
-from blackboard.worker import Mode
+from blackboard.worker.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock, TurnedWake
 from tests.working import HANDLERS, FakeRunner, board_on
@@ -94,7 +94,7 @@ class Town:
     clock: ManualClock
     shelf: Shelf
     outage: Outage
-    board: Board
+    board: BoardTable
     workers: list[One] = field(default_factory=list)
 
     async def turn(self, seconds: float) -> None:

@@ -5,9 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
 from blackboard.model import Claim, Outcome, State
-from blackboard.rules.claims import TAKEOVERS, Move, decide_lock
+from blackboard.protocol import keys
+from blackboard.protocol.batches import change_ops
+from blackboard.protocol.claims import (
+    adopt,
+    override,
+    renew,
+)
+from blackboard.protocol.edits import edit, pause, remove, run_now, unlock
+from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec
 from blackboard.table import (
     ANY,
@@ -15,14 +22,6 @@ from blackboard.table import (
     Merge,
     Op,
     Replace,
-)
-from blackboard.verbs.batches import change_ops
-from blackboard.verbs.change import edit, pause, remove, run_now
-from blackboard.verbs.free import unlock
-from blackboard.verbs.take import (
-    adopt,
-    override,
-    renew,
 )
 from tests.boards import Scene, story
 from tests.faults import Fault

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from blackboard.events import Event, Events, Kind
-from blackboard.patient import Asking
 from blackboard.rules.patience import LONGEST, SPACING, Need
 from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
+from blackboard.worker.store_breaker import Asking
 from tests.clocks import ManualClock, SeededChance
 
 SHARDS = [f"town-0{number}" for number in range(4)]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.keys import phase
 from blackboard.model import Item, Outcome, State
+from blackboard.protocol.keys import phase
 from blackboard.rules.outcomes import (
     LateMove,
     Plan,

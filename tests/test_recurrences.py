@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.times.expansions import LEAPS
-from blackboard.times.recurrences import RRule
+from blackboard.schedule.rrules import LEAPS, RRule
 
 SIXTY = ",".join(map(str, range(60)))
 

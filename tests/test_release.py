@@ -6,14 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
 from blackboard.model import Outcome, State
+from blackboard.protocol import keys
+from blackboard.protocol.claims import LONGEST_WAIT
+from blackboard.protocol.edits import edit, pause, resume, run_now
+from blackboard.protocol.releases import Release, release
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Merge, Op
-from blackboard.verbs.change import edit, pause, resume, run_now
-from blackboard.verbs.finished import Release
-from blackboard.verbs.release import release
-from blackboard.verbs.until_answered import LONGEST_WAIT
 from tests.boards import Scene, finished, make_board, story
 from tests.faults import RETRY_AFTER, Fault
 

@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from blackboard import keys, releases
-from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import State
-from blackboard.releases import STUCK
-from blackboard.rules.claims import HOLDERS_SHARE
+from blackboard.protocol import keys
+from blackboard.protocol.edits import remove
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, Leases, Released, release
+from blackboard.protocol.retention import Retention
+from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.table import Busy, Etag, Merge, Op, Unknown
-from blackboard.verbs.change import remove
-from blackboard.verbs.finished import Finished, Released
-from blackboard.verbs.history import Retention
-from blackboard.verbs.release import Leases, release
+from blackboard.worker import release_queue as releases
+from blackboard.worker.release_queue import STUCK
 from tests.working import Workplace, at_work, ids_of_shard, until
 
 
@@ -33,7 +33,7 @@ async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     written = asyncio.Event()
 
     async def slowly(
-        board: Board, finished: Sequence[Finished], *, leases: Leases
+        board: BoardTable, finished: Sequence[Finished], *, leases: Leases
     ) -> list[Released]:
         await written.wait()
         return await release(board, finished, leases=leases)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from blackboard.board import Board, Remade
 from blackboard.events import Kind
-from blackboard.keys import BOARD_KEY, meta_partition, partition
-from blackboard.members import ANNOUNCE_EVERY, workers
+from blackboard.protocol.edits import add
+from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
+from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
-from blackboard.verbs.change import add
+from blackboard.worker.membership import ANNOUNCE_EVERY, workers
 from tests.boards import make_board
 from tests.village import Village, in_a_village
 
 CYCLE = 30.0
 
 
-async def remake(village: Village, *, shards: int) -> Board:
+async def remake(village: Village, *, shards: int) -> BoardTable:
     """All rows go; then there is a board of the same name."""
     await delete(village)
     return await make_board(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from blackboard import keys
 from blackboard.doctor import Request, examine
+from blackboard.protocol import keys
 from blackboard.table import ANY, Delete, Merge
 from tests.ailments import (
     Plant,

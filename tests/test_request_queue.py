@@ -4,11 +4,10 @@ import pytest
 
 from blackboard.errors import BlackboardError
 from blackboard.model import State
-from blackboard.rows import text_of
+from blackboard.protocol.claims import override
+from blackboard.protocol.edits import cancel, edit, pause, resume, run_now, unlock
+from blackboard.protocol.rows import text_of
 from blackboard.rules.requests import LONGEST_QUEUE, requests_of
-from blackboard.verbs.change import edit, pause, resume, run_now
-from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.take import override
 from tests.boards import Scene, story
 from tests.verbs import says
 

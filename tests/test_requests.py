@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import Kind
-from blackboard.keys import lock_key
-from blackboard.members import ANNOUNCE_EVERY
 from blackboard.model import Outcome
+from blackboard.protocol.edits import add, pause
+from blackboard.protocol.keys import lock_key
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Requests
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import add, pause
+from blackboard.worker.membership import ANNOUNCE_EVERY
 from tests.clocks import ManualClock
 from tests.faults import Fault
 from tests.working import (

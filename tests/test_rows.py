@@ -8,7 +8,7 @@ import pytest
 
 from blackboard.errors import BadRow
 from blackboard.model import Item, Lock, Member, Outcome, Request, Run, State, Token
-from blackboard.rows import columns_of, data_of, record_of, text_of, version_of
+from blackboard.protocol.rows import columns_of, data_of, record_of, text_of, version_of
 from blackboard.table import Row
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedules import (
+from blackboard.schedule.schedule import (
     ALONE,
     Cron,
     Every,
@@ -24,7 +24,7 @@ from blackboard.schedules import (
     next_due,
     parse_schedule,
 )
-from blackboard.times.zones import first_shown, showings
+from blackboard.schedule.zones import first_shown, showings
 
 EIGHT_HOURS = Every(timedelta(hours=8))
 NOON = Once(datetime(2026, 5, 4, 12, tzinfo=UTC))
@@ -413,7 +413,7 @@ def test_zones_of_many_changes_never_change_twice_within_three_days() -> None:
 
 def test_importing_schedules_does_not_import_dateutil() -> None:
     """A command that only shows the board must not wait for it."""
-    code = "import sys, blackboard.schedules; sys.exit('dateutil' in sys.modules)"
+    code = "import sys, blackboard.schedule.schedule; sys.exit('dateutil' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

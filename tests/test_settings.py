@@ -7,9 +7,8 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, Source
-from blackboard.settings import Settings, find, load, resolver
+from blackboard.settings import Settings, find, line_of, load, resolver
 from blackboard.spec import Spec, encode_spec
-from blackboard.toml_lines import line_of
 
 WHOLE = """
 [board]

@@ -8,19 +8,19 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
-from blackboard.members import workers
 from blackboard.model import Outcome, Token
+from blackboard.protocol import keys
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import add
-from blackboard.verbs.take import claim
-from blackboard.worker import Mode, Worker
+from blackboard.worker.membership import workers
+from blackboard.worker.worker import Mode, Worker
 from tests.boards import disagreements
 from tests.clocks import ManualClock, SeededChance, TurnedWake
 from tests.working import HANDLERS, FakeRunner, board_on, ids_of_shard
@@ -87,7 +87,7 @@ class Town:
     clock: ManualClock
     shelf: Shelf
     trouble: Trouble
-    board: Board
+    board: BoardTable
     table: SickTable
     worker: Worker
     runner: FakeRunner

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.schedules import Every
+from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, params_of, resolve
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.clock import SystemClock
-from blackboard.members import announce, workers
 from blackboard.model import Claim, Lock, Member, Token
+from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read
 from blackboard.tables import sqlite_ages
 from blackboard.tables.boot import KERNEL, boot_id, one_has_ended, unproven
 from blackboard.tables.sqlite import Opening, SqliteTable
 from blackboard.tables.sqlite_ages import Ages, Stamp
-from blackboard.verbs.change import add
-from blackboard.verbs.take import claim, override, renew
+from blackboard.worker.membership import announce, workers
 from tests.boards import make_board, settings_of
 from tests.clocks import ManualClock
 from tests.stores import Run
@@ -103,7 +103,7 @@ def test_rows_that_are_not_asked_for_any_more_are_forgotten(
 # --- a board under two boots
 
 
-async def claimed(table: Table, clock: ManualClock) -> tuple[Board, Claim]:
+async def claimed(table: Table, clock: ManualClock) -> tuple[BoardTable, Claim]:
     board = await make_board(table, clock)
     await add(board, item_id="davis", item_type="feed", spec=Spec(every="1h", stale_after="10s"))
     due = board.walk(0, until=clock.now())
@@ -113,7 +113,7 @@ async def claimed(table: Table, clock: ManualClock) -> tuple[Board, Claim]:
     return board, made
 
 
-async def lock_of(board: Board) -> Lock:
+async def lock_of(board: BoardTable) -> Lock:
     found = await board.lock("davis")
     assert found is not None
     return found

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Item, Lock, Outcome, State
-from blackboard.standing import STATES, Standing, standing
+from blackboard.rules.status import STATES, Standing, standing
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 RESOLUTION = 0.01

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.events import Kind
-from blackboard.steady import CONFIRMED_AFTER
+from blackboard.worker.steady_clock import CONFIRMED_AFTER
 from tests.ailments import found
 from tests.clocks import START
 from tests.village import Village, in_a_village

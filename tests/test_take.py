@@ -5,22 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
 from blackboard.errors import BadInput
 from blackboard.model import Lock, State
-from blackboard.rules.claims import Move, decide_lock
-from blackboard.spec import Spec
-from blackboard.table import (
-    ANY,
-    Busy,
-    Delete,
-    Insert,
-    Merge,
-    Unavailable,
-)
-from blackboard.verbs.change import edit, pause, remove, resume, run_now
-from blackboard.verbs.free import unlock
-from blackboard.verbs.take import (
+from blackboard.protocol import keys
+from blackboard.protocol.claims import (
     ROWS_OF_A_CLAIM,
     Claimed,
     adopt,
@@ -30,6 +18,17 @@ from blackboard.verbs.take import (
     pass_over,
     renew,
     trusted,
+)
+from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
+from blackboard.rules.due import Move, decide_lock
+from blackboard.spec import Spec
+from blackboard.table import (
+    ANY,
+    Busy,
+    Delete,
+    Insert,
+    Merge,
+    Unavailable,
 )
 from tests.boards import Scene, settings_of, story
 from tests.faults import Fault

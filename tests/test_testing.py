@@ -13,9 +13,8 @@ import pytest
 from blackboard import Context, Item, handler
 from blackboard.errors import BadInput
 from blackboard.model import State
+from blackboard.protocol.edits import Missing, remove
 from blackboard.testing import BoardUnderTest
-from blackboard.verbs.change import remove
-from blackboard.verbs.once import Missing
 
 
 @pytest.fixture(params=["sqlite_board", "azurite_board"])

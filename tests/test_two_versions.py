@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli.gather import gather
 from blackboard.doctor import Request, examine
 from blackboard.errors import BadInput
 from blackboard.events import Kind
 from blackboard.handlers import handler, handler_of
-from blackboard.members import announce, workers
 from blackboard.model import VERSION, Member
+from blackboard.protocol import edits, keys
+from blackboard.protocol.claims import override, renew
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
-from blackboard.verbs import change, free
-from blackboard.verbs.take import override, renew
+from blackboard.worker.membership import announce, workers
 from tests.boards import Scene, disagreements, make_board, story
 from tests.clocks import ManualClock
 from tests.verbs import VERBS, ready_for, says
@@ -45,12 +44,12 @@ NAMES = {"town": 1, "town2": 1, "town_00": 1, "town_": 3, "Town": 1, "tow": 2, "
 """Boards whose names begin like each other's partitions, and their shards."""
 
 
-async def partitions(board: Board) -> list[str]:
+async def partitions(board: BoardTable) -> list[str]:
     shards = [board.shard(number) for number in range(board.shards)]
     return [*shards, keys.meta_partition(board.name), keys.workers_partition(board.name)]
 
 
-async def everything(board: Board) -> dict[tuple[str, str], str]:
+async def everything(board: BoardTable) -> dict[tuple[str, str], str]:
     """The etags of all rows of a board: whatever is written changes one."""
     return {
         (partition, row.key): row.etag
@@ -79,8 +78,8 @@ async def test_what_happens_on_one_board_changes_no_row_of_another(place: Workpl
     for item_id in ids:
         (await worker.run(item_id)).end()
         assert await place.ended(item_id) == [(1, "ok")]
-    await change.pause(place.other, "town2", place.mark())
-    await change.remove(place.other, "item:davis")
+    await edits.pause(place.other, "town2", place.mark())
+    await edits.remove(place.other, "item:davis")
     place.later(hours=2)
     await worker.walk()
     assert [await everything(board) for board in others] == before
@@ -134,7 +133,7 @@ async def test_a_run_keeps_them_from_its_claim_to_its_release(scene: Scene) -> N
     assert await kept(scene) == MORE
     await scene.let_go(renewed, result="late")
     assert await kept(scene) == MORE
-    await change.edit(scene.other, "davis", says(every="2h"))
+    await edits.edit(scene.other, "davis", says(every="2h"))
     await scene.let_go(taken, "failed", error="boom")
     assert await scene.outcomes() == [(1, "superseded"), (2, "failed")]
     assert await kept(scene) == MORE
@@ -159,15 +158,15 @@ async def test_settings_that_are_not_known_here_go_from_token_to_token(scene: Sc
 @story
 async def test_settings_that_are_not_known_here_outlast_an_edit(scene: Scene) -> None:
     item = await scene.add()
-    await change.pause(scene.other, "davis", scene.mark())
+    await edits.pause(scene.other, "davis", scene.mark())
     spec = '{"every":"1h","flavour":{"of":["vanilla",1.0]}}'
     changes = [Merge(keys.item_key("davis"), {"spec": spec}, ANY)]
     await scene.table.table.commit(scene.other.partition(item.id), changes)
-    await change.edit(scene.other, "davis", says(every="2h"))
+    await edits.edit(scene.other, "davis", says(every="2h"))
     edited = '{"every":"2h","flavour":{"of":["vanilla",1.0]}}'
     assert (await scene.item()).spec == edited
-    assert not (await change.edit(scene.other, "davis", says(every="2h"))).changed
-    await change.resume(scene.other, "davis", scene.mark())
+    assert not (await edits.edit(scene.other, "davis", says(every="2h"))).changed
+    await edits.resume(scene.other, "davis", scene.mark())
     assert (await scene.token()).spec == edited
 
 
@@ -244,7 +243,7 @@ async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace
     await looked_at(place, "davis", "newer")
     report = await examine(place.other, Request(repair=True))
     assert {(one.code, one.subject) for one in report.findings} == {("D10", "newer")}
-    for verb in (change.pause, change.resume):
+    for verb in (edits.pause, edits.resume):
         with pytest.raises(BadInput, match="newer version"):
             await verb(place.other, "newer", place.mark())
     await lower_version(place, newer)
@@ -265,7 +264,7 @@ async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) 
     report = await examine(place.other, Request(repair=True))
     assert {(one.code, one.subject) for one in report.findings} == {("D10", "newer")}
     with pytest.raises(BadInput, match="newer version"):
-        await free.unlock(place.other, "newer", place.mark(), fence=1)
+        await edits.unlock(place.other, "newer", place.mark(), fence=1)
     await lower_version(place, newer)
 
 

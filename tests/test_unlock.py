@@ -7,11 +7,10 @@ import pytest
 from blackboard.cli.follow import follow, is_pending
 from blackboard.errors import BlackboardError
 from blackboard.model import Outcome, State
-from blackboard.rows import text_of
+from blackboard.protocol.edits import cancel, edit, pause, run_now, unlock
+from blackboard.protocol.rows import text_of
 from blackboard.rules.applied import ALWAYS, applied_to
 from blackboard.rules.requests import APART, requests_of
-from blackboard.verbs.change import edit, pause, run_now
-from blackboard.verbs.free import cancel, unlock
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import VERBS, ready_for, says

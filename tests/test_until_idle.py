@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from blackboard import keys
 from blackboard.events import Kind
+from blackboard.protocol import keys
 from blackboard.table import ANY, Merge
-from blackboard.worker import Mode
+from blackboard.worker.worker import Mode
 from tests.stores import OpenTable
 from tests.working import (
     AtWork,

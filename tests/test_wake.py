@@ -10,7 +10,7 @@ from apscheduler.schedulers import base
 
 from blackboard.clock import SeededChance
 from blackboard.simulator.timeline import ProcessLoop, Timeline
-from blackboard.wake import SPREAD, Beat, CycleWake
+from blackboard.worker.wake import SPREAD, Beat, CycleWake
 
 LONG = 3600.0
 PATIENCE = 10.0

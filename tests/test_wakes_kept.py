@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Lock, Token
-from blackboard.shards import SLOW
+from blackboard.protocol import keys
+from blackboard.protocol.claims import override
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
-from blackboard.verbs.history import Retention
-from blackboard.verbs.take import override
+from blackboard.worker.store_breaker import SLOW
 from tests.stores import OpenTable
 from tests.working import (
     Workplace,
@@ -28,15 +28,17 @@ def after_the_next_reading(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
     """Something happens when the rows of a shard were read, and nobody has looked at them all."""
-    honest, actions = Board.walk, [action]
+    honest, actions = BoardTable.walk, [action]
 
-    async def walk(board: Board, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
+    async def walk(
+        board: BoardTable, shard: int, *, until: datetime
+    ) -> AsyncIterator[Lock | Token]:
         async for found in honest(board, shard, until=until):
             yield found
         if actions:
             await actions.pop()()
 
-    monkeypatch.setattr(Board, "walk", walk)
+    monkeypatch.setattr(BoardTable, "walk", walk)
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.events import Kind
 from blackboard.model import Claim, Lock, Token
+from blackboard.protocol import keys
+from blackboard.protocol.claims import override
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
-from blackboard.verbs.take import override
 from tests.faults import Fault
 from tests.working import AtWork, Workplace, at_work, beside_a_stray_token, until
 
@@ -40,14 +40,16 @@ async def test_a_token_that_is_read_twice_is_claimed_once(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scan is no snapshot: a row that moves meanwhile may be seen in both places."""
-    honest = Board.walk
+    honest = BoardTable.walk
 
-    async def twice(board: Board, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
+    async def twice(
+        board: BoardTable, shard: int, *, until: datetime
+    ) -> AsyncIterator[Lock | Token]:
         async for found in honest(board, shard, until=until):
             yield found
             yield found
 
-    monkeypatch.setattr(Board, "walk", twice)
+    monkeypatch.setattr(BoardTable, "walk", twice)
     await place.add("davis")
     await place.add("elko")
     worker = await place.worker()

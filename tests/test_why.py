@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from blackboard.model import Item, Lock, Outcome, State
-from blackboard.rules.claims import Move
+from blackboard.protocol.claims import renew
+from blackboard.protocol.edits import pause, run_now
+from blackboard.rules.due import Move
+from blackboard.rules.status import standing
 from blackboard.spec import RunSettings, Spec, resolve
-from blackboard.standing import standing
-from blackboard.verbs.change import pause, run_now
-from blackboard.verbs.take import renew
 from blackboard.why import Explanation, Known, explain
 from tests.boards import Scene, settings_of, story
 from tests.clocks import ManualClock

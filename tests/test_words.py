@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.schedules import Cron, Every, Once, RRule, Schedule
-from blackboard.words import describe
+from blackboard.schedule.schedule import Cron, Every, Once, RRule, Schedule
+from blackboard.schedule.words import describe
 
 CRON = [
     ("* * * * *", "every minute"),

@@ -6,19 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
 from blackboard.events import Kind
-from blackboard.members import workers
 from blackboard.model import Outcome
+from blackboard.protocol import keys
+from blackboard.protocol.edits import add, edit, pause, run_now
+from blackboard.protocol.retention import Retention
 from blackboard.rules.patience import SPACING
 from blackboard.settings import Settings
-from blackboard.shards import SLOW
 from blackboard.spec import Spec
 from blackboard.table import Etag, Merge, Op
 from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.verbs.change import add, edit, pause, run_now
-from blackboard.verbs.history import Retention
-from blackboard.worker import Mode
+from blackboard.worker.membership import workers
+from blackboard.worker.store_breaker import SLOW
+from blackboard.worker.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock
 from tests.faults import Fault

@@ -3,10 +3,18 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from blackboard.protocol.edits import (
+    Changed,
+    add,
+    cancel,
+    edit,
+    pause,
+    remove,
+    resume,
+    run_now,
+    unlock,
+)
 from blackboard.spec import Spec
-from blackboard.verbs.change import add, edit, pause, remove, resume, run_now
-from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.once import Changed
 from tests.boards import Scene
 
 

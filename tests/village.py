@@ -19,7 +19,7 @@ from blackboard.model import Run
 from blackboard.runner import Call, Execution, Report
 from blackboard.settings import Settings
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
-from blackboard.worker import Mode
+from blackboard.worker.worker import Mode
 from tests.boards import Scene, Test, disagreements, on_each_store
 from tests.clocks import START, ManualClock, TurnedWake
 from tests.faults import FaultyTable

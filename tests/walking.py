@@ -10,18 +10,17 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.board import Board
 from blackboard.errors import BlackboardError
 from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
-from blackboard.rules import claims
-from blackboard.rules.claims import Move
+from blackboard.protocol import edits
+from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, release
+from blackboard.rules import due as claims
+from blackboard.rules.due import Move
 from blackboard.simulator.violation import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
-from blackboard.verbs import change, free
-from blackboard.verbs.finished import Finished
-from blackboard.verbs.release import release
-from blackboard.verbs.take import adopt, claim, override, pass_over, renew
 from tests.boards import settings_of
 from tests.clocks import SeededChance
 from tests.steps import PARTITION, Doing, StepClock, StepTable, step
@@ -53,7 +52,7 @@ class Worker:
     """One process. When it dies, another takes its place under another name."""
 
     owner: str
-    board: Board
+    board: BoardTable
     nonces: set[str] = field(default_factory=set)
 
 
@@ -76,8 +75,8 @@ class World:
         for name in self.names:
             self.finish(self.ask("add", name))
 
-    def board(self, seed: int) -> Board:
-        return Board(
+    def board(self, seed: int) -> BoardTable:
+        return BoardTable(
             self.table,
             name=PARTITION,
             clock=self.clock,
@@ -244,20 +243,20 @@ class World:
             match sender.verb:
                 case "add":
                     spec = self.random.choice(SPECS)
-                    await change.add(self.desk, item_id=name, item_type=TYPES_OF[name], spec=spec)
+                    await edits.add(self.desk, item_id=name, item_type=TYPES_OF[name], spec=spec)
                 case "edit":
                     spec = self.random.choice(SPECS)
-                    await change.edit(self.desk, name, lambda *_: spec)
+                    await edits.edit(self.desk, name, lambda *_: spec)
                 case "pause" | "resume":
-                    await getattr(change, sender.verb)(self.desk, name, mark)
+                    await getattr(edits, sender.verb)(self.desk, name, mark)
                 case "unlock" | "cancel":
                     item = await self.desk.item(name)
                     if item is not None and item.running:
                         sender.fence = item.fence
-                        verb = getattr(free, sender.verb)
+                        verb = getattr(edits, sender.verb)
                         await verb(self.desk, name, mark, fence=item.fence)
                 case verb:
-                    await getattr(change, verb)(self.desk, name)
+                    await getattr(edits, verb)(self.desk, name)
         except (BlackboardError, Busy):
             return
 

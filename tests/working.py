@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from blackboard import keys
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
 from blackboard.model import Ended, Outcome
-from blackboard.rows import data_of
+from blackboard.protocol import keys
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.protocol.rows import data_of
 from blackboard.runner import Call, Execution, Report
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
-from blackboard.verbs.change import add
-from blackboard.verbs.history import Retention
-from blackboard.worker import Mode, Worker
+from blackboard.worker.worker import Mode, Worker
 from tests.boards import Scene, Test, disagreements, on_each_store
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable
@@ -261,7 +261,7 @@ class Workplace(Scene):
     workers: list[AtWork] = field(default_factory=list)
     tables: list[Any] = field(default_factory=list)
 
-    async def board_of_its_own(self) -> Board:
+    async def board_of_its_own(self) -> BoardTable:
         """The board as one more process sees it."""
         table = await self.open_table(self.clock)
         self.tables.append(table)
@@ -272,7 +272,7 @@ class Workplace(Scene):
         mode: Mode = Mode.FOREVER,
         *,
         owner: str = "me",
-        board: Board | None = None,
+        board: BoardTable | None = None,
         handlers: Mapping[str, Handler] = HANDLERS,
         at_once: bool = False,
         **settings: Any,
@@ -330,8 +330,8 @@ class Workplace(Scene):
         return found
 
 
-async def board_on(table: Any, clock: ManualClock, settings: Settings, **about: Any) -> Board:
-    return await Board.create(
+async def board_on(table: Any, clock: ManualClock, settings: Settings, **about: Any) -> BoardTable:
+    return await BoardTable.create(
         table,
         name="town",
         shards=about.get("shards", 1),
@@ -411,7 +411,7 @@ async def add_later(
     await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
 
 
-def ids_of_shard(board: Board, number: int) -> list[str]:
+def ids_of_shard(board: BoardTable, number: int) -> list[str]:
     ids = (f"item-{n}" for n in range(100))
     return [one for one in ids if keys.shard_of(one, board.shards) == number]
 

@@ -5,7 +5,6 @@ from datetime import datetime
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, due_words, tell
 from blackboard.cli.moments import first_of
 from blackboard.cli.selection import check_id
@@ -16,8 +15,9 @@ from blackboard.cli.values import check_size
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.model import Item, State
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, encode_spec
-from blackboard.verbs import change
 
 EPILOG = """\b
 Examples:
@@ -63,7 +63,7 @@ async def _add(
         settings = board.resolve(item_type, encode_spec(spec))
         when = first_of(first, settings, await board.table.now())
         added = [
-            await change.add(board, item_id=one, item_type=item_type, spec=spec, first=when)
+            await edits.add(board, item_id=one, item_type=item_type, spec=spec, first=when)
             for one in ids
         ]
         now = await board.table.now()
@@ -75,7 +75,7 @@ def _added(item: Item, now: datetime) -> str:
     return f"is added ({item.type}) and {due_words(item, now)}"
 
 
-async def _check_new(board: Board, ids: Sequence[str]) -> None:
+async def _check_new(board: BoardTable, ids: Sequence[str]) -> None:
     """All or none: one id that is taken refuses them all."""
     for one in ids:
         item = await board.item(one)

@@ -9,13 +9,13 @@ from datetime import datetime
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.session import emit, note
 from blackboard.cli.text import shown
 from blackboard.cli.views import item_view
 from blackboard.model import Item, Mark, State
 from blackboard.phrases import exactly
-from blackboard.standing import standing
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Answer:
     """The answer is no: exit code 1."""
 
 
-async def tell(board: Board, answers: Sequence[Answer], *, json: bool) -> int:
+async def tell(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> int:
     """Print the answers; the exit code."""
     if json:
         now, resolution = await board.table.now(), board.table.resolution
@@ -50,7 +50,7 @@ async def tell(board: Board, answers: Sequence[Answer], *, json: bool) -> int:
     return 1 if any(one.no for one in answers) else 0
 
 
-async def mark(board: Board, reason: str) -> Mark:
+async def mark(board: BoardTable, reason: str) -> Mark:
     """Who does something now, for the record."""
     return Mark(by=f"{_user()}@{socket.gethostname()}", at=await board.table.now(), reason=reason)
 

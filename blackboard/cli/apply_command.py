@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from blackboard.board import Board
 from blackboard.cli.moments import check_first, first_of
 from blackboard.cli.plan import Plan, clashes, make_plan
 from blackboard.cli.selection import check_id
@@ -17,10 +16,10 @@ from blackboard.cli.types import check_type, warn_unknown
 from blackboard.cli.values import check_params_size, check_size
 from blackboard.errors import BadInput
 from blackboard.model import Item
-from blackboard.settings import FILE_NAME, ItemTable, Settings, read_text
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
+from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, read_text
 from blackboard.spec import encode_spec
-from blackboard.toml_lines import line_of
-from blackboard.verbs import change
 
 EPILOG = """\b
 Examples:
@@ -138,16 +137,16 @@ def _tell(plan: Plan, session: Session, *, dry_run: bool) -> None:
         click.echo("dry run: nothing was changed")
 
 
-async def _carry_out(board: Board, plan: Plan) -> None:
+async def _carry_out(board: BoardTable, plan: Plan) -> None:
     now = await board.table.now()
     firsts = [_first(board, item, now) for item in plan.add]
     for item, first in zip(plan.add, firsts, strict=True):
-        await change.add(board, item_id=item.id, item_type=item.type, spec=item.spec(), first=first)
+        await edits.add(board, item_id=item.id, item_type=item.type, spec=item.spec(), first=first)
     for one in plan.change:
-        await change.edit(board, one.id, one.spec_for)
+        await edits.edit(board, one.id, one.spec_for)
     for gone in plan.remove:
-        await change.remove(board, gone.id)
+        await edits.remove(board, gone.id)
 
 
-def _first(board: Board, item: ItemTable, now: datetime) -> datetime | None:
+def _first(board: BoardTable, item: ItemTable, now: datetime) -> datetime | None:
     return first_of(item.first, board.resolve(item.type, encode_spec(item.spec())), now)

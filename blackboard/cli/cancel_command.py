@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, due_words, mark, tell
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.model import Item, Mark
-from blackboard.verbs import free
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 
 EPILOG = """\b
 Examples:
@@ -38,11 +38,11 @@ async def _cancel(session: Session, ids: Sequence[str], *, exact: bool, reason: 
         return await tell(board, answers, json=session.chosen.json)
 
 
-async def _cancelled(board: Board, item: Item, who: Mark) -> Answer:
+async def _cancelled(board: BoardTable, item: Item, who: Mark) -> Answer:
     if not item.running:
         return Answer(item=item, words="does not run", changed=False, no=True)
     spec_of(item)  # it says when the item is due next
-    done = await free.cancel(board, item.id, who, fence=item.fence)
+    done = await edits.cancel(board, item.id, who, fence=item.fence)
     if not done.changed:
         words = "had ended, or been taken over, before it could be cancelled"
         return Answer(item=done.item, words=words, changed=False, no=True)

@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 
 import click
 
-from blackboard.checkup.planning import planning_of
 from blackboard.cli.gather import gather
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
+from blackboard.doctor.repairs import planning_of
 from blackboard.phrases import first_line, iso, plural, since, span
 from blackboard.rules.ahead import Planning, ahead
-from blackboard.standing import Standing
-from blackboard.times.durations import UNITS, parse_duration
+from blackboard.rules.status import Standing
+from blackboard.schedule.durations import UNITS, parse_duration
 
 EPILOG = """\b
 Examples:

@@ -11,10 +11,10 @@ from typing import Any
 from blackboard.cli.layout import Cell, Column, Line, Style
 from blackboard.cli.text import shown
 from blackboard.cli.views import decoded
-from blackboard.members import Sighting
 from blackboard.model import Outcome, Run, State
 from blackboard.phrases import brief, first_line, plural, relative, stamp
-from blackboard.standing import Standing
+from blackboard.rules.status import Standing
+from blackboard.worker.membership import Sighting
 
 NOTHING = "-"
 MOST_LINES = 10

@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from blackboard import cost
-from blackboard.board import Board
 from blackboard.cli import terminal
 from blackboard.cli.layout import Column, Style, table, texts_of
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
 from blackboard.cost import Asked, Load, Rhythm
 from blackboard.errors import BadInput
-from blackboard.members import workers
 from blackboard.phrases import brief, plural, span
-from blackboard.times.durations import parse_duration
-from blackboard.verbs.history import Retention
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.schedule.durations import parse_duration
+from blackboard.worker.membership import workers
 
 EPILOG = """\b
 Examples:
@@ -137,7 +137,7 @@ def dollars(text: str | None) -> float:
     return price
 
 
-async def _rhythms(board: Board) -> tuple[Rhythm, ...]:
+async def _rhythms(board: BoardTable) -> tuple[Rhythm, ...]:
     """Of all items that run again and again, and whose settings can be computed here."""
     now = await board.table.now()
     found = []

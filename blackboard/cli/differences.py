@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from blackboard.cli.text import shown
-from blackboard.rows import text_of
+from blackboard.protocol.rows import text_of
 from blackboard.spec import Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import click
 
-from blackboard.checkup.diagnosis import Finding
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
 from blackboard.doctor import Report, Request, examine
+from blackboard.doctor.diagnosis import Finding
 from blackboard.model import VERSION
 from blackboard.phrases import plural
-from blackboard.times.durations import parse_duration
-from blackboard.verbs.history import Retention
+from blackboard.protocol.retention import Retention
+from blackboard.schedule.durations import parse_duration
 
 EPILOG = """\b
 Examples:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, due_words, tell
 from blackboard.cli.differences import differences
 from blackboard.cli.selection import ids_argument, select, spec_of
@@ -13,8 +12,9 @@ from blackboard.cli.spec_options import Said, edited, spec_options
 from blackboard.cli.values import check_size, parse_keys, parse_pairs
 from blackboard.errors import BadInput
 from blackboard.model import Item
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, encode_spec
-from blackboard.verbs import change
 
 EPILOG = """\b
 Examples:
@@ -65,14 +65,14 @@ class _Edit:
             answers = [await self._edit(board, item) for item in items]
             return await tell(board, answers, json=self._session.chosen.json)
 
-    def _check(self, board: Board, item: Item) -> None:
+    def _check(self, board: BoardTable, item: Item) -> None:
         """All or none: what one item refuses is done to none."""
         spec = self._new_of(spec_of(item))
         check_size(spec, limit=board.table.max_value)
         board.resolve(item.type, encode_spec(spec))
 
-    async def _edit(self, board: Board, item: Item) -> Answer:
-        done = await change.edit(board, item.id, lambda spec, _: self._new_of(spec))
+    async def _edit(self, board: BoardTable, item: Item) -> Answer:
+        done = await edits.edit(board, item.id, lambda spec, _: self._new_of(spec))
         new = spec_of(done.item)
         said = [one.words for one in differences(spec_of(item), new)]
         if not said:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from blackboard.board import Board
-from blackboard.members import takers, workers
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, span
+from blackboard.protocol.edits import Asked
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.requests import in_line, serves
-from blackboard.verbs.change import Asked
+from blackboard.worker.membership import takers, workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
@@ -46,7 +46,7 @@ def is_pending(item: Item, slot: datetime) -> bool:
     return alive and any(serves(one, slot) for one in in_line(item))
 
 
-async def follow(board: Board, asked: Asked, *, patience: float | None) -> Followed:
+async def follow(board: BoardTable, asked: Asked, *, patience: float | None) -> Followed:
     """Wait for the run; for `patience` seconds at the most, and no longer than `NOBODY_WAIT` for a
     worker to show up.
     """
@@ -72,7 +72,7 @@ async def follow(board: Board, asked: Asked, *, patience: float | None) -> Follo
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def _ended(board: Board, asked: Asked, item: Item) -> Followed:
+async def _ended(board: BoardTable, asked: Asked, item: Item) -> Followed:
     async for run in board.runs(asked.item.id):
         if serves(run.slot, asked.slot) and run.fence > asked.item.fence - asked.item.running:
             return Followed(end=End.ENDED, words=_told(run), run=run)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from blackboard.board import Board
 from blackboard.cli.selection import select
-from blackboard.standing import OVERDUE_AFTER, Standing, standings
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import OVERDUE_AFTER, Standing, standings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Gathered:
 
 
 async def gather(
-    board: Board,
+    board: BoardTable,
     ids: Sequence[str] = (),
     *,
     exact: bool = False,

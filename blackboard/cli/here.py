@@ -24,33 +24,31 @@ import click
 import msgspec
 
 from blackboard.assembly import identity
-from blackboard.board import Board
-from blackboard.calls import given
 from blackboard.cli.session import Session
 from blackboard.cli.text import one_line, shown
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler
-from blackboard.heartbeat import Heartbeat
-from blackboard.holdings import Holding, Holdings
-from blackboard.keys import next_key
-from blackboard.mask import Mask
 from blackboard.model import Claim, Ended, Item, Outcome, Token
-from blackboard.patient import Asking
 from blackboard.phrases import plural
-from blackboard.releases import Renewed
-from blackboard.rows import record_of, text_of
+from blackboard.protocol.claims import claim, trusted
+from blackboard.protocol.edits import run_now
+from blackboard.protocol.keys import next_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, Released, release
+from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.patience import Need
 from blackboard.rules.requests import requested
 from blackboard.runners.ending import failure, fitting_result
 from blackboard.runners.prints import Tail
+from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.checks import MAX_VALUE
-from blackboard.verbs.change import run_now
-from blackboard.verbs.finished import Finished, Released
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim, trusted
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.release_queue import Renewed
+from blackboard.worker.running import Holding, Holdings, given
+from blackboard.worker.store_breaker import Asking
 
 
 @dataclass(slots=True)
@@ -198,7 +196,7 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     return handler.function(item, context)
 
 
-async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Holding:
+async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) -> Holding:
     """Make the item due and claim it, as a worker would. Raises BlackboardError when it runs, is
     paused, or somebody was faster.
     """
@@ -231,7 +229,7 @@ async def claimed(board: Board, item: Item, *, once: Mapping[str, object]) -> Ho
     return Holding(claim=taken[0], settings=settings)
 
 
-async def _token(board: Board, item: Item) -> Token | None:
+async def _token(board: BoardTable, item: Item) -> Token | None:
     row = await read(board.table, board.partition(item.id), next_key(item.ready, item.id))
     return None if row is None else record_of(Token, row)
 

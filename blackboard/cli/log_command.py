@@ -17,7 +17,7 @@ from blackboard.cli.text import shown
 from blackboard.cli.views import mark_of, run_view
 from blackboard.model import Outcome, Run
 from blackboard.phrases import span, stamp
-from blackboard.times.durations import parse_duration
+from blackboard.schedule.durations import parse_duration
 
 EPILOG = """\b
 Examples:

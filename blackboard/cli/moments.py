@@ -4,7 +4,7 @@ from datetime import datetime
 
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
-from blackboard.schedules import Once, make_schedule, next_due
+from blackboard.schedule.schedule import Once, make_schedule, next_due
 from blackboard.spec import RunSettings
 
 

@@ -7,7 +7,6 @@ from itertools import islice
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.moments import moment_of
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, emit, run
@@ -17,11 +16,12 @@ from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.model import Item
 from blackboard.phrases import iso
-from blackboard.schedules import Schedule, make_schedule, parse_schedule
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.rrule_text import zone_in
+from blackboard.schedule.schedule import Schedule, make_schedule, parse_schedule
+from blackboard.schedule.words import describe
+from blackboard.schedule.zones import find_zone
 from blackboard.spec import encode_spec
-from blackboard.times.recurrence_text import zone_in
-from blackboard.times.zones import find_zone
-from blackboard.words import describe
 
 EPILOG = """\b
 Examples:
@@ -104,7 +104,7 @@ async def _of_items(
 
 
 def _of_item(
-    board: Board, item: Item, *, now: datetime, after: datetime | None, count: int
+    board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
 ) -> Times:
     schedule = _schedule_of(board, item)
     words = describe(schedule) if schedule else "no schedule: runs when it is asked to"
@@ -116,7 +116,7 @@ def _of_item(
     )
 
 
-def _schedule_of(board: Board, item: Item) -> Schedule | None:
+def _schedule_of(board: BoardTable, item: Item) -> Schedule | None:
     """As it is resolved here; else as the worker that ran it last knew it."""
     known = board.resolve(item.type, encode_spec(spec_of(item))).schedule
     if known is None and item.schedule:

@@ -9,18 +9,18 @@ import logging
 import math
 from contextlib import AsyncExitStack
 
-from blackboard.board import Board
 from blackboard.cli.session import Session
 from blackboard.clock import Chance, Clock
 from blackboard.events import Events, Kind
-from blackboard.patient import TELL_EVERY
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.patience import pause
 from blackboard.table import Busy, TableError, Unusable
+from blackboard.worker.store_breaker import TELL_EVERY
 
 
 async def opened(
     session: Session, stack: AsyncExitStack, *, events: Events, clock: Clock, chance: Chance
-) -> Board:
+) -> BoardTable:
     """The board, made if it is not there, and closed with `stack`. Raises what waiting does not
     mend.
     """

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, mark, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.model import Item, Mark
-from blackboard.verbs import change
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 
 EPILOG = """\b
 Examples:
@@ -35,8 +35,8 @@ async def _pause(session: Session, ids: Sequence[str], *, exact: bool, reason: s
         return await tell(board, answers, json=session.chosen.json)
 
 
-async def _paused(board: Board, item: Item, who: Mark) -> Answer:
-    done = await change.pause(board, item.id, who)
+async def _paused(board: BoardTable, item: Item, who: Mark) -> Answer:
+    done = await edits.pause(board, item.id, who)
     if done.changed:
         running = "; the run under way may finish" if done.item.running else ""
         return Answer(item=done.item, words=f"is paused{running}")

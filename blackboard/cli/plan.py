@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blackboard.board import Resolve
 from blackboard.cli.differences import Difference, differences
 from blackboard.cli.selection import spec_of
 from blackboard.cli.text import shown
 from blackboard.model import Item
 from blackboard.phrases import plural
+from blackboard.protocol.reading import Resolve
 from blackboard.settings import ItemTable
 from blackboard.spec import Spec, encode_spec
 

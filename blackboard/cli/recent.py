@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli.selection import check_id, is_glob, select
 from blackboard.model import Item, Outcome, Run, State
-from blackboard.rows import record_of
-from blackboard.verbs.once import Missing
+from blackboard.protocol import keys
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import record_of
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
@@ -31,7 +31,7 @@ class Question:
         )
 
 
-async def newest_runs(board: Board, items: Sequence[Item], question: Question) -> list[Run]:
+async def newest_runs(board: BoardTable, items: Sequence[Item], question: Question) -> list[Run]:
     """The newest runs of `items`, by when they stopped.
 
     Items that were heard of last are read first, and reading stops when no other item can have a
@@ -52,7 +52,7 @@ async def newest_runs(board: Board, items: Sequence[Item], question: Question) -
 
 
 async def items_with_history(
-    board: Board, ids: Sequence[str], *, exact: bool = False
+    board: BoardTable, ids: Sequence[str], *, exact: bool = False
 ) -> list[Item]:
     """The items that `ids` mean, all when there are none. History outlives its item: the id of a
     removed one counts, too.
@@ -86,7 +86,7 @@ def _age_order(run: Run) -> tuple[float, str, int]:
     return -run.stop.timestamp(), run.id, -run.fence
 
 
-async def _wanted(board: Board, item: Item, question: Question) -> AsyncIterator[Run]:
+async def _wanted(board: BoardTable, item: Item, question: Question) -> AsyncIterator[Run]:
     number = 0
     async for run in board.runs(item.id):
         if number == question.limit:
@@ -96,7 +96,7 @@ async def _wanted(board: Board, item: Item, question: Question) -> AsyncIterator
             yield run
 
 
-async def _all(board: Board) -> AsyncIterator[Item]:
+async def _all(board: BoardTable) -> AsyncIterator[Item]:
     """Tombstones, too."""
     for number in range(board.shards):
         partition = board.shard(number)

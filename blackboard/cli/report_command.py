@@ -19,8 +19,6 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli import terminal
 from blackboard.cli.columns import NOTHING, when, worker_name
 from blackboard.cli.layout import Column, Line, Style, table, texts_of
@@ -31,6 +29,8 @@ from blackboard.cli.text import shown
 from blackboard.cli.views import decoded
 from blackboard.errors import BlackboardError
 from blackboard.model import Item
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
 from blackboard.results import report_in
 
 EPILOG = """\b
@@ -89,7 +89,7 @@ async def _read(
         return found, await board.table.now()
 
 
-async def _path(board: Board, item: Item) -> Path:
+async def _path(board: BoardTable, item: Item) -> Path:
     """Where an item's report is. Raises NoReport when nothing says so."""
     named = report_in(item.result)
     looked_at = 0

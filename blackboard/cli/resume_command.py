@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, due_words, mark, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.model import Item, Mark
-from blackboard.verbs import change
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 
 EPILOG = """\b
 Examples:
@@ -35,8 +35,8 @@ async def _resume(session: Session, ids: Sequence[str], *, exact: bool, reason: 
         return await tell(board, answers, json=session.chosen.json)
 
 
-async def _resumed(board: Board, item: Item, who: Mark) -> Answer:
-    done = await change.resume(board, item.id, who)
+async def _resumed(board: BoardTable, item: Item, who: Mark) -> Answer:
+    done = await edits.resume(board, item.id, who)
     if not done.changed:
         return Answer(item=done.item, words="was not paused", changed=False)
     due = due_words(done.item, await board.table.now())

@@ -12,7 +12,7 @@ from blackboard.cli.text import shown
 from blackboard.errors import BadInput
 from blackboard.model import Item
 from blackboard.phrases import plural
-from blackboard.verbs import change
+from blackboard.protocol import edits
 
 EPILOG = """\b
 Examples:
@@ -43,7 +43,7 @@ async def _remove(session: Session, ids: Sequence[str], *, exact: bool, yes: boo
             return 1
         answers = []
         for item in items:
-            removed = await change.remove(board, item.id)
+            removed = await edits.remove(board, item.id)
             words = "is removed" + (", while it was running" if item.running else "")
             answers.append(Answer(item=removed.item, words=words))
         return await tell(board, answers, json=session.chosen.json)

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, tell
 from blackboard.cli.follow import Followed, follow
 from blackboard.cli.selection import ids_argument, select, spec_of
@@ -18,8 +17,9 @@ from blackboard.cli.views import run_view
 from blackboard.errors import BadInput
 from blackboard.model import Item, Run
 from blackboard.phrases import plural
-from blackboard.times.durations import parse_duration
-from blackboard.verbs import change
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.durations import parse_duration
 
 EPILOG = """\b
 Examples:
@@ -81,7 +81,7 @@ class _Request:
             items = await select(board, ids, exact=exact)
             onces = [checked_once(item, self._pairs, limit=board.table.max_value) for item in items]
             asked = [
-                await change.run_now(board, item.id, once=once)
+                await edits.run_now(board, item.id, once=once)
                 for item, once in zip(items, onces, strict=True)
             ]
             if not wait:
@@ -90,7 +90,7 @@ class _Request:
             return await self._wait(board, asked, seconds=seconds)
 
     async def _wait(
-        self, board: Board, asked: Sequence[change.Asked], *, seconds: float | None
+        self, board: BoardTable, asked: Sequence[edits.Asked], *, seconds: float | None
     ) -> int:
         json = self._session.chosen.json
         waits = [follow(board, one, patience=seconds) for one in asked]
@@ -120,7 +120,7 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     return once
 
 
-def _due(asked: change.Asked) -> str:
+def _due(asked: edits.Asked) -> str:
     item, ahead = asked.item, asked.ahead
     if asked.joined:
         due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"

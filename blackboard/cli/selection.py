@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session, run
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
-from blackboard.rows import record_of
+from blackboard.protocol import keys
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import record_of
 from blackboard.spec import Spec, decode_spec
-from blackboard.verbs.once import Missing
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -33,7 +33,7 @@ COMPLETION_WAIT = 2.0
 """Seconds that a completion waits for the store."""
 
 
-async def select(board: Board, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
+async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
     of the board. Raises BadInput when one of them means nothing.
     """

@@ -11,14 +11,14 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from blackboard import keys
 from blackboard import settings as settings_file
-from blackboard.board import Board, Resolve
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.text import one_line
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, BlackboardError, MissingStore
 from blackboard.handlers import Handler
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
 from blackboard.stores import open_table, resolve_path
 from blackboard.table import Table, read
@@ -86,7 +86,7 @@ class Session:
         return self.chosen.board or self.settings.board.name or DEFAULT_BOARD
 
     @asynccontextmanager
-    async def board(self, *, create: bool = False) -> AsyncIterator[Board]:
+    async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:
         """The board, opened, with however many shards it has. If `create` says so and it is not
         there, it is made first, with one shard, and a note on stderr says so.
         """
@@ -116,13 +116,13 @@ class Session:
         except MissingStore:
             return False
 
-    async def opened(self, table: Table) -> Board:
+    async def opened(self, table: Table) -> BoardTable:
         """The board, which must be there."""
-        return await Board.open(table, name=self.name, **self._parts)
+        return await BoardTable.open(table, name=self.name, **self._parts)
 
-    async def made(self, table: Table, *, shards: int) -> Board:
+    async def made(self, table: Table, *, shards: int) -> BoardTable:
         """The board, made if it is not there. Raises BadInput when it has other shards."""
-        return await Board.create(table, name=self.name, shards=shards, **self._parts)
+        return await BoardTable.create(table, name=self.name, shards=shards, **self._parts)
 
     @property
     def resolve(self) -> Resolve:

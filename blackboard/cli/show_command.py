@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli import terminal
 from blackboard.cli.columns import ITEM_COLUMNS, item_cells, summary, warning_lines, wide
 from blackboard.cli.gather import Gathered
@@ -20,9 +19,10 @@ from blackboard.cli.wanted import SORTS, Wanted
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.phrases import iso
-from blackboard.standing import OVERDUE_AFTER, STATES, Standing
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import OVERDUE_AFTER, STATES, Standing
+from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Unavailable
-from blackboard.times.durations import parse_duration
 
 EPILOG = """\b
 Examples:
@@ -117,7 +117,7 @@ def picture(read: Gathered, found: Sequence[Standing], *, absolute: bool) -> str
 class Pictures:
     """Frames of a watched board."""
 
-    board: Board
+    board: BoardTable
     wanted: Wanted
     absolute: bool
 

@@ -23,10 +23,10 @@ from blackboard.cli.text import shown
 from blackboard.cost import Load, Rhythm
 from blackboard.errors import BadInput
 from blackboard.phrases import plural
+from blackboard.schedule.durations import parse_duration
 from blackboard.simulator.plan import Plan
 from blackboard.simulator.scenario import Scenario, synthetic, troubles_of
 from blackboard.simulator.violation import Violation
-from blackboard.times.durations import parse_duration
 
 if TYPE_CHECKING:
     from blackboard.simulator.world import World

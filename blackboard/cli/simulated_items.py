@@ -13,18 +13,18 @@ from datetime import datetime, timedelta
 import msgspec
 
 from blackboard import cost
-from blackboard.board import Board
 from blackboard.cost import Rhythm
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
-from blackboard.members import workers
 from blackboard.model import Item
-from blackboard.schedules import Every, Schedule, next_due
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.schedule import Every, Schedule, next_due
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import handler_of
 from blackboard.simulator.host import BEGAN
 from blackboard.simulator.scenario import Declared, Types, usual_length
 from blackboard.spec import RunSettings, decode_spec
+from blackboard.worker.membership import workers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Simulable:
     workers: int = 0
     """That have announced themselves."""
 
-    async def read(self, board: Board) -> None:
+    async def read(self, board: BoardTable) -> None:
         self.shards = board.shards
         self.workers = sum(not one.lost for one in await workers(board))
         now = await board.table.now()

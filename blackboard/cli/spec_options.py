@@ -9,8 +9,7 @@ import msgspec
 
 from blackboard.cli.values import check_params_size, laid_over, parse_keys, parse_pairs
 from blackboard.errors import BadInput
-from blackboard.spec import Spec
-from blackboard.spec_checks import check_spec
+from blackboard.spec import Spec, check_spec
 
 Said = Mapping[str, str | int]
 """What the options said, by the field of a spec; "" takes back what the item says."""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli.answers import Answer, due_words, mark, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.errors import BadInput
 from blackboard.model import Item, Lock, Mark
 from blackboard.phrases import since
-from blackboard.verbs import free
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 
 EPILOG = """\b
 Examples:
@@ -50,12 +50,12 @@ async def _unlock(
         return await tell(board, answers, json=session.chosen.json)
 
 
-async def _unlocked(board: Board, item: Item, who: Mark, *, fence: int | None) -> Answer:
+async def _unlocked(board: BoardTable, item: Item, who: Mark, *, fence: int | None) -> Answer:
     lock = await board.lock(item.id)
     if lock is None:
         return Answer(item=item, words="is not locked", changed=False, no=True)
     wanted = lock.fence if fence is None else fence
-    done = await free.unlock(board, item.id, who, fence=wanted)
+    done = await edits.unlock(board, item.id, who, fence=wanted)
     if not done.changed:
         words = f"is not locked with fence {wanted}, but {done.item.fence}: left as it is"
         return Answer(item=done.item, words=words, changed=False, no=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from blackboard.model import Item, State
-from blackboard.schedules import Every, Schedule, next_due
+from blackboard.schedule.schedule import Every, Schedule, next_due
 
 
 def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.spec import Spec, encode_spec
-from blackboard.spec_checks import check_params
+from blackboard.spec import Spec, check_params, encode_spec
 from blackboard.table import units
 
 LARGEST_PARAMS = 1 << 20

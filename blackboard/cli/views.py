@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from blackboard.members import Sighting
 from blackboard.model import Mark, Run, State
 from blackboard.phrases import iso
-from blackboard.standing import Standing
+from blackboard.rules.status import Standing
+from blackboard.worker.membership import Sighting
 
 JSON = dict[str, Any]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from blackboard.board import Board
 from blackboard.cli.gather import Gathered, gather
-from blackboard.standing import OVERDUE_AFTER, Standing
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import OVERDUE_AFTER, Standing
 
 SORTS: dict[str, Callable[[Standing], Any]] = {
     "id": lambda one: one.item.id,
@@ -38,7 +38,7 @@ class Wanted:
     reverse: bool = False
     overdue: timedelta = OVERDUE_AFTER
 
-    async def read(self, board: Board) -> tuple[Gathered, list[Standing]]:
+    async def read(self, board: BoardTable) -> tuple[Gathered, list[Standing]]:
         """What was read, and of it what is wanted."""
         read = await gather(board, self.ids, exact=self.exact, overdue_after=self.overdue)
         return read, self.chosen(read.standings)

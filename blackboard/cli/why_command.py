@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli import terminal
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument, select
@@ -12,11 +11,12 @@ from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
 from blackboard.cli.views import JSON, item_view
 from blackboard.errors import BadInput
-from blackboard.members import Sighting, takers, workers
 from blackboard.model import Item
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import standing
 from blackboard.spec import RunSettings
-from blackboard.standing import standing
 from blackboard.why import Known, explain
+from blackboard.worker.membership import Sighting, takers, workers
 
 EPILOG = """\b
 Examples:
@@ -47,7 +47,7 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
         return [await _view(board, item, present) for item in await select(board, ids, exact=exact)]
 
 
-async def _view(board: Board, item: Item, present: Sequence[Sighting]) -> JSON:
+async def _view(board: BoardTable, item: Item, present: Sequence[Sighting]) -> JSON:
     lock = await board.lock(item.id) if item.running else None
     now, resolution = await board.table.now(), board.table.resolution
     one = standing(item, lock, now=now, resolution=resolution)
@@ -61,7 +61,7 @@ async def _view(board: Board, item: Item, present: Sequence[Sighting]) -> JSON:
     return {**item_view(one), "decision": explanation.move.value, "why": explanation.text}
 
 
-def _settings(board: Board, item: Item) -> RunSettings | None:
+def _settings(board: BoardTable, item: Item) -> RunSettings | None:
     try:
         return board.resolve(item.type, item.spec)
     except (BadInput, ValueError):

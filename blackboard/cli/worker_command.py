@@ -20,14 +20,14 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
+from blackboard.protocol.retention import Retention
 from blackboard.runners import contained
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.schedule.durations import parse_duration
 from blackboard.table import TableError, Unusable
-from blackboard.times.durations import parse_duration
-from blackboard.verbs.history import Retention
-from blackboard.wake import CycleWake
-from blackboard.worker import Mode
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode
 
 EPILOG = """\b
 Examples:

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import click
 
-from blackboard.board import Board
 from blackboard.cli import terminal
 from blackboard.cli.columns import WORKER_COLUMNS, wide, worker_cells
 from blackboard.cli.layout import table, texts_of
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.views import worker_view
-from blackboard.members import Sighting, workers
+from blackboard.protocol.reading import BoardTable
+from blackboard.worker.membership import Sighting, workers
 
 EPILOG = """\b
 Examples:
@@ -51,7 +51,7 @@ async def _show(session: Session, *, absolute: bool) -> int:
     return 0
 
 
-async def _at_work(board: Board) -> list[Sighting]:
+async def _at_work(board: BoardTable) -> list[Sighting]:
     """The workers, with the locks they hold: what they announced of their runs may be a minute
     old.
     """

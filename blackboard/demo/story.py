@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from blackboard.board import Board
 from blackboard.cli.gather import Gathered, gather
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
@@ -19,7 +18,8 @@ from blackboard.demo.towns import TOWNS
 from blackboard.errors import BlackboardError
 from blackboard.model import Lock, Outcome
 from blackboard.phrases import brief
-from blackboard.standing import Standing
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import Standing
 
 LOOK_EVERY = 0.2
 PATIENCE = 45.0
@@ -47,7 +47,7 @@ async def play(stage: Stage, place: Place, *, clock: Clock, program: str) -> Non
 
 @dataclass(slots=True, kw_only=True)
 class _Story:
-    board: Board
+    board: BoardTable
     workers: Company
     stage: Stage
     clock: Clock

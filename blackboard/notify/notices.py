@@ -13,9 +13,9 @@ from typing import Any
 from blackboard.model import Lock, Outcome, Token
 from blackboard.notify.table import News
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
+from blackboard.protocol.releases import Finished, Release, Released
 from blackboard.results import warnings_in
 from blackboard.rules.outcomes import FAILING
-from blackboard.verbs.finished import Finished, Release, Released
 
 Payload = dict[str, Any]
 """What is sent, as JSON."""

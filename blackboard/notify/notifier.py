@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from blackboard.board import Board
 from blackboard.events import Event, Events, Kind
 from blackboard.notify.beside import Ending, Trouble, label_of
 from blackboard.notify.notices import (
@@ -32,10 +31,11 @@ from blackboard.notify.pings import Pinger
 from blackboard.notify.table import NEVER, News, NotifyTable
 from blackboard.notify.told import HANDOVER, begin, confirmed, end, taken
 from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
-from blackboard.seen import Seen
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, Released
+from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
-from blackboard.times.durations import parse_duration
-from blackboard.verbs.finished import Finished, Released
+from blackboard.worker.seen import Seen
 
 LAST_WORD = 5.0
 """Seconds that a worker which ends waits for what is still to be told."""
@@ -66,7 +66,7 @@ LOOK_AGAIN = HANDOVER
 class Notifier:
     """Hears a worker's events, and tells until it is cancelled."""
 
-    board: Board
+    board: BoardTable
     events: Events
     ways: Sequence[Way]
     dead_man: Address | None
@@ -270,7 +270,7 @@ class Notifier:
 
 
 def notifier_of(
-    table: NotifyTable | None, *, board: Board, events: Events, environ: Mapping[str, str]
+    table: NotifyTable | None, *, board: BoardTable, events: Events, environ: Mapping[str, str]
 ) -> Notifier | None:
     """What `[notify]` asks for; nobody, when it is not there."""
     if table is None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.times.durations import parse_duration
+from blackboard.schedule.durations import parse_duration
 
 NEVER = "never"
 LONGEST_TIMEOUT = timedelta(minutes=1)

@@ -18,12 +18,12 @@ between shows in its fence and its failures.
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from blackboard.board import Board
-from blackboard.keys import notice_key, notices_partition
 from blackboard.model import VERSION, Outcome, State
 from blackboard.notify.notices import Notice
 from blackboard.notify.table import News
-from blackboard.rows import version_of
+from blackboard.protocol.keys import notice_key, notices_partition
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import version_of
 from blackboard.table import (
     Conflict,
     Delete,
@@ -82,7 +82,7 @@ def was_well_since(notice: Notice, told: Told) -> bool:
     return notice.fence > told.fence and notice.failures <= told.failures
 
 
-async def confirmed(board: Board, notice: Notice) -> Notice | None:
+async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     """The notice with what its item says now. None: there is nothing to tell any more, or a person
     has seen to the item: it is paused or gone.
     """
@@ -108,7 +108,7 @@ async def confirmed(board: Board, notice: Notice) -> Notice | None:
     return replace(notice, stop=item.stop, error=item.error, failures=failures, fence=fence)
 
 
-async def begin(board: Board, notice: Notice, *, again: timedelta | None) -> Etag | None:
+async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> Etag | None:
     """Write that the notice is being told. The etag of the row; None: it was told, or somebody else
     is telling it. Raises what a store raises when it does not answer.
     """
@@ -143,7 +143,7 @@ async def begin(board: Board, notice: Notice, *, again: timedelta | None) -> Eta
     return None
 
 
-async def taken(board: Board, item_id: str, etag: Etag) -> None:
+async def taken(board: BoardTable, item_id: str, etag: Etag) -> None:
     """Write that somebody took the notice. Should this be lost, it is told once more."""
     partition, key = notices_partition(board.name), notice_key(item_id)
     for _ in range(TRIES):
@@ -156,7 +156,7 @@ async def taken(board: Board, item_id: str, etag: Etag) -> None:
         return
 
 
-async def end(board: Board, item_id: str) -> bool:
+async def end(board: BoardTable, item_id: str) -> bool:
     """Delete the row of an item that is well. Whether there was one, and nobody else deleted it."""
     partition, key = notices_partition(board.name), notice_key(item_id)
     asked = False

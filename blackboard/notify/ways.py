@@ -19,8 +19,8 @@ from blackboard.environment import handed_on
 from blackboard.errors import BadInput
 from blackboard.notify.notices import Payload
 from blackboard.notify.table import NotifyTable, check_address, place
+from blackboard.schedule.durations import parse_duration
 from blackboard.tables.onethread import OneThread
-from blackboard.times.durations import parse_duration
 
 
 class NotSent(Exception):

@@ -18,7 +18,7 @@ from blackboard.phrases import stamp
 from blackboard.rules.clocks import TOLERANCE, is_ahead, no_later
 from blackboard.rules.outcomes import ready_for, slot_of
 from blackboard.rules.requests import slot_asked_for
-from blackboard.schedules import Every, Once, Schedule, next_due
+from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.spec import RunSettings
 
 LONGEST_WAIT = timedelta(days=1)

@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from blackboard.keys import phase
 from blackboard.model import NEVER, Claim, Item, Outcome, State, whole_milliseconds
+from blackboard.protocol.keys import phase
 from blackboard.rules.clocks import no_later
 from blackboard.rules.requests import (
     is_asked_for,
@@ -38,7 +38,7 @@ from blackboard.rules.requests import (
     requests_text,
     slot_asked_for,
 )
-from blackboard.schedules import Every, Once, due_between, next_due
+from blackboard.schedule.schedule import Every, Once, due_between, next_due
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})

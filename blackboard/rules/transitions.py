@@ -14,7 +14,7 @@ from datetime import datetime
 from blackboard.model import NEVER, Item, State
 from blackboard.rules.outcomes import PLANNED, Plan, edited_plan
 from blackboard.rules.requests import is_asked_for, slot_asked_for
-from blackboard.schedules import Once
+from blackboard.schedule.schedule import Once
 from blackboard.spec import RunSettings
 
 

@@ -27,10 +27,10 @@ import msgspec
 
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.handlers import Handler, Source
-from blackboard.mask import Mask
 from blackboard.registry import find_handler
 from blackboard.runners import leftovers, wire
 from blackboard.runners.ending import failure, fitting_result, readable
+from blackboard.runners.secrets import Mask
 
 _PR_SET_PDEATHSIG = 1
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from blackboard.mask import LONGEST_LOOKED_AT, Mask
 from blackboard.phrases import too_long
-from blackboard.spec_checks import DEEPEST
+from blackboard.runners.secrets import LONGEST_LOOKED_AT, Mask
+from blackboard.spec import DEEPEST
 from blackboard.table import units
 
 _OURS = (

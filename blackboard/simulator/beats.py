@@ -5,7 +5,7 @@ time.
 import asyncio
 
 from blackboard.clock import Chance
-from blackboard.wake import SPREAD, Wishes
+from blackboard.worker.wake import SPREAD, Wishes
 
 
 class Beats(Wishes):

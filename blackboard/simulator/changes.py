@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from blackboard import keys
 from blackboard.model import Item, Lock, Run, Token
-from blackboard.rows import record_of
+from blackboard.protocol import keys
+from blackboard.protocol.rows import record_of
 from blackboard.simulator.store import Sender, Written
 from blackboard.table import Op, Row
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.board import Board, Resolve
 from blackboard.events import Event, Events
 from blackboard.handlers import Handler
+from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.simulator.beats import Beats
 from blackboard.simulator.chance import stream
 from blackboard.simulator.handlers import SimulatedRunner, Stage
@@ -19,7 +19,7 @@ from blackboard.simulator.store import Sender, Store
 from blackboard.simulator.timeline import ProcessLoop, Timeline
 from blackboard.simulator.wire import Wire
 from blackboard.table import Requests
-from blackboard.worker import Mode, Worker
+from blackboard.worker.worker import Mode, Worker
 
 BOARD = "simulated"
 GRACE = timedelta(seconds=30)
@@ -72,7 +72,7 @@ class Crew:
         sender = Sender(name=process.name)
         rows = self.scenario.page_rows
         wire = Wire(self.network, self.store, process, sender, page_rows=rows)
-        board = Board(
+        board = BoardTable(
             wire,
             name=BOARD,
             shards=self.scenario.shards,

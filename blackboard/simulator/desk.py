@@ -6,17 +6,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from blackboard.board import Board
 from blackboard.errors import BlackboardError
 from blackboard.model import Mark
 from blackboard.phrases import iso
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
 from blackboard.simulator.host import Process
 from blackboard.simulator.scenario import Declared
 from blackboard.simulator.store import Sender
 from blackboard.simulator.wire import Wire
 from blackboard.spec import Spec
 from blackboard.table import TableError
-from blackboard.verbs import change, free
 
 MISSED = ("one", "all", "none")
 JITTERS = (None, None, "90s")
@@ -29,7 +29,7 @@ class Desk:
     """Where people ask. Each request is a task and a sender of its own."""
 
     def __init__(
-        self, board: Board, wire: Wire, process: Process, items: Sequence[Declared]
+        self, board: BoardTable, wire: Wire, process: Process, items: Sequence[Declared]
     ) -> None:
         self._board = board
         self._wire = wire
@@ -46,7 +46,7 @@ class Desk:
             self._asks(board, sender, self._items[number % len(self._items)], detail)
         )
 
-    async def _asks(self, board: Board, sender: Sender, item: Declared, detail: float) -> None:
+    async def _asks(self, board: BoardTable, sender: Sender, item: Declared, detail: float) -> None:
         mark = Mark(by="ann", at=board.clock.now())
         try:
             await self._do(board, sender, item, detail, mark)
@@ -54,22 +54,22 @@ class Desk:
             return
 
     async def _do(
-        self, board: Board, sender: Sender, item: Declared, detail: float, mark: Mark
+        self, board: BoardTable, sender: Sender, item: Declared, detail: float, mark: Mark
     ) -> None:
         spec = other_spec(self._items, detail, mark.at)
         match sender.verb:
             case "add":
-                await change.add(board, item_id=item.id, item_type=item.type, spec=spec)
+                await edits.add(board, item_id=item.id, item_type=item.type, spec=spec)
             case "edit":
-                await change.edit(board, item.id, lambda *_: spec)
+                await edits.edit(board, item.id, lambda *_: spec)
             case "pause":
-                await change.pause(board, item.id, mark)
+                await edits.pause(board, item.id, mark)
             case "resume":
-                await change.resume(board, item.id, mark)
+                await edits.resume(board, item.id, mark)
             case "run_now":
-                await change.run_now(board, item.id, once=own_params(sender, detail))
+                await edits.run_now(board, item.id, once=own_params(sender, detail))
             case "remove":
-                await change.remove(board, item.id)
+                await edits.remove(board, item.id)
             case verb:
                 found = await board.item(item.id)
                 if found is not None and found.running:
@@ -77,7 +77,7 @@ class Desk:
                     await _FREES[verb](board, item.id, mark, fence=found.fence)
 
 
-_FREES: dict[str, Callable[..., Any]] = {"unlock": free.unlock, "cancel": free.cancel}
+_FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
 
 
 def own_params(sender: Sender, detail: float) -> dict[str, object] | None:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from blackboard.keys import NEXT, next_until
 from blackboard.model import Lock, Outcome, Run, Token
-from blackboard.rows import record_of
+from blackboard.protocol.keys import NEXT, next_until
+from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Change, Touch
 from blackboard.simulator.crew import Crew
 from blackboard.simulator.handlers import Stage

@@ -7,7 +7,7 @@ and not only in the long times in which nothing is under way.
 
 from dataclasses import dataclass
 
-from blackboard.keys import partition
+from blackboard.protocol.keys import partition
 from blackboard.simulator.crew import BOARD, Crew, Member
 from blackboard.simulator.desk import Desk
 from blackboard.simulator.figures import Figures

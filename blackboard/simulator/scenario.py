@@ -7,13 +7,13 @@ from enum import StrEnum
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
-from blackboard.keys import phase
+from blackboard.protocol.keys import phase
+from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of
 from blackboard.simulator.host import BEGAN
 from blackboard.simulator.weather import Odds
 from blackboard.spec import Spec
-from blackboard.times.durations import format_duration, parse_duration
 
 
 class Trouble(StrEnum):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from blackboard.keys import ITEM, LOCK
+from blackboard.protocol.keys import ITEM, LOCK
 from blackboard.simulator.host import Process
 from blackboard.simulator.network import Network, Request
 from blackboard.simulator.store import Sender, Store

@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from blackboard.board import Board
 from blackboard.events import Event, Kind
 from blackboard.model import Item
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.settings import resolver
 from blackboard.simulator.chance import stream
 from blackboard.simulator.changes import Change, Shadows
@@ -44,7 +45,6 @@ from blackboard.simulator.weather import DrawnWeather, Fated, PlannedWeather
 from blackboard.simulator.wire import Wire
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
-from blackboard.verbs.change import add
 
 
 class World:
@@ -97,7 +97,7 @@ class World:
         )
         self._desk = desk = self.crew.process("desk")
         self._wire = Wire(self.network, self.store, desk, Sender(name="desk", verb="ask"))
-        self.board = Board(
+        self.board = BoardTable(
             self._wire,
             name=BOARD,
             shards=scenario.shards,
@@ -194,7 +194,7 @@ class World:
         """The board and its items are there when the world begins."""
         board = self.board.seen_through(self._wire.at_once())
         _at_once(
-            Board.create(
+            BoardTable.create(
                 board.table,
                 name=board.name,
                 shards=board.shards,

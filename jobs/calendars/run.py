@@ -10,7 +10,7 @@ from typing import Any
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
-from blackboard.times.durations import parse_duration
+from blackboard.schedule.durations import parse_duration
 
 from .addresses import Policy, policy
 from .hosts import Limits

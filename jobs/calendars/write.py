@@ -21,7 +21,7 @@ import msgspec
 
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
-from blackboard.keys import encode_id
+from blackboard.protocol.keys import encode_id
 
 REPORT, CALENDAR, EVENTS, CACHE = ".report.json", ".ics", ".json", ".cache.json"
 _ORDER = (REPORT, CALENDAR, EVENTS, CACHE)

@@ -8,15 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from blackboard.board import Board
 from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
+from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.edits import add, cancel, edit, pause, remove, resume, run_now, unlock
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
-from blackboard.verbs.change import add, edit, pause, remove, resume, run_now
-from blackboard.verbs.finished import Finished
-from blackboard.verbs.free import cancel, unlock
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim, override, renew
 from tests.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
 
 LONG = "x" * 5_000
@@ -28,7 +26,7 @@ Picture = list[tuple[object, ...]]
 class Told:
     """The story under way: a board, and the claims in hand."""
 
-    board: Board
+    board: BoardTable
     clock: TurningClock
     claims: dict[str, Claim] = field(default_factory=dict)
     trigger: int = 0

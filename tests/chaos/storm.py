@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blackboard.azurite import Emulator
-from blackboard.board import Board
+from blackboard.protocol.reading import BoardTable
 from tests.chaos.skewed import DAY, HOUR, WallClock
 from tests.chaos.troubles import SEATS, Strike, Trouble
 from tests.processes import Site, Started, all_gone, eventually
@@ -197,7 +197,7 @@ def walks(worker: Started) -> int:
     return sum(event["event"] == "walked" for event in worker.events)
 
 
-async def _fences_of(board: Board) -> dict[str, int]:
+async def _fences_of(board: BoardTable) -> dict[str, int]:
     return {item.id: item.fence async for item in board.items()}
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import State
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
-from blackboard.verbs.change import add
 from tests.processes import Site
 
 FULL = os.environ.get("BLACKBOARD_CHAOS") == "full"
@@ -26,11 +26,11 @@ def test_me07_two_processes_of_ten_slots_run_every_item_exactly_once(
     items = 10_000 if FULL else {"sqlite": 400, "azurite": 100}[lasting_store]
     spec = Spec(params={"folder": str(site.folder)})
 
-    async def added(board: Board) -> None:
+    async def added(board: BoardTable) -> None:
         for n in range(items):
             await add(board, item_id=f"item-{n}", item_type="quick", spec=spec)
 
-    async def found(board: Board) -> Counter[tuple[str, str, int]]:
+    async def found(board: BoardTable) -> Counter[tuple[str, str, int]]:
         items = [item async for item in board.items()]
         return Counter((item.state.value, str(item.outcome), item.fence) for item in items)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import Token
-from blackboard.verbs.take import claim
+from blackboard.protocol.claims import claim
+from blackboard.protocol.reading import BoardTable
 from tests.processes import Site, eventually
 
 CHILD = Path(__file__).resolve().parents[1] / "stopping_child.py"
 
 
-async def claimed_by_the_dead(board: Board) -> None:
+async def claimed_by_the_dead(board: BoardTable) -> None:
     now = await board.table.now()
     (token,) = [one async for one in board.walk(0, until=now) if isinstance(one, Token)]
     settings = [board.resolve(token.type, token.spec)]

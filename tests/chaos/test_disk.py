@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from blackboard.protocol.edits import remove
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import SqliteTable
-from blackboard.verbs.change import remove
 from tests.boards import TurningClock, disagreements
 from tests.chaos.disk import STEPS, Picture, begin, picture
 from tests.chaos.programs import program

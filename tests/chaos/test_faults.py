@@ -14,7 +14,7 @@ import pytest
 from blackboard.azurite import Emulator
 from blackboard.model import Outcome
 from blackboard.tables import azure_wire
-from blackboard.worker import Mode
+from blackboard.worker.worker import Mode
 from tests.behind_proxy import Place, place_behind
 from tests.proxy import (
     BUSY,

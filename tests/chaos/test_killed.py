@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import Item, Outcome, Run
+from blackboard.protocol.reading import BoardTable
 from tests.chaos.verdict import was_freed
 from tests.processes import Site, Started
 
@@ -27,7 +27,7 @@ SECONDS = 1.2 if FULL else 0.6
 def everything(site: Site) -> list[tuple[Item, list[Run]]]:
     """All items with their histories, the oldest run first."""
 
-    async def found(board: Board) -> list[tuple[Item, list[Run]]]:
+    async def found(board: BoardTable) -> list[tuple[Item, list[Run]]]:
         return [
             (item, [run async for run in board.runs(item.id)][::-1]) async for item in board.items()
         ]

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
-from blackboard.rules.claims import renew_every
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import renew_every
 from blackboard.table import Row
 from blackboard.tables.sqlite_ages import Stamp
 from tests.chaos.figures import leave
@@ -98,7 +98,7 @@ def going_first(pid: int) -> Iterator[None]:
         favour(before)
 
 
-async def renewals(board: Board, *, until: float) -> Seen:
+async def renewals(board: BoardTable, *, until: float) -> Seen:
     """What the stamps of the locks say, looked at again and again."""
     seen: Seen = defaultdict(set)
     while time.monotonic() < until:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blackboard.board import Board
 from blackboard.model import Item, Outcome, Run
-from blackboard.rules.claims import may_take_over
-from blackboard.worker import NO_SLOT
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import may_take_over
+from blackboard.worker.worker import NO_SLOT
 from tests.processes import Site
 
 TAKEN = {Outcome.ABANDONED, Outcome.SUPERSEDED}
@@ -41,7 +41,7 @@ class History:
 
 
 def histories(site: Site) -> list[History]:
-    async def found(board: Board) -> list[History]:
+    async def found(board: BoardTable) -> list[History]:
         return [
             History(item=item, runs=[run async for run in board.runs(item.id)][::-1])
             async for item in board.items()

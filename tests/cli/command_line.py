@@ -13,17 +13,16 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient
 
-from blackboard.board import Board
 from blackboard.cli import called
 from blackboard.cli.session import DEFAULT_STORE, Chosen, Session, run
 from blackboard.clock import SystemClock
 from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Finished, release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import StoreClock
 from blackboard.tables.azure_connection import EMULATOR_KEY
-from blackboard.verbs.finished import Finished
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +85,7 @@ class CommandLine:
         with sqlite3.connect(file) as connection:
             return list(connection.iterdump())
 
-    def on_board(self, work: Callable[[Board], Coroutine[Any, Any, Answer]]) -> Answer:
+    def on_board(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
         """What other processes do to the board meanwhile."""
 
         async def opened() -> Answer:
@@ -101,7 +100,7 @@ class CommandLine:
         return item
 
     def ids(self) -> list[str]:
-        async def read(board: Board) -> list[str]:
+        async def read(board: BoardTable) -> list[str]:
             return [item.id async for item in board.items()]
 
         return sorted(self.on_board(read))
@@ -109,7 +108,7 @@ class CommandLine:
     def start(self, item_id: str, *, owner: str = "host:1:worker") -> Claim:
         """A worker claims the item."""
 
-        async def take(board: Board) -> Claim:
+        async def take(board: BoardTable) -> Claim:
             until = await board.table.now() + timedelta(days=3660)
             tokens = [
                 found
@@ -125,7 +124,7 @@ class CommandLine:
     def finish(self, held: Claim, outcome: Outcome = Outcome.OK, **ended: Any) -> None:
         """The worker writes the outcome."""
 
-        async def let_go(board: Board) -> None:
+        async def let_go(board: BoardTable) -> None:
             settings = board.resolve(held.type, held.spec)
             done = Ended(outcome=outcome, **ended)
             await release(board, [Finished(claim=held, ended=done, settings=settings)])

@@ -5,12 +5,12 @@ import tomllib
 
 import pytest
 
-from blackboard.board import Board
-from blackboard.keys import item_key
 from blackboard.model import State
+from blackboard.protocol.edits import add
+from blackboard.protocol.keys import item_key
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, decode_spec
 from blackboard.table import ANY, Merge
-from blackboard.verbs.change import add
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -219,7 +219,7 @@ def test_a_damaged_spec_is_told_in_one_line(blackboard: CommandLine, args: list[
     blackboard.write(FILE)
     blackboard("apply")
 
-    async def damage(board: Board) -> None:
+    async def damage(board: BoardTable) -> None:
         spoiled = Merge(item_key("davis"), {"spec": '{"retries": "many"}'}, ANY)
         await board.table.commit(board.partition("davis"), [spoiled])
 
@@ -230,7 +230,7 @@ def test_a_damaged_spec_is_told_in_one_line(blackboard: CommandLine, args: list[
 def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) -> None:
     blackboard("init")
 
-    async def add_null(board: Board) -> None:
+    async def add_null(board: BoardTable) -> None:
         await add(board, item_id="a", item_type="t", spec=Spec(params={"x": {"y": None}}))
 
     blackboard.on_board(add_null)

@@ -9,11 +9,11 @@ import pytest
 
 from blackboard.cli import called
 from blackboard.model import Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add
+from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.verbs.change import add
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
 from tests.boards import finished, make_board, settings_of
 from tests.clocks import ManualClock
 

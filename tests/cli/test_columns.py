@@ -20,9 +20,9 @@ from blackboard.cli.columns import (
 )
 from blackboard.cli.layout import Style
 from blackboard.cli.views import item_view, run_view, worker_view
-from blackboard.members import Sighting
 from blackboard.model import Item, Lock, Member, Outcome, Run, State
-from blackboard.standing import Standing
+from blackboard.rules.status import Standing
+from blackboard.worker.membership import Sighting
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ITEM = Item(

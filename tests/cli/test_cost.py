@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from blackboard import cost
-from blackboard.board import Board
 from blackboard.cli.cost_command import Estimate, lines, view
 from blackboard.cost import Load, Rhythm
-from blackboard.members import announce
 from blackboard.model import Member
+from blackboard.protocol.reading import BoardTable
+from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 from tests.clocks import START
 
@@ -68,7 +68,7 @@ def test_what_is_said_stands_for_what_is_there(blackboard: CommandLine) -> None:
 
 
 def test_announced_workers_are_counted(blackboard: CommandLine) -> None:
-    async def at_work(board: Board) -> None:
+    async def at_work(board: BoardTable) -> None:
         now = await board.table.now()
         for owner in ("host:1:a", "host:2:b"):
             await announce(

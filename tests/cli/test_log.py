@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.cli.recent import Question, items_with_history, newest_runs
-from blackboard.keys import item_key, run_key
 from blackboard.model import Outcome, Run
-from blackboard.rows import data_of
+from blackboard.protocol.keys import item_key, run_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Op, Replace
 from tests.cli.command_line import CommandLine, Said, blackboard
 
@@ -173,7 +173,7 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
     """Four items, and the newest run is in the one that was heard of last."""
     asked: list[str] = []
 
-    async def newest(board: Board) -> list[Run]:
+    async def newest(board: BoardTable) -> list[Run]:
         items = await items_with_history(board, [])
         runs = board.runs
 
@@ -193,7 +193,7 @@ def test_a_run_taken_over_is_found_while_the_next_one_runs(towns: CommandLine) -
     towns("run", "davis")
     held = towns.start("davis")
 
-    async def override(board: Board) -> None:
+    async def override(board: BoardTable) -> None:
         now = await board.table.now() + timedelta(seconds=9)
         run = await board.run("davis", 2)
         assert run is not None
@@ -209,7 +209,7 @@ def test_a_run_taken_over_is_found_while_the_next_one_runs(towns: CommandLine) -
 
 
 def test_runs_that_stopped_together_come_in_the_order_of_their_ids(towns: CommandLine) -> None:
-    async def together(board: Board) -> None:
+    async def together(board: BoardTable) -> None:
         first = await board.run("backup", 1)
         assert first is not None
         for item_id, fence in ALL[1:4]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import Mark, Outcome, Run, State
+from blackboard.protocol import claims
+from blackboard.protocol.edits import pause, remove, run_now
+from blackboard.protocol.reading import BoardTable
 from blackboard.rules.requests import LONGEST_QUEUE, requests_of
 from blackboard.spec import params_of
-from blackboard.verbs import take
-from blackboard.verbs.change import pause, remove, run_now
 from tests.cli.command_line import CommandLine, Said, blackboard
 
 __all__ = ["blackboard"]
@@ -204,7 +204,7 @@ def test_wait_has_an_end_of_its_own(
 def test_wait_ends_when_the_run_will_not_come(
     towns: CommandLine, meanwhile: Callable[..., None], verb: str, words: str
 ) -> None:
-    async def do(board: Board) -> None:
+    async def do(board: BoardTable) -> None:
         mark = Mark(by="ann", at=await board.table.now())
         await (remove(board, "davis") if verb == "remove" else pause(board, "davis", mark))
 
@@ -237,7 +237,7 @@ def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:
 
 
 def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:
-    async def fill(board: Board) -> None:
+    async def fill(board: BoardTable) -> None:
         for n in range(LONGEST_QUEUE + 1):
             await run_now(board, "davis", once={"n": n})
 
@@ -262,7 +262,7 @@ def here(jobs: CommandLine, item_id: str, *args: str, code: int = 0) -> Said:
 
 
 def history(jobs: CommandLine, item_id: str) -> list[Run]:
-    async def read(board: Board) -> list[Run]:
+    async def read(board: BoardTable) -> list[Run]:
         return [run async for run in board.runs(item_id)]
 
     return jobs.on_board(read)
@@ -281,7 +281,7 @@ def test_a_plain_handler_runs_here_and_prints_here(jobs: CommandLine) -> None:
 def test_a_store_that_answers_too_late_is_told_and_nothing_is_run_here(
     jobs: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(take, "deadline", lambda *_: -math.inf)
+    monkeypatch.setattr(claims, "deadline", lambda *_: -math.inf)
     said = here(jobs, "plain", code=1)
     assert "answered too late for plain" in said.err
     assert "`blackboard unlock plain`" in said.err

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
 from blackboard.model import Outcome
+from blackboard.protocol import keys
+from blackboard.protocol.batches import change_ops
+from blackboard.protocol.claims import renew
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Merge
-from blackboard.verbs.batches import change_ops
-from blackboard.verbs.take import renew
 from tests.cli.command_line import CommandLine, Said, blackboard
 
 __all__ = ["blackboard"]
@@ -56,7 +56,7 @@ def lines(said: Said) -> dict[str, list[str]]:
 def set_back(towns: CommandLine, item_id: str, by: timedelta) -> None:
     """Let an item have been ready for so long."""
 
-    async def moved(board: Board) -> None:
+    async def moved(board: BoardTable) -> None:
         item = await board.item(item_id)
         assert item is not None
         slot, ready, planned = (one - by for one in (item.slot, item.ready, item.planned))
@@ -94,7 +94,7 @@ def test_words_tell_what_colours_would(towns: CommandLine) -> None:
 
 
 def test_a_stale_lock_is_told(towns: CommandLine) -> None:
-    async def lower(board: Board) -> None:
+    async def lower(board: BoardTable) -> None:
         """A lease that is over before anyone looks."""
         shorter = [Merge(keys.lock_key("toronto"), {"stale_after": -60.0}, ANY)]
         await board.table.commit(board.partition("toronto"), shorter)
@@ -107,7 +107,7 @@ def test_a_stale_lock_is_told(towns: CommandLine) -> None:
 def test_progress_is_in_the_running_column(towns: CommandLine) -> None:
     held = towns.start("davis")
 
-    async def work(board: Board) -> None:
+    async def work(board: BoardTable) -> None:
         assert await renew(board, held, progress="[40,100]")
 
     towns.on_board(work)

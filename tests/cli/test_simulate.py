@@ -8,17 +8,17 @@ from io import StringIO
 import pytest
 
 from blackboard import cost
-from blackboard.board import Board
 from blackboard.cli.simulate_command import _no_more_than_a_day
 from blackboard.cli.simulated import Simulated
 from blackboard.cli.simulated_story import LONGEST, story_of
-from blackboard.members import announce
 from blackboard.model import Lock, Member, Outcome
-from blackboard.rules import claims
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules import due as claims
 from blackboard.simulator.plan import Happening, Plan
 from blackboard.simulator.scenario import Scenario, Trouble, synthetic
 from blackboard.simulator.weather import Fate, Fated
 from blackboard.simulator.world import World
+from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -177,7 +177,7 @@ def test_a_run_takes_as_long_as_its_last_one(blackboard: CommandLine) -> None:
 
 
 def test_as_many_workers_as_have_announced_themselves_or_eight(blackboard: CommandLine) -> None:
-    async def at_work(board: Board) -> None:
+    async def at_work(board: BoardTable) -> None:
         now = await board.table.now()
         for owner in ("host:1:a", "host:2:b"):
             member = Member(owner=owner, started=now, seen=now, slots=8, running=0, release="1")

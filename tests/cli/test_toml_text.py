@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from blackboard.cli.export_command import item_text
 from blackboard.cli.toml_text import lines_of, value_text
 from blackboard.errors import BadInput
-from blackboard.rows import text_of
+from blackboard.protocol.rows import text_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 AWKWARD = st.text('ab"\\\n\r\t\0 #[]=\x7f\u2028', max_size=12)

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.cli.upcoming import upcoming
 from blackboard.model import Item, State
-from blackboard.schedules import parse_schedule
+from blackboard.schedule.schedule import parse_schedule
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

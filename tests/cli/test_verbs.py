@@ -6,8 +6,8 @@ from io import StringIO
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import Outcome, State
+from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -21,7 +21,7 @@ def _towns(blackboard: CommandLine) -> CommandLine:
 
 
 def outcomes(towns: CommandLine, item_id: str) -> list[str]:
-    async def read(board: Board) -> list[str]:
+    async def read(board: BoardTable) -> list[str]:
         return [run.outcome.value async for run in board.runs(item_id)]
 
     return towns.on_board(read)
@@ -156,7 +156,7 @@ def test_a_run_that_ends_meanwhile_is_left_as_it_is(
         return [stale[1]]
 
     monkeypatch.setattr(f"blackboard.cli.{verb}_command.select", select)
-    monkeypatch.setattr("blackboard.board.Board.lock", lock)
+    monkeypatch.setattr("blackboard.protocol.reading.BoardTable.lock", lock)
     before = towns.rows()
     said = towns(verb, "davis", code=1)
     assert said.err.startswith("blackboard: davis ")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.cli import render
 from blackboard.cli import terminal as terminal_here
 from blackboard.cli.layout import text_of
 from blackboard.cli.show_command import Pictures
 from blackboard.cli.wanted import Wanted
+from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.faults import Fault, FaultyTable
 
@@ -146,7 +146,7 @@ def test_colours_can_be_declined(
 
 
 def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None:
-    async def frames(board: Board) -> list[str]:
+    async def frames(board: BoardTable) -> list[str]:
         table = FaultyTable(board.table)
         table.script_reads(Fault.BUSY, Fault.AWAY)
         pictures = Pictures(board=board.seen_through(table), wanted=Wanted(), absolute=False)

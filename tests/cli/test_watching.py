@@ -2,11 +2,11 @@
 
 import pytest
 
-from blackboard import keys
-from blackboard.board import Board
-from blackboard.members import announce
 from blackboard.model import Member, Outcome
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Delete, Merge
+from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -20,14 +20,14 @@ def _towns(blackboard: CommandLine) -> CommandLine:
 
 
 def send(towns: CommandLine, *ops: Delete | Merge, partition: str = "blackboard") -> None:
-    async def commit(board: Board) -> None:
+    async def commit(board: BoardTable) -> None:
         await board.table.commit(partition, ops)
 
     towns.on_board(commit)
 
 
 def appear(towns: CommandLine, owner: str, types: str = "calendars", running: int = 0) -> None:
-    async def work(board: Board) -> None:
+    async def work(board: BoardTable) -> None:
         now = await board.table.now()
         member = Member(
             owner=owner,

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.events import Event, Events, Kind
-from blackboard.steady import CONFIRMED_AFTER, SteadyClock
 from blackboard.table import Table
+from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 from tests.clocks import START, ManualClock
 from tests.stores import Run, rows_of
 

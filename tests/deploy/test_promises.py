@@ -15,8 +15,8 @@ from blackboard import __version__
 from blackboard.assembly import LAST_WORD
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
-from blackboard.times.durations import parse_duration
-from blackboard.worker import LAST_RELEASES
+from blackboard.schedule.durations import parse_duration
+from blackboard.worker.worker import LAST_RELEASES
 from tests.deploy.files import (
     DEPLOY,
     ROOT,

@@ -14,15 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.board import Board
 from blackboard.clock import Clock
 from blackboard.model import Claim, Item, Lock, Mark, Token
-from blackboard.rules.claims import Move, decide_lock
+from blackboard.protocol import claims
+from blackboard.protocol.edits import unlock
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import Release, release
+from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
-from blackboard.verbs import take
-from blackboard.verbs.finished import Release
-from blackboard.verbs.free import unlock
-from blackboard.verbs.release import release
 from tests.boards import ALL_DAY, finished, settings_of
 from tests.faults import FaultyTable
 from tests.history.model import Answer, Verb
@@ -76,9 +75,9 @@ class Client:
 
     owner: str
     table: DoubtfulTable
-    board: Board
+    board: BoardTable
     """Over that table, which may lose replies."""
-    desk: Board
+    desk: BoardTable
     """The same board, whose requests are all answered."""
     clock: Clock
     recorder: Recorder
@@ -127,7 +126,7 @@ class Client:
             resolution=self.board.table.resolution,
         )
         if move is Move.ADOPT:
-            asked = await self.recorder.ask(take.adopt(self.board, lock))
+            asked = await self.recorder.ask(claims.adopt(self.board, lock))
             self._renewed(asked, lock)
         elif move is Move.OVERRIDE and self.random.random() < OVERRIDES:
             await self._override(lock)
@@ -136,7 +135,7 @@ class Client:
         settings = [settings_of(token.type, token.spec) for token in tokens]
         doubts = self._doubts
         asked = await self.recorder.ask(
-            take.claim(self.board, tokens, owner=self.owner, settings=settings)
+            claims.claim(self.board, tokens, owner=self.owner, settings=settings)
         )
         otherwise = self._without_claim(asked, doubts, alone=len(tokens) == 1)
         made = {claim.id: claim for claim in asked.said.claims} if asked.said else {}
@@ -145,7 +144,7 @@ class Client:
 
     async def _override(self, lock: Lock) -> None:
         doubts = self._doubts
-        asked = await self.recorder.ask(take.override(self.board, lock, owner=self.owner))
+        asked = await self.recorder.ask(claims.override(self.board, lock, owner=self.owner))
         otherwise = self._without_claim(asked, doubts)
         self._took(asked, Verb.OVERRIDE, lock, asked.said, otherwise=otherwise)
 
@@ -202,7 +201,7 @@ class Client:
 
     async def _renew(self, claim: Claim) -> None:
         self.held.remove(claim)
-        self._renewed(await self.recorder.ask(take.renew(self.board, claim)), claim)
+        self._renewed(await self.recorder.ask(claims.renew(self.board, claim)), claim)
 
     def _renewed(self, asked: Asked[Claim | None], about: Claim | Lock) -> None:
         if asked.said is not None:

@@ -5,11 +5,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from blackboard.board import Board
 from blackboard.clock import Clock
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import Table
-from blackboard.verbs.change import add
 from tests.boards import TurningClock, settings_of
 from tests.clocks import SeededChance
 from tests.history.clients import LEASE, TYPE, Client, DoubtfulTable, Habits
@@ -62,7 +62,7 @@ async def make(open_table: OpenTable, making: Making) -> list[Operation]:
 
 async def prepare(table: Table, clock: Clock, making: Making) -> None:
     """Make the board and its items."""
-    board = await Board.create(
+    board = await BoardTable.create(
         table,
         name=making.name,
         shards=1,
@@ -95,8 +95,8 @@ def _client(
     rate = RATE if making.faults else 0.0
     faulty = DoubtfulTable(table, chance=SeededChance(seed), rate=rate)
 
-    def board(over: Table) -> Board:
-        return Board(
+    def board(over: Table) -> BoardTable:
+        return BoardTable(
             over,
             name=making.name,
             clock=clock,

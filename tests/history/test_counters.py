@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from blackboard.board import Board
 from blackboard.model import Claim, Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import release
 from blackboard.table import Busy
-from blackboard.verbs.release import release
-from blackboard.verbs.take import claim
 from tests.boards import Scene, finished, settings_of, story
 
 WORKERS = 8
@@ -55,7 +55,7 @@ class Counting:
                 todo[made.id] -= 1
             await self._pass_on(waits=not claims)
 
-    async def _taken(self, board: Board, owner: str, wanted: set[str]) -> tuple[Claim, ...]:
+    async def _taken(self, board: BoardTable, owner: str, wanted: set[str]) -> tuple[Claim, ...]:
         now = self.scene.later(milliseconds=1)
         found = [row async for row in board.walk(0, until=now)]
         tokens = [row for row in found if isinstance(row, Token) and row.id in wanted]

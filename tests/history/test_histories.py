@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from blackboard import keys
+from blackboard.protocol import batches, keys, releases
 from blackboard.table import ANY, Insert, Op
-from blackboard.verbs import batches, finished
 from tests.figures import leave
 from tests.history.another import make_by_processes
 from tests.history.checker import Finding, by_key, check
@@ -147,7 +146,7 @@ def blind(honest: Callable[..., list[Op]]) -> Callable[..., list[Op]]:
 
 def test_a_release_without_its_conditions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first history that is made with it: late holders free the locks of others."""
-    monkeypatch.setattr(finished, "release_ops", blind(batches.release_ops))
+    monkeypatch.setattr(releases, "release_ops", blind(batches.release_ops))
     open_table = STORES["memory"](None, None)  # type: ignore[arg-type]
     making = Making(seed=1)
     with pytest.raises(AssertionError, match=r"VIOLATED; before it was fence \d+, held by client"):

@@ -13,7 +13,7 @@
     remove    Replace item by a tombstone (its etag; fence + 1), Delete its token
     late      Merge item (its etag), Replace run; or Insert run
 
-These are those of `blackboard.verbs.batches`, and `test_same_batches.py` holds one against the
+These are those of `blackboard.protocol.batches`, and `test_same_batches.py` holds one against the
 other. A column that decides nothing of the protocol is not modelled: when it started, what it
 returned. A cancel is an unlock here.
 """

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 
 from blackboard import model as product
-from blackboard.rules.outcomes import Plan
-from blackboard.table import ANY as ANY_ETAG
-from blackboard.table import Delete as ProductDelete
-from blackboard.table import Merge as ProductMerge
-from blackboard.table import Op
-from blackboard.verbs import take
-from blackboard.verbs.batches import (
+from blackboard.protocol import claims
+from blackboard.protocol.batches import (
     add_ops,
     change_ops,
     claim_ops,
@@ -31,6 +26,11 @@ from blackboard.verbs.batches import (
     run_of,
     tombstone_of,
 )
+from blackboard.rules.outcomes import Plan
+from blackboard.table import ANY as ANY_ETAG
+from blackboard.table import Delete as ProductDelete
+from blackboard.table import Merge as ProductMerge
+from blackboard.table import Op
 from tests.model import batches, rows
 from tests.model.conditions import ALL
 from tests.model.store import ANY, Batch, Delete, Insert, Merge
@@ -183,7 +183,7 @@ def test_a_renewal_is_the_same_in_the_model() -> None:
         scene = await scene_in_memory()
         await scene.add()
         made = await scene.claimed()
-        await take.renew(scene.board, made)
+        await claims.renew(scene.board, made)
         return [
             replace(op, etag="L" if op.etag == made.lock_etag else op.etag)
             for op in scene.table.batches[-1]

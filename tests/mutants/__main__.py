@@ -34,10 +34,10 @@ SETUP = """
 [mutmut]
 source_paths = blackboard
 only_mutate =
-    blackboard/rules/claims.py
+    blackboard/rules/due.py
     blackboard/rules/outcomes.py
     blackboard/rules/patience.py
-    blackboard/schedules.py
+    blackboard/schedule/schedule.py
 pytest_add_cli_args =
     --store=memory
     --hypothesis-seed=0

@@ -9,9 +9,9 @@ from tests.mutants.verdict import LIST, Change, change_of, judge, read_list
 ROOT = Path(__file__).resolve().parents[2]
 LISTED = read_list(LIST.read_text())
 
-DIFF = """# blackboard.rules.claims.x_renew_every__mutmut_2: survived
---- blackboard/rules/claims.py
-+++ blackboard/rules/claims.py
+DIFF = """# blackboard.rules.due.x_renew_every__mutmut_2: survived
+--- blackboard/rules/due.py
++++ blackboard/rules/due.py
 @@ -2,4 +2,4 @@
      minute, so that a lost lock is noticed.
 -    return min(stale_after / 3, LONGEST_RENEWAL)
@@ -26,11 +26,11 @@ def survivors(count: int) -> list[Change]:
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("blackboard.rules.claims.x_renew_every__mutmut_2", "blackboard.rules.claims.renew_every"),
+        ("blackboard.rules.due.x_renew_every__mutmut_2", "blackboard.rules.due.renew_every"),
         ("blackboard.rules.outcomes.x__plan_at__mutmut_31", "blackboard.rules.outcomes._plan_at"),
         (
-            "blackboard.schedules.xǁEveryǁ__post_init____mutmut_5",
-            "blackboard.schedules.Every.__post_init__",
+            "blackboard.schedule.schedule.xǁEveryǁ__post_init____mutmut_5",
+            "blackboard.schedule.schedule.Every.__post_init__",
         ),
     ],
 )

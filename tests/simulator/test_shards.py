@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.keys import shard_of
 from blackboard.model import Lock
+from blackboard.protocol.keys import shard_of
 from blackboard.simulator.changes import Change
 from blackboard.simulator.network import Sick
 from blackboard.simulator.plan import Happening, Plan

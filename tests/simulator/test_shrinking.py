@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from blackboard.protocol import batches, releases
 from blackboard.simulator.scenario import ALL, Scenario, synthetic
 from blackboard.simulator.shrinking import Failure, Shrinker, failure_of
 from blackboard.table import ANY, Insert, Op
-from blackboard.verbs import batches, finished
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def blind_releases(monkeypatch: pytest.MonkeyPatch) -> None:
             for op in batches.release_ops(*given)
         ]
 
-    monkeypatch.setattr(finished, "release_ops", blind)
+    monkeypatch.setattr(releases, "release_ops", blind)
 
 
 def first_failure() -> Failure:

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blackboard.seen import Seen
 from blackboard.simulator.host import Process
 from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Conflict, Insert, Op, TableError
-from blackboard.walk import REREADINGS
+from blackboard.worker.seen import Seen
+from blackboard.worker.walk import REREADINGS
 
 MOST_ROWS = 100
 A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3

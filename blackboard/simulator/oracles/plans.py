@@ -9,10 +9,10 @@ first, or an earlier one.
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from blackboard.keys import phase
 from blackboard.model import NEVER, Item, Lock, Request, State, whole_milliseconds
+from blackboard.protocol.keys import phase
 from blackboard.rules.requests import requests_of
-from blackboard.schedules import Every, Once, next_due
+from blackboard.schedule.schedule import Every, Once, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.oracles.transitions import Difference, same
 from blackboard.simulator.violation import Violation

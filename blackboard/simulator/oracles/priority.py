@@ -8,8 +8,8 @@ not disturbed, and did nothing about it. A worker that lost a race, or had no an
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from blackboard.keys import LOCK, lock_key
 from blackboard.model import Lock
+from blackboard.protocol.keys import LOCK, lock_key
 from blackboard.simulator.changes import Change, Shadows
 from blackboard.simulator.crew import Crew
 from blackboard.simulator.host import Process

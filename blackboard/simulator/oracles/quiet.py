@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 
-from blackboard.holdings import Room
 from blackboard.model import Item, Lock
 from blackboard.simulator.changes import Change, Shadows, Touch
 from blackboard.simulator.crew import Crew, Member
@@ -17,7 +16,8 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Delete, Replace
-from blackboard.walk import OF_ITS_TYPE
+from blackboard.worker.running import Room
+from blackboard.worker.walk import OF_ITS_TYPE
 
 SPARE = 10.0
 """Seconds beyond a bound for the way to the store and back."""

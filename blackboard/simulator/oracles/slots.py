@@ -7,7 +7,7 @@ from datetime import datetime
 from blackboard.model import Item, Lock
 from blackboard.rules.outcomes import slot_of
 from blackboard.rules.requests import MILLISECOND
-from blackboard.schedules import Every, Once, Schedule, next_due
+from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
 from blackboard.table import Insert

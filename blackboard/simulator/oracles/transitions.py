@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.keys import phase
 from blackboard.model import (
     NEVER,
     Item,
@@ -22,8 +21,9 @@ from blackboard.model import (
     Token,
     whole_milliseconds,
 )
+from blackboard.protocol.keys import phase
 from blackboard.rules.requests import requests_of
-from blackboard.schedules import Every, due_between, next_due
+from blackboard.schedule.schedule import Every, due_between, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
 from blackboard.spec import RunSettings

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from blackboard.keys import next_key
 from blackboard.model import Item, Lock, State, Token
+from blackboard.protocol.keys import next_key
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
 

@@ -1,1 +1,0 @@
-"""What the doctor does: gathers evidence, names what is wrong, mends what is safe."""

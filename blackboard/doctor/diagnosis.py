@@ -1,0 +1,218 @@
+"""What is wrong with an item and its tokens, from their rows alone. Pure.
+
+    D1   active and not running: its waiting token is there, under the time the item says, alone
+    D2   running: its lock is there, with the same fence and owner, and no waiting token
+    D3   paused, done or removed: no waiting token; a lock only while it drains
+    D4   no token without its item, of an earlier life of it, or in a shard where it does not belong
+    D5   the waiting token says what the item says: it is a projection of it
+    D6   no run in the history has a higher fence than the item; the newest agrees with it; no
+         history is without an item, for a removed one leaves a tombstone
+    D7   times are well-formed and, unless a person chose them, not beyond every horizon; nothing is
+         overdue for long
+    D8   no lock is older than twice its lease, and than its lease and a cycle
+    D9   nothing foreign between `lock:` and `next:`; every key is what its row's id makes of it
+    D10  rows of a newer version cannot be judged by this program
+    D11  nothing says that it was in the future, or waits for what its schedule does not lead to
+
+These hold of rows that were read at one moment. Rows read one after another while workers work
+show a healthy item in two places or in none; `doctor.py` sees to it that what is judged here is one
+moment's.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from blackboard.model import Item, Lock, Outcome, Run, State, Token
+from blackboard.phrases import since, span, stamp
+from blackboard.protocol.batches import token_of
+from blackboard.protocol.keys import next_key, shard_of
+from blackboard.rules.ahead import Planning, ahead
+from blackboard.rules.clocks import is_ahead
+
+HORIZON = timedelta(days=51 * 366)
+"""No schedule that repeats looks further ahead than fifty years."""
+COMPARED = (
+    "type",
+    "spec",
+    "fence",
+    "slot",
+    "ready",
+    "planned",
+    "attempt",
+    "runs",
+    "failures",
+    "once",
+    "requests",
+)
+"""What a token repeats of its item, besides its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    code: str
+    subject: str
+    """The item's id, a key, or what else it is about."""
+    problem: str
+    grave: bool = True
+    """False: worth knowing, but nothing is broken."""
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the rows of one shard say about one id at one moment."""
+
+    id: str
+    shard: int
+    item: Item | None = None
+    lock: Lock | None = None
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    """Waiting tokens by their keys."""
+    newest: Run | None = None
+    """The run with the highest fence."""
+    sealed: tuple[Finding, ...] = ()
+    """Rows that cannot be read, or not by this program: nothing else can be said then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is measured against."""
+
+    now: datetime
+    shards: int
+    cycle: timedelta
+    """What is due or stale is taken within it, while a worker has a free slot."""
+    lease: timedelta
+    """What a lock of the item would be good for."""
+    planning: Planning | None
+    """What the item is planned by; None: that cannot be told."""
+    served: bool
+    """Whether a worker is there that takes the item's type: else nobody is to blame."""
+
+
+def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
+    """All that is wrong with one item and what belongs to it."""
+    if case.sealed:
+        return list(case.sealed)
+    if case.item is None:
+        return [Finding(code=code, subject=case.id, problem=told) for code, told in _orphans(case)]
+    told = [
+        *_tokens(case, case.item),
+        *_lock(case, case.item),
+        *_history(case, case.item, bounds.now),
+    ]
+    if shard_of(case.id, bounds.shards) != case.shard:
+        told.append(("D4", f"lies in shard {case.shard}, where nobody looks for it"))
+    findings = [Finding(code=code, subject=case.id, problem=what) for code, what in told]
+    return findings + list(_times(case, case.item, bounds))
+
+
+Told = Iterator[tuple[str, str]]
+
+
+def _orphans(case: Case) -> Told:
+    if case.lock is not None:
+        yield "D4", f"a lock of {case.lock.owner}, but no item"
+    for key in case.tokens:
+        yield "D4", f"the token {key}, but no item"
+    if case.newest is not None:
+        yield "D6", "a history, but no item: its row is lost"
+
+
+def _tokens(case: Case, item: Item) -> Told:
+    """D1 to D5, as far as waiting tokens go."""
+    named = next_key(item.ready, item.id)
+    others = [key for key in case.tokens if key != named]
+    if not item.waits:
+        code, what = ("D2", "running") if item.running else ("D3", item.state.value)
+        for key in case.tokens:
+            yield code, f"is {what}, but has the token {key}"
+        return
+    if named not in case.tokens:
+        yield "D1", f"waits, but has no token for {stamp(item.ready)}: it will never run"
+    for key in others:
+        yield "D1", f"has another token, {key}: it would run twice"
+    token = case.tokens.get(named)
+    if token is None:
+        return
+    if token.born != item.born:
+        yield "D4", f"its token is of an earlier life (born {token.born}, not {item.born})"
+    wrong = differences(token, item)
+    if wrong:
+        yield "D5", f"its token has another {', '.join(wrong)}"
+
+
+def differences(token: Token, item: Item) -> list[str]:
+    """The names of what a waiting token should repeat of its item, and does not."""
+    right = token_of(item)
+    return [name for name in COMPARED if getattr(token, name) != getattr(right, name)]
+
+
+def _lock(case: Case, item: Item) -> Told:
+    """D1 to D4, as far as the lock goes."""
+    lock = case.lock
+    if lock is None:
+        if item.running:
+            yield "D2", f"is running by {item.owner}, but has no lock: it will never run again"
+        return
+    if item.state is State.REMOVED:
+        yield "D3", f"is removed, but {lock.owner} has a lock"
+    elif not item.running:
+        code = "D1" if item.state is State.ACTIVE else "D3"
+        yield code, f"is not running, but {lock.owner} has a lock (fence {lock.fence})"
+    elif lock.fence != item.fence:
+        yield "D2", f"has fence {item.fence}, but its lock {lock.fence}"
+    elif lock.owner != item.owner:
+        yield "D2", f"is running by {item.owner}, but its lock is of {lock.owner}"
+    if lock.born != item.born:
+        yield "D4", f"its lock is of an earlier life (born {lock.born}, not {item.born})"
+
+
+def _history(case: Case, item: Item, now: datetime) -> Told:
+    """D6. When a run of the future ended is not held against its item."""
+    run = case.newest
+    if run is None:
+        return
+    if run.fence > item.fence:
+        yield "D6", f"has fence {item.fence}, but its history goes to {run.fence}"
+    same = item.outcome == run.outcome and (item.stop == run.stop or is_ahead(run.stop, now=now))
+    if not same and not item.running and speaks_for(run, item):
+        has = f"{item.outcome} at {stamp(item.stop)}" if item.stop else "nothing of a run"
+        yield "D6", f"says {has}, but its newest run {run.outcome} at {stamp(run.stop)}"
+
+
+def speaks_for(run: Run, item: Item) -> bool:
+    """Whether the newest run is what the item, not running, says of its last one. Runs of an
+    earlier life, and those that came back late, are not.
+    """
+    ours = item.state is not State.REMOVED and run.fence > item.born
+    return ours and run.outcome is not Outcome.SUPERSEDED
+
+
+def _asked_for(item: Item) -> bool:
+    """Whether a person may have named the time: `at`, or the first time of a schedule."""
+    named = item.planned == item.first
+    return item.start is None or named or item.schedule.startswith("at ")
+
+
+def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
+    """D7, D8 and D11. What is late for want of workers is worth knowing, no more."""
+    late = bounds.now - item.ready
+    if item.waits and -late > HORIZON and not _asked_for(item):
+        yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
+    elif bounds.planning and (told := ahead(item, bounds.planning, now=bounds.now)):
+        yield Finding(code="D11", subject=item.id, problem=told)
+    if item.waits and late > bounds.cycle + bounds.lease:
+        told = f"has been ready for {span(late.total_seconds())}"
+        yield Finding(code="D7", subject=item.id, problem=told, grave=bounds.served)
+    lock = case.lock
+    if lock is None or not item.running:
+        return
+    grace = max(lock.stale_after, bounds.cycle.total_seconds())
+    if lock.age > lock.stale_after + grace:
+        good = span(lock.stale_after)
+        told = f"its lock, good for {good}, was not touched {since(lock.age)}: nobody overrode it"
+        yield Finding(code="D8", subject=item.id, problem=told, grave=bounds.served)

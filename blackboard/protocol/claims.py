@@ -1,0 +1,364 @@
+"""Taking an item: claim, renew, adopt, override.
+
+A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
+a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
+up is found by the owner's next walk and adopted. What is only known when its lease is nearly over
+is renewed before it is run.
+
+Asking the store until it answers.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
+from blackboard.protocol import keys
+from blackboard.protocol.batches import (
+    change_ops,
+    claim_ops,
+    free_ops,
+    freed,
+    held,
+    override_ops,
+    run_of,
+)
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import deadline, lease, may_take_over
+from blackboard.rules.outcomes import after_run, passed_plan
+from blackboard.rules.transitions import planned
+from blackboard.spec import RunSettings
+from blackboard.table import (
+    Busy,
+    Conflict,
+    ConflictKind,
+    Merge,
+    Refused,
+    TableError,
+    Unavailable,
+    Unknown,
+    just_after,
+)
+
+ROWS_OF_A_CLAIM = 3
+"""The token goes, the lock comes, the item says so: in this order."""
+RENEWALS = 3
+"""Tries of one renewal before it is left to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The answer to a batch of claims: all of them, or none."""
+
+    claims: tuple[Claim, ...] = ()
+    reread: bool = False
+    """Somebody was faster: the range should be read again."""
+    broken: Token | None = None
+    """No race, but a token that does not fit its item: not to be tried again in this walk."""
+
+
+def claims_at_once(board: BoardTable) -> int:
+    """Claims that fit one batch."""
+    return board.table.max_rows // ROWS_OF_A_CLAIM
+
+
+async def claim(
+    board: BoardTable, tokens: Sequence[Token], *, owner: str, settings: Sequence[RunSettings]
+) -> Claimed:
+    """Claim tokens of one shard in one batch. `settings` go with `tokens`."""
+    now, sent = await board.table.now(), board.clock.monotonic()
+    claims = [
+        _claim_of(token, settings=one, owner=owner, nonce=board.chance.nonce(), now=now, sent=sent)
+        for token, one in zip(tokens, settings, strict=True)
+    ]
+    ops = [
+        op
+        for token, one, made in zip(tokens, settings, claims, strict=True)
+        for op in claim_ops(token, made, schedule=one.text, timezone=one.timezone)
+    ]
+    nonces = {made.nonce for made in claims}
+    board.in_flight |= nonces
+    try:
+        etags = await board.table.commit(board.partition(tokens[0].id), ops)
+    except Unknown:
+        return Claimed(claims=await _landed(board, claims))
+    except Conflict as lost:
+        return await _lost(board, tokens[lost.index // ROWS_OF_A_CLAIM], lost)
+    except Refused as refused:
+        return Claimed(reread=True, broken=tokens[refused.index // ROWS_OF_A_CLAIM])
+    finally:
+        board.in_flight -= nonces
+    return Claimed(
+        claims=tuple(
+            replace(made, lock_etag=lock_etag, item_etag=item_etag)
+            for made, lock_etag, item_etag in zip(
+                claims, etags[1::ROWS_OF_A_CLAIM], etags[2::ROWS_OF_A_CLAIM], strict=True
+            )
+        )
+    )
+
+
+async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Those of some claims of one shard whose locks carry their nonces, with the locks' present
+    etags: found in one range. Their items have to be read again before the release.
+    """
+    made = {keys.lock_key(one.id): one for one in claims}
+    rows = board.table.scan(board.partition(claims[0].id), min(made), just_after(max(made)))
+    return tuple(
+        [
+            replace(claim, lock_etag=row.etag, item_etag="")
+            async for row in rows
+            if (claim := made.get(row.key)) and row.data.get("nonce") == claim.nonce
+        ]
+    )
+
+
+async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
+    """A race; or a token without its item, which goes; or a token beside a lock, left alone."""
+    if lost.index % ROWS_OF_A_CLAIM == 0:
+        return Claimed(reread=True)
+    if lost.kind is ConflictKind.MISSING:
+        await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
+    return Claimed(reread=True, broken=token)
+
+
+def _claim_of(
+    token: Token, *, settings: RunSettings, owner: str, nonce: str, now: datetime, sent: float
+) -> Claim:
+    return Claim(
+        id=token.id,
+        type=token.type,
+        spec=token.spec,
+        once=token.once,
+        requests=token.requests,
+        fence=token.fence + 1,
+        born=token.born,
+        slot=token.slot,
+        ready=token.ready,
+        planned=token.planned,
+        attempt=token.attempt,
+        runs=token.runs,
+        failures=token.failures,
+        owner=owner,
+        nonce=nonce,
+        start=now,
+        stale_after=lease(settings, token.slot).total_seconds(),
+        sent=sent,
+        lock_etag="",
+        item_etag="",
+    )
+
+
+def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
+    """The claim that a lock stands for, with what its item says now."""
+    return replace(
+        held(item),
+        attempt=lock.attempt,
+        owner=lock.owner,
+        nonce=lock.nonce,
+        start=lock.since,
+        stale_after=lock.stale_after,
+        sent=sent,
+        lock_etag=lock.etag,
+    )
+
+
+async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
+    """Touch a lock. None: it is lost, its handler must stop. The claim that comes back counts its
+    deadline from the sending that was acknowledged; `progress` (JSON) rides along.
+    """
+    data = {"progress": progress} if progress else {}
+    partition, key = board.partition(claim.id), keys.lock_key(claim.id)
+    for _ in range(RENEWALS):
+        sent = board.clock.monotonic()
+        try:
+            etags = await board.table.commit(partition, [Merge(key, data, claim.lock_etag)])
+        except (Conflict, Unknown):
+            mine = await _landed(board, [claim])
+            if not mine:
+                return None
+            claim = mine[0]
+        else:
+            return replace(claim, lock_etag=etags[0], sent=sent)
+    return claim
+
+
+async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
+    """Take up a lock of this worker that no task of it knows. It is renewed first, so that its
+    deadline is known; what the item says decides the run. Raises BadInput or ValueError where no
+    settings can be computed from that: it is not renewed then, so that it grows stale.
+    """
+    item = await board.item(lock.id)
+    if not holds(item, lock):
+        await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
+        return None
+    assert item is not None
+    board.resolve(item.type, item.spec)
+    return await renew(board, claim_from(item, lock=lock, sent=-math.inf))
+
+
+async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Those that may be run. A claim whose answer took longer than its lease can be trusted is
+    renewed first, for it may be taken at any moment. One that is lost by then, or not answered for,
+    is not run: if it is still this worker's, the next walk adopts it.
+    """
+    if not any(_is_past(one, board) for one in claims):
+        return tuple(claims)
+    renewed = await asyncio.gather(*(_renewed(board, one) for one in claims))
+    return tuple(one for one in renewed if one is not None and not _is_past(one, board))
+
+
+async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
+    """Renewed until it may be trusted, a few times; None: it is lost, or the store is away."""
+    for _ in range(RENEWALS):
+        if not _is_past(claim, board):
+            break
+        try:
+            renewed = await renew(board, claim)
+        except TableError:
+            return None
+        if renewed is None:
+            return None
+        claim = renewed
+    return claim
+
+
+def _is_past(claim: Claim, board: BoardTable) -> bool:
+    """Whether its holder must not trust a claim any more."""
+    return board.clock.monotonic() >= deadline(claim.sent, claim.stale_after)
+
+
+def holds(item: Item | None, lock: Lock) -> bool:
+    """Whether item and lock agree that the item is being run under this lock."""
+    return item is not None and item.running and item.fence == lock.fence
+
+
+async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -> bool:
+    """Move a waiting item on to its next slot without a run: its slot is missed, and it wants no
+    missed runs. `settings` are the token's. False: somebody was faster, or there is no such item,
+    and the token goes.
+    """
+    item = await board.item(token.id)
+    if item is None:
+        await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
+        return False
+    if not item.waits or _wanted(item) != _wanted(token):
+        return False
+    now = await board.table.now()
+    after = planned(item, passed_plan(item, settings=settings, now=now))
+    try:
+        await board.table.commit(board.partition(item.id), change_ops(item, after))
+    except (Conflict, Unknown):
+        return False
+    return True
+
+
+def _wanted(one: Item | Token) -> tuple[object, ...]:
+    """What decides whether a slot is missed."""
+    return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
+
+
+async def override(
+    board: BoardTable, lock: Lock, *, owner: str, is_wanted: Callable[[], bool] = lambda: True
+) -> Claim | None:
+    """Take a stale lock from its holder. None: somebody was faster, the lock had no item, or the
+    item is not to be run: it is paused, or its attempts are used up; or, once the item was read, it
+    is not wanted any more.
+    """
+    item = await board.item(lock.id)
+    if not is_wanted():
+        return None
+    if not holds(item, lock):
+        await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
+        return None
+    assert item is not None
+    settings = board.resolve(item.type, item.spec)
+    now, sent = await board.table.now(), board.clock.monotonic()
+    gone = abandoned_run(item, lock, now=now)
+    if item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=settings.retries):
+        claim = claim_from(item, lock=lock, sent=sent)
+        await _free(board, item, lock=lock, claim=claim, settings=settings, run=gone)
+        return None
+    taken = replace(
+        claim_from(item, lock=lock, sent=sent),
+        fence=lock.fence + 1,
+        attempt=lock.attempt + 1,
+        failures=item.failures + 1,
+        runs=item.runs + 1,
+        owner=owner,
+        nonce=board.chance.nonce(),
+        start=now,
+        stale_after=lease(settings, item.slot).total_seconds(),
+    )
+    board.in_flight.add(taken.nonce)
+    try:
+        etags = await board.table.commit(
+            board.partition(lock.id), override_ops(item, lock, taken, gone)
+        )
+    except Conflict:
+        return None
+    except Unknown:
+        return next(iter(await _landed(board, [taken])), None)
+    finally:
+        board.in_flight.discard(taken.nonce)
+    return replace(taken, lock_etag=etags[0], item_etag=etags[1])
+
+
+def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
+    """What the history says of a holder that was not heard of any more."""
+    error = f"its lock was not renewed for {lock.stale_after:g} s"
+    claim = claim_from(item, lock=lock, sent=0.0)
+    return run_of(claim, Outcome.ABANDONED, now=now, error=error)
+
+
+async def _free(
+    board: BoardTable, item: Item, *, lock: Lock, claim: Claim, settings: RunSettings, run: Run
+) -> None:
+    """Override a lock and run nothing: the item's next slot waits, unless it is paused."""
+    plan = after_run(
+        claim,
+        Outcome.ABANDONED,
+        settings=settings,
+        now=run.stop,
+        fraction=0.0,
+    )
+    after = freed(item, plan, run)
+    try:
+        await board.table.commit(board.partition(item.id), free_ops(item, lock.etag, after, run))
+    except (Conflict, Unknown):
+        return  # the lock moved, or the next walk finds it as it was
+
+
+Answer = TypeVar("Answer")
+
+SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
+"""Seconds between tries while the store is away, at the least and at the most."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """Between two tries, longer each time."""
+
+    board: BoardTable
+    _wait: float = SHORTEST_WAIT
+
+    async def after(self, trouble: Busy | Unavailable) -> None:
+        """Wait as long as the store asks for, or a while."""
+        if isinstance(trouble, Busy):
+            wait = min(max(trouble.retry_after, SHORTEST_WAIT), LONGEST_WAIT)
+        else:
+            wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
+        await self.board.clock.sleep(wait)
+
+
+async def until_answered(board: BoardTable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer, however long it takes."""
+    pause = Pause(board)
+    while True:
+        try:
+            return await ask()
+        except (Busy, Unavailable) as trouble:
+            await pause.after(trouble)

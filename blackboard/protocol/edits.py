@@ -1,0 +1,390 @@
+"""What people do to items: add, edit, pause, resume, run now, remove.
+
+Each reads the item and writes it with the etag it read, in one batch with the token that the item
+names. A locked item's token is its lock, which only its holder or an overrider writes: so edit,
+pause, resume and run now write the item alone, and the release obeys it. Each counts once, however
+often it is sent.
+
+A `run now` is never dropped: what cannot be run next queues, and a queue that is full refuses it.
+
+Taking a lock from its holder by a person's word: unlock and cancel.
+
+Both are about the lock that was shown, by its fence, and do nothing to another. The fence rises, so
+the holder's result is known for late; it is told at its next renewal or walk.
+
+Applies a verb of an operator to an item: read, build, commit; once, whatever gets lost.
+
+What is tried again after a lost race or a lost reply stays bound to what was first read: an item
+removed and made anew meanwhile is another one, and a lock claimed meanwhile another lock. And it
+carries a name, which the item remembers: a pause that was applied is not applied again over a
+resume that came after it. `rules/applied.py` has how long a name is remembered, and why that is
+long enough.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import VERSION, Applied, Item, Mark, Outcome, Run, State
+from blackboard.protocol.batches import (
+    add_ops,
+    change_ops,
+    free_ops,
+    freed,
+    held,
+    remove_ops,
+    run_of,
+    tombstone_of,
+)
+from blackboard.protocol.keys import item_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import text_of
+from blackboard.rules.applied import (
+    ADDED,
+    LONGEST_NAME,
+    MOST,
+    REMEMBERED,
+    RETRIED_FOR,
+    additions,
+    applied_to,
+    is_applied,
+    may_retry,
+    remembering,
+)
+from blackboard.rules.outcomes import after_run, first_plan, unlocked_plan
+from blackboard.rules.requests import LONGEST_QUEUE, Requested, requested, requests_of
+from blackboard.rules.transitions import paused, rescheduled, resumed
+from blackboard.schedule.durations import format_duration
+from blackboard.schedule.schedule import parse_schedule
+from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
+from blackboard.table import ANY, Conflict, Op, Unknown, units
+
+TRIES = 20
+"""Readings of an item that keeps changing under one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """The item as it is now, and whether this request made it so."""
+
+    item: Item
+    changed: bool = True
+
+
+class Missing(BadInput):
+    """There is no such item."""
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
+
+
+Build = Callable[[Item, datetime], Item | None]
+"""From an item as read, and the store's time: the item it becomes; None: there is nothing to do."""
+Write = Callable[[Item, Item], list[Op]]
+"""From an item before and after: the batch."""
+
+
+async def change_item(
+    board: BoardTable,
+    item_id: str,
+    build: Build,
+    *,
+    write: Write,
+    name: str = "",
+    gone_is_done: bool = False,
+) -> Changed:
+    """Apply one verb. `name` is drawn where none is given. An item that a newer version wrote is
+    left alone. Raises Missing, and BlackboardError when it is not known whether it was applied.
+    """
+    name = name or board.chance.nonce()
+    began = await board.table.now()
+    first: Item | None = None
+    doubtful = False
+    for _ in range(TRIES):
+        item = await board.item(item_id)
+        if item is None or item.state is State.REMOVED or (first and item.born != first.born):
+            if first is not None and gone_is_done:
+                return Changed(item=first)
+            raise Missing(item_id)
+        if item.version > VERSION:
+            raise BadInput(
+                "id", f"{item_id!r} was written by a newer version", "upgrade blackboard"
+            )
+        first = first or item
+        if is_applied(item, name):
+            return Changed(item=item, changed=doubtful)
+        if doubtful:
+            check_in_time(item_id, first=began, now=await board.table.now())
+        after = build(item, began)
+        if after is None:
+            return Changed(item=item, changed=False)
+        after = replace(after, applied=remembered(item_id, applied_to(item), name, now=began))
+        ops = write(item, after)
+        try:
+            etags = await board.table.commit(board.partition(item_id), ops)
+        except Conflict:
+            continue
+        except Unknown:
+            doubtful = True
+            continue
+        written = [op.key for op in ops].index(item_key(item_id))
+        return Changed(item=replace(after, etag=etags[written]))
+    raise restless(item_id)
+
+
+def remembered(item_id: str, before: Sequence[Applied], name: str, *, now: datetime) -> str:
+    """The names of an item and one more, as they stand in its column. Raises BlackboardError when
+    there is no room for it.
+    """
+    names = remembering(before, name, now=now)
+    if names is None:
+        raise BlackboardError(
+            f"{item_id} was changed {MOST} times within {format_duration(REMEMBERED)}: "
+            "try again in some minutes"
+        )
+    return names
+
+
+def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
+    """Refuse to try again what may have been applied and forgotten."""
+    if not may_retry(first=first, now=now):
+        raise BlackboardError(
+            f"the store did not say within {format_duration(RETRIED_FOR)} whether {item_id} was "
+            "changed: look at it (`blackboard show`), and ask again if it was not"
+        )
+
+
+def restless(item_id: str) -> BlackboardError:
+    return BlackboardError(f"{item_id} changed {TRIES} times under this request: try again")
+
+
+async def add(
+    board: BoardTable, *, item_id: str, item_type: str, spec: Spec, first: datetime | None = None
+) -> Changed:
+    """Add an item, due at once or at `first`. Raises BadInput when it is there already."""
+    settings = board.resolve(item_type, encode_spec(spec))
+    name = ADDED + board.chance.nonce()
+    began = await board.table.now()
+    doubtful = False
+    for _ in range(TRIES):
+        old = await board.item(item_id)
+        if old is not None and is_applied(old, name):
+            return Changed(item=old)  # also when it was removed since
+        now = await board.table.now()
+        if doubtful:
+            check_in_time(item_id, first=began, now=now)
+        if old is not None and old.state is not State.REMOVED:
+            raise BadInput("id", f"{item_id!r} is on this board already", "`blackboard edit`")
+        plan = first_plan(item_id, settings=settings, first=first, now=now)
+        item = Item(
+            id=item_id,
+            type=item_type,
+            state=plan.state,
+            spec=encode_spec(spec),
+            fence=old.fence if old else 0,
+            born=old.fence if old else 0,
+            slot=plan.slot,
+            ready=plan.ready,
+            planned=plan.planned,
+            first=plan.planned if first else None,
+            schedule=settings.text,
+            timezone=settings.timezone,
+            applied=remembered(item_id, additions(old), name, now=began),
+        )
+        try:
+            etags = await board.table.commit(board.partition(item_id), add_ops(item, over=old))
+        except Conflict:
+            continue
+        except Unknown:
+            doubtful = True
+            continue
+        return Changed(item=replace(item, etag=etags[0]))
+    raise restless(item_id)
+
+
+async def edit(board: BoardTable, item_id: str, change: Callable[[Spec, Item], Spec]) -> Changed:
+    """Change what an item says about its runs. A new schedule counts from now; an `every` from
+    the last start. A slot that is being retried, or was asked for, is kept.
+    """
+
+    def build(item: Item, now: datetime) -> Item | None:
+        spec = rewrite_spec(item.spec, change(decode_spec(item.spec), item))
+        settings = settings_of(board, item, spec)
+        is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
+        if spec == item.spec and not is_other:
+            return None
+        after = replace(item, spec=spec, schedule=settings.text, timezone=settings.timezone)
+        if is_other:
+            had_time = decode_spec(item.spec).at is not None
+            after = rescheduled(after, settings=settings, had_time=had_time, now=now)
+        return after
+
+    return await change_item(board, item_id, build, write=change_ops)
+
+
+def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
+    """What `item` is run with when it says `spec`. A schedule that only a handler says, which need
+    not be known here, is the one it was last run with.
+    """
+    settings = board.resolve(item.type, spec)
+    elsewhere = not decode_spec(item.spec).has_schedule
+    if settings.schedule is None and elsewhere and item.schedule:
+        schedule = parse_schedule(item.schedule, item.timezone)
+        return replace(settings, schedule=schedule, timezone=item.timezone)
+    return settings
+
+
+async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
+    """No run of the item starts until it is resumed; one that runs may finish."""
+    by = text_of(mark)
+    return await change_item(board, item_id, lambda item, _: paused(item, by), write=change_ops)
+
+
+async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
+    """A slot that came while the item was paused is due at once."""
+    by = text_of(mark)
+
+    def build(item: Item, now: datetime) -> Item | None:
+        return resumed(item, by, now=now)
+
+    return await change_item(board, item_id, build, write=change_ops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Changed):
+    """The item as it is now, and the run that was asked for."""
+
+    slot: datetime
+    ahead: int = 0
+    """Runs that come before it, the running one included."""
+    joined: bool = False
+    """Whether the run was asked for before, or is a retry: one run is for both."""
+
+
+async def run_now(
+    board: BoardTable, item_id: str, *, trigger: str = "", once: Mapping[str, object] | None = None
+) -> Asked:
+    """One run now, or in its turn behind what runs and what was asked for before; `once` is laid
+    over its params. The same `trigger` twice is one run. The schedule stays as it was.
+
+    Raises BadInput for a trigger that is named as an addition, BlackboardError when the item is
+    paused, or has no room for one more request.
+    """
+    if trigger.startswith(ADDED):
+        raise BadInput("trigger", f"{trigger!r} is kept for additions", f"without {ADDED!r}")
+    if len(trigger) > LONGEST_NAME:
+        raise BadInput(
+            "trigger",
+            f"{trigger[:LONGEST_NAME]!r}... has {len(trigger):,} characters",
+            f"{LONGEST_NAME} at the most",
+        )
+    name = trigger or board.chance.nonce()
+    params = text_of(once) if once else ""
+    made: Requested | None = None
+
+    def build(item: Item, now: datetime) -> Item:
+        nonlocal made
+        if item.is_paused:
+            raise BlackboardError(f"{item_id} is paused: `blackboard resume {item_id}` first")
+        made = requested(item, name=name, once=params, now=now)
+        _check_room(made.item, limit=board.table.max_value)
+        return made.item
+
+    done = await change_item(board, item_id, build, write=change_ops, name=name)
+    if made is None:  # it was applied by an earlier call
+        return _asked_before(done.item, name)
+    return Asked(
+        item=done.item,
+        changed=done.changed,
+        slot=made.slot,
+        ahead=made.ahead,
+        joined=made.joined,
+    )
+
+
+def _asked_before(item: Item, name: str) -> Asked:
+    """What became of a request that an earlier call has made."""
+    for ahead, one in enumerate(requests_of(item), 1):
+        if one.name == name:
+            return Asked(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
+    return Asked(item=item, changed=False, slot=item.slot, joined=True)
+
+
+def _check_room(item: Item, *, limit: int) -> None:
+    """Refuse a request that the item's queue has no room for."""
+    waiting = len(requests_of(item))
+    size = units(item.requests)
+    if waiting > LONGEST_QUEUE or size > limit:
+        problem = (
+            f"{waiting - 1} runs wait already, the most there may be"
+            if waiting > LONGEST_QUEUE
+            else f"the requests that wait would take {size:,} characters of {limit:,}"
+        )
+        raise BlackboardError(
+            f"{item.id} cannot be asked to run once more: {problem}. Ask again when some have run "
+            "(`blackboard why` counts them)"
+        )
+
+
+async def remove(board: BoardTable, item_id: str) -> Changed:
+    """Leave a tombstone; a run that is under way loses its lock. The history stays until its
+    time is up.
+    """
+
+    def build(item: Item, now: datetime) -> Item:
+        return tombstone_of(item, now=now)
+
+    return await change_item(board, item_id, build, write=remove_ops, gone_is_done=True)
+
+
+async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
+    """Take the lock with this fence from its holder: the item is due again at once, with the slot
+    it had. Nothing happens when the lock is another one by now.
+    """
+
+    def build(item: Item, now: datetime) -> Item | None:
+        if not item.running or item.fence != fence:
+            return None
+        run = _ended(item, Outcome.ABANDONED, mark=mark, now=now)
+        return freed(item, unlocked_plan(item, now=now), run)
+
+    return await change_item(board, item_id, build, write=_write(Outcome.ABANDONED, mark))
+
+
+async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
+    """End the run with this fence: its holder is told at its next renewal or walk, and the item
+    waits for its next slot.
+    """
+
+    def build(item: Item, now: datetime) -> Item | None:
+        if not item.running or item.fence != fence:
+            return None
+        plan = after_run(
+            held(item),
+            Outcome.CANCELLED,
+            settings=settings_of(board, item, item.spec),
+            now=now,
+            fraction=0.0,
+        )
+        return freed(item, plan, _ended(item, Outcome.CANCELLED, mark=mark, now=now))
+
+    return await change_item(board, item_id, build, write=_write(Outcome.CANCELLED, mark))
+
+
+def _ended(item: Item, outcome: Outcome, *, mark: Mark, now: datetime) -> Run:
+    """What the history says of the run whose lock was taken."""
+    verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
+    error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
+    return run_of(held(item), outcome, now=now, error=error, note=text_of(mark))
+
+
+def _write(outcome: Outcome, mark: Mark) -> Write:
+    """The batch that takes the lock, and tells the history."""
+
+    def write(item: Item, after: Item) -> list[Op]:
+        assert after.stop is not None
+        run = _ended(item, outcome, mark=mark, now=after.stop)
+        return free_ops(item, ANY, after, run)
+
+    return write

@@ -1,0 +1,223 @@
+"""One board of a table: what is on it, read as records.
+
+A board has a name and a number of shards, fixed when it is made. An item lives, with all that
+belongs to it, in the shard that its id hashes to. The other modules here change a board.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from copy import copy
+from datetime import datetime
+from typing import Any
+
+from blackboard.clock import Chance, Clock
+from blackboard.errors import BadInput, BadRow
+from blackboard.model import VERSION, Item, Lock, Run, State, Token
+from blackboard.protocol import keys
+from blackboard.protocol.rows import Record, record_of, version_of
+from blackboard.spec import RunSettings
+from blackboard.table import Conflict, Delete, Insert, Row, Table, Unavailable, Unknown, Value, read
+
+Resolve = Callable[[str, str], RunSettings]
+"""Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
+
+
+SHARDS = range(1, 101)
+
+
+class Remade(Unavailable):
+    """The board was deleted and made anew with other shards: what is read here is in no one's way,
+    and of no use.
+    """
+
+
+class BoardTable:
+    """One board of a table."""
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        name: str = "blackboard",
+        shards: int = 1,
+        clock: Clock,
+        chance: Chance,
+        resolve: Resolve,
+    ) -> None:
+        self.table = table
+        self.name = keys.check_board_name(name)
+        self.shards = shards
+        self.clock = clock
+        self.chance = chance
+        self.resolve = resolve
+        self.in_flight: set[str] = set()
+        """Nonces of claims whose answer has not come."""
+
+    def seen_through(
+        self, table: Table | None = None, *, resolve: Resolve | None = None
+    ) -> "BoardTable":
+        """This board, asked through another table or with other settings. Claims under way are
+        known to both, so that neither takes a lock of the other's for one that nobody holds.
+        """
+        seen = copy(self)
+        seen.table = table or self.table
+        seen.resolve = resolve or self.resolve
+        return seen
+
+    # ---- the board's own row
+
+    @classmethod
+    async def create(
+        cls, table: Table, *, name: str, shards: int, clock: Clock, chance: Chance, resolve: Resolve
+    ) -> "BoardTable":
+        """Make a board, or open it when it is there already with as many shards."""
+        if shards not in SHARDS:
+            raise BadInput("shards", f"{shards} is out of range", "1 to 100")
+        board = cls(table, name=name, shards=shards, clock=clock, chance=chance, resolve=resolve)
+        made: dict[str, Value] = {
+            "version": VERSION,
+            "shards": shards,
+            "created": await table.now(),
+        }
+        try:
+            await table.commit(keys.meta_partition(name), [Insert(keys.BOARD_KEY, made)])
+        except (Conflict, Unknown):
+            found = await cls.open(table, name=name, clock=clock, chance=chance, resolve=resolve)
+            if found.shards != shards:
+                raise BadInput(
+                    "shards",
+                    f"board {name!r} was made with {found.shards}",
+                    "the number is fixed; make a board of another name",
+                ) from None
+        return board
+
+    @classmethod
+    async def open(
+        cls, table: Table, *, name: str, clock: Clock, chance: Chance, resolve: Resolve
+    ) -> "BoardTable":
+        """Open a board that is there."""
+        row = await read(table, keys.meta_partition(keys.check_board_name(name)), keys.BOARD_KEY)
+        if row is None:
+            problem = f"no board {name!r} in this store"
+            raise BadInput("board", problem, f"`blackboard --board {name} init` makes one")
+        if version_of(row.data) > VERSION:
+            raise BadInput(
+                "board",
+                f"{name!r} has version {version_of(row.data)}, this program knows {VERSION}",
+                "upgrade blackboard",
+            )
+        shards = row.data.get("shards")
+        if type(shards) is not int or shards not in SHARDS:
+            raise BadRow(row.key, "no good shards")
+        return cls(
+            table,
+            name=name,
+            shards=shards,
+            clock=clock,
+            chance=chance,
+            resolve=resolve,
+        )
+
+    async def check_shards(self) -> None:
+        """Raises Remade when the board has other shards by now, Unavailable while it is gone."""
+        row = await read(self.table, keys.meta_partition(self.name), keys.BOARD_KEY)
+        if row is None:
+            raise Unavailable(f"the board {self.name!r} is gone (`blackboard init` makes it anew)")
+        if row.data.get("shards") != self.shards:
+            raise Remade(
+                f"the board {self.name!r} was made anew with shards: {row.data.get('shards')}, not "
+                f"{self.shards} (start this worker again)"
+            )
+
+    # ---- reading
+
+    def partition(self, item_id: str) -> str:
+        """The partition an item lives in, with all that belongs to it."""
+        return self.shard(keys.shard_of(item_id, self.shards))
+
+    def shard(self, number: int) -> str:
+        return keys.partition(self.name, number, self.shards)
+
+    async def item(self, item_id: str) -> Item | None:
+        """An item, or the tombstone of one, or None."""
+        row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
+        return None if row is None else _record(Item, row)
+
+    async def items(self) -> AsyncIterator[Item]:
+        """All items but tombstones, shard by shard, in the order of their keys. Rows that cannot be
+        read are passed over.
+        """
+        for number in range(self.shards):
+            async for row in self.table.scan(self.shard(number), keys.ITEM, keys.end_of(keys.ITEM)):
+                item = self._readable(Item, row)
+                if item is not None and item.state is not State.REMOVED:
+                    yield item
+
+    async def lock(self, item_id: str) -> Lock | None:
+        row = await read(self.table, self.partition(item_id), keys.lock_key(item_id))
+        return None if row is None else _record(Lock, row, age=self.table.age(row))
+
+    async def locks(self) -> AsyncIterator[Lock]:
+        """All locks, shard by shard, but those of a newer version."""
+        for number in range(self.shards):
+            async for row in self.table.scan(self.shard(number), keys.LOCK, keys.NEXT):
+                lock = self._lock_or_token(row)
+                if isinstance(lock, Lock):
+                    yield lock
+
+    async def run(self, item_id: str, fence: int) -> Run | None:
+        row = await read(self.table, self.partition(item_id), keys.run_key(item_id, fence))
+        return None if row is None else _record(Run, row)
+
+    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
+        """The history of an item, newest first."""
+        first, last = keys.runs_range(item_id)
+        async for row in self.table.scan(self.partition(item_id), first, last, limit):
+            yield _record(Run, row)
+
+    async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
+        """All locks of a shard and its tokens that are ready by `until`, most overdue first: one
+        range. Rows of a newer version, and rows that cannot be read, are passed over; so are those
+        in a wrong shard, which nobody could take.
+        """
+        last = keys.next_until(until)
+        async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
+            found = self._lock_or_token(row)
+            if found is not None and keys.shard_of(found.id, self.shards) == shard:
+                yield found
+
+    def _lock_or_token(self, row: Row) -> Lock | Token | None:
+        if version_of(row.data) > VERSION:
+            return None
+        if row.key.startswith(keys.LOCK):
+            return self._readable(Lock, row, age=self.table.age(row))
+        return self._readable(Token, row)
+
+    def _readable(self, record_type: type[Record], row: Row, **extra: float) -> Record | None:
+        try:
+            return _record(record_type, row, **extra)
+        except BadRow:
+            return None  # one bad row must not stop everybody; `doctor` tells of it
+
+    async def delete(self, item_id: str, key: str, etag: str) -> None:
+        """Delete one row that belongs to no item, if it is still the one that was read."""
+        try:
+            await self.table.commit(self.partition(item_id), [Delete(key, etag)])
+        except (Conflict, Unknown):
+            return  # somebody else has seen to it, or the next walk will
+
+
+_KEYS: dict[type[Any], Callable[[Any], str]] = {
+    Item: lambda item: keys.item_key(item.id),
+    Lock: lambda lock: keys.lock_key(lock.id),
+    Token: lambda token: keys.next_key(token.ready, token.id),
+    Run: lambda run: keys.run_key(run.id, run.fence),
+}
+"""What a row's key is by what it says. Nobody could claim, release or change it under another."""
+
+
+def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
+    """The record in a row that lies where it says. Raises BadRow."""
+    found = record_of(record_type, row, **extra)
+    if _KEYS[record_type](found) != row.key:
+        raise BadRow(row.key, "its key is not what it says")
+    return found

@@ -1,0 +1,145 @@
+"""Whether a worker takes an item, takes it over, or leaves it alone.
+
+The rule is elmcity's, of 2009. A worker walks the table. An item that ran within its interval is
+left alone; one whose interval has passed is run. An item that somebody is running is left alone,
+unless it was started longer than its interval ago: then whoever had it is taken for dead, and the
+lock is overridden.
+
+What was a comparison of start and stop is here a matter of which row there is. A waiting token
+says "stopped": it may be taken when it is ready, and its ready time was set from the last start.
+A lock says "started and not stopped": it may be overridden when the store has not seen it touched
+for its `stale_after`, whose default is the interval. So the four cases of 2009 are
+
+    stop after start, within the interval     token, not ready      leave
+    stop after start, beyond the interval     token, ready          run
+    stop before start, within the interval    lock, not stale       leave
+    stop before start, beyond the interval    lock, stale           override
+
+and three more came with locks that are renewed and workers that die in all ways:
+
+    the type is unknown here, or the row's version is newer         leave
+    the lock is mine, but nothing of mine knows it                  adopt
+    the slot is missed, and the item wants no missed runs           pass over
+
+Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
+the resolution of the store's stamps, so that rounding never takes a lock early.
+"""
+
+from collections.abc import Container
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from blackboard.model import VERSION, Lock, Token
+from blackboard.schedule.schedule import ALONE, Every, interval_of
+from blackboard.spec import RunSettings
+
+SHORTEST_DEFAULT_LEASE = timedelta(seconds=10)
+"""Of a lease that nothing sets."""
+SHORTEST_DEFAULT_LIMIT = timedelta(minutes=1)
+"""Of a time limit that nothing sets."""
+LONGEST_RENEWAL = 60.0
+"""Seconds between renewals at the most: how soon an unlock or a removal is noticed."""
+TAKEOVERS = 3
+"""A slot is taken over from dead workers at least so often before its item waits for the next."""
+HOLDERS_SHARE = 0.8
+"""The part of the lease after which its holder stops trusting it. The rest is room for clock
+rates that differ and for what the holder needs to stop a handler."""
+
+
+class Move(StrEnum):
+    """What a walk does about one row."""
+
+    LEAVE = "leave"
+    RUN = "run"
+    SKIP = "skip"
+    OVERRIDE = "override"
+    ADOPT = "adopt"
+
+
+def decide_token(
+    token: Token, *, now: datetime, types: Container[str], settings: RunSettings
+) -> Move:
+    """About a waiting token. `now` is the store's."""
+    if token.version > VERSION or token.type not in types or token.ready > now:
+        return Move.LEAVE
+    if is_missed(token, now=now, settings=settings):
+        return Move.SKIP
+    return Move.RUN
+
+
+def is_missed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
+    """Whether the slot came and went unseen and its item wants no such runs. An `every`, a retry,
+    and what a person asked for are never missed.
+    """
+    by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
+    scheduled = by_the_clock and token.attempt == 1 and token.slot == token.planned
+    late = now - max(token.slot, token.ready)
+    return settings.missed == "none" and scheduled and late > settings.missed_after
+
+
+def decide_lock(
+    lock: Lock,
+    *,
+    owner: str,
+    types: Container[str],
+    in_flight: Container[str],
+    resolution: float,
+    given_up: Container[str] = (),
+) -> Move:
+    """About a lock. `in_flight` holds the nonces of every task and batch of this worker,
+    `given_up` those of runs that have ended and could not be let go: they are as anybody's.
+    """
+    if lock.version > VERSION:
+        return Move.LEAVE
+    if lock.owner == owner and lock.nonce not in given_up:
+        return Move.LEAVE if lock.nonce in in_flight else Move.ADOPT
+    if lock.type in types and is_stale(lock, resolution=resolution):
+        return Move.OVERRIDE
+    return Move.LEAVE
+
+
+def is_stale(lock: Lock, *, resolution: float) -> bool:
+    """Whether the store has not seen the lock touched for longer than its lease."""
+    return lock.age > lock.stale_after + resolution
+
+
+def may_take_over(attempt: int, *, retries: int) -> bool:
+    """Whether attempt number `attempt`, abandoned, is followed by another at once. Without an end
+    to it, a handler that kills its worker would go round the fleet.
+    """
+    return attempt <= max(retries, TAKEOVERS)
+
+
+def lease(settings: RunSettings, slot: datetime) -> timedelta:
+    """How long a lock may go untouched: as set, else the interval, ten seconds at the least."""
+    return settings.stale_after or max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
+
+
+def time_limit(settings: RunSettings, slot: datetime) -> timedelta:
+    """How long a handler may run: as set, else the interval, a minute at the least."""
+    return settings.timeout or max(interval(settings, slot), SHORTEST_DEFAULT_LIMIT)
+
+
+def interval(settings: RunSettings, slot: datetime) -> timedelta:
+    """An item's interval: `every`, or the shortest time between the next few slots; one hour when
+    there are none. It is the schedule's own: a first run or a `run now` may come at any time, and
+    has as much of it as any other.
+    """
+    if settings.schedule is None:
+        return ALONE
+    return interval_of(settings.schedule, slot)
+
+
+def renew_every(stale_after: float) -> float:
+    """Seconds between renewals: a third of the lease, so that two may be lost; at least every
+    minute, so that a lost lock is noticed.
+    """
+    return min(stale_after / 3, LONGEST_RENEWAL)
+
+
+def deadline(sent: float, stale_after: float) -> float:
+    """Until when the holder may trust its lock, on the monotonic clock on which the claim, or the
+    renewal that was acknowledged, was first sent. It is earlier than anybody may take the lock:
+    the store's stamp is not older than the sending.
+    """
+    return sent + stale_after * HOLDERS_SHARE

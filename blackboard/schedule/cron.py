@@ -1,0 +1,243 @@
+"""Cron expressions with the semantics of Debian cron, by an engine of our own.
+
+What matches. Five fields: minute, hour, day of month, month, day of week; or a name such as
+@daily. A day matches when its month does, and: day of month AND day of week if one of these two
+fields starts with `*`, else day of month OR day of week (crontab(5)). 0 and 7 are Sunday. Whether
+a field "starts with *" is a matter of its text: `*/2` does, `0-59` does not.
+
+When it runs. cron(8) tells two kinds of jobs apart, by the same look at the text:
+
+- A job whose minute or hour starts with `*` follows real time. It runs whenever the wall clock
+  shows a matching minute: in a fold twice, in a gap not at all.
+- Any other job runs at fixed times and follows the highest time that the wall clock has reached.
+  It runs once for each matching time: in a fold the first time, in a gap right after it. Several
+  times within one gap are one run.
+
+cron(8) catches up over gaps of up to three hours, because it cannot tell a longer one from a
+corrected clock. We know the zone's rules, so the day that Samoa skipped in 2011 is a gap like any.
+
+How the next run is found. The calendar is walked in wall time, where it is regular: the first
+matching minute from here on, then the next. Each is mapped to the instants at which the clock
+shows it (`zones.py`), and the first instant that is not too early wins. That order is right except
+before the clock is put back: then earlier wall times come again, so unless a run comes before the
+change, the search starts afresh from it.
+
+The search ends: past fifty years it gives up. The longest wait of an expression that matches at
+all is forty (29 February on a given weekday, over the missing leap day of 2100).
+"""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from blackboard.errors import BadInput
+from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
+
+HORIZON = 50
+"""Years."""
+
+_INSTANT = timedelta(microseconds=1)
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+_PROBE = datetime(2000, 1, 1, tzinfo=UTC)
+"""From here on an expression must run within the horizon, or it is refused."""
+
+_MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_ELEMENT = re.compile(
+    r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A cron expression in a zone.
+
+    Raises BadInput when it cannot be read ("cron", "timezone") or would never run.
+    """
+
+    expression: str
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expression", " ".join(self.expression.split()))
+        _check(self.expression, self.zone)
+
+    @property
+    def text(self) -> str:
+        return f"cron {self.expression}"
+
+    @property
+    def fields(self) -> "Fields":
+        """What the expression says, read."""
+        return read_fields(self.expression)
+
+    def next_run(self, after: datetime) -> datetime | None:
+        """The first run strictly later than `after` (aware); UTC."""
+        start = after.astimezone(UTC) + _INSTANT
+        return _first_run(self.fields, find_zone(self.zone), start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """The sets that an expression stands for. Sunday is 0."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    follows_clock: bool
+    """The minute or the hour starts with `*`."""
+    day_and_weekday: bool
+    """The day of month or the day of week starts with `*`."""
+    times: tuple[int, ...]
+    """Minutes of the day at which it runs."""
+
+    def on(self, day: date) -> bool:
+        """Whether it runs on that day of the calendar."""
+        if day.month not in self.months:
+            return False
+        weekday = day.isoweekday() % 7 in self.weekdays
+        if self.day_and_weekday:
+            return weekday and day.day in self.days
+        return weekday or day.day in self.days
+
+    def first_wall(self, wall: datetime, last_year: int) -> datetime | None:
+        """The first matching wall time at or after `wall` (naive), None past `last_year`."""
+        if wall.second or wall.microsecond:
+            wall = wall.replace(second=0, microsecond=0) + _MINUTE
+        day = wall.date()
+        if self.on(day):
+            later = bisect_left(self.times, wall.hour * 60 + wall.minute)
+            if later < len(self.times):
+                return _at(day, self.times[later])
+        day += _DAY
+        while day.year <= last_year:
+            if day.month not in self.months:
+                day = (day.replace(day=28) + 4 * _DAY).replace(day=1)
+            elif self.on(day):
+                return _at(day, self.times[0])
+            else:
+                day += _DAY
+        return None
+
+
+def _first_run(fields: Fields, zone: ZoneInfo, start: datetime) -> datetime | None:
+    """The first run at or after `start`, within the horizon."""
+    here = start.astimezone(zone)
+    found = _first_in_wall_order(fields, zone, start, here.replace(tzinfo=None, fold=0))
+    change = replay_after(here) if fields.follows_clock else None
+    if change is None or (found is not None and found < change):
+        return found
+    return _first_run(fields, zone, change)
+
+
+def _first_in_wall_order(
+    fields: Fields, zone: ZoneInfo, start: datetime, wall: datetime
+) -> datetime | None:
+    last_year = wall.year + HORIZON
+    while (match := fields.first_wall(wall, last_year)) is not None:
+        runs = showings(match, zone) if fields.follows_clock else (first_shown(match, zone),)
+        for run in runs:
+            if run >= start:
+                return run
+        wall = match + _MINUTE
+    return None
+
+
+@lru_cache(maxsize=1024)
+def read_fields(expression: str) -> Fields:
+    """Read an expression or a name such as @daily.
+
+    Raises BadInput("cron").
+    """
+    texts = _MACROS.get(expression.lower(), expression).split()
+    if expression.lower() == "@reboot":
+        raise BadInput("cron", "@reboot means nothing where no host is the one", "use every or at")
+    if len(texts) != 5:
+        raise BadInput("cron", f"{_shorten(expression)!r} has {len(texts)} fields", _remedy(texts))
+    minute, hour, day, month, weekday = (text.lower() for text in texts)
+    minutes = tuple(sorted(_read_field(minute, "minute", 0, 59)))
+    hours = tuple(sorted(_read_field(hour, "hour", 0, 23)))
+    return Fields(
+        minutes=minutes,
+        hours=hours,
+        days=_read_field(day, "day of month", 1, 31),
+        months=_read_field(month, "month", 1, 12, _MONTHS),
+        weekdays=frozenset(n % 7 for n in _read_field(weekday, "day of week", 0, 7, _WEEKDAYS)),
+        follows_clock=minute.startswith("*") or hour.startswith("*"),
+        day_and_weekday=day.startswith("*") or weekday.startswith("*"),
+        times=tuple(h * 60 + m for h in hours for m in minutes),
+    )
+
+
+def _read_field(
+    text: str, name: str, low: int, high: int, names: tuple[str, ...] = ()
+) -> frozenset[int]:
+    """The numbers of one field. `names` are those of `low`, `low` + 1 and so on."""
+
+    def number(word: str) -> int:
+        value = int(word) if word.isdigit() else low + names.index(word) if word in names else -1
+        if not low <= value <= high:
+            allowed = f"use {low}-{high}" + (f" or {names[0]}-{names[-1]}" if names else "")
+            raise BadInput("cron", f"{word!r} is not a {name}", allowed)
+        return value
+
+    numbers: set[int] = set()
+    for element in text.split(","):
+        parts = _ELEMENT.fullmatch(element)
+        if parts is None:
+            problem = f"{_shorten(element)!r} cannot be read as {name}"
+            raise BadInput("cron", problem, "use *, 5, 1-5, */10, 1-30/5 and lists of these")
+        star, first, last, step = parts.groups()
+        if step is not None and int(step) == 0:
+            raise BadInput("cron", f"{element!r} in {name} has a step of 0", "use 1 or more")
+        begin = low if star else number(first)
+        end = number(last) if last else high if star or step else begin
+        if end < begin:
+            remedy = f"write {first}-{high},{low}-{last}"
+            if last == "sun":
+                remedy = f"write {first}-7: Sunday is 7 at the end of a range"
+            raise BadInput("cron", f"{element!r} in {name} runs backwards", remedy)
+        numbers.update(range(begin, end + 1, int(step or 1)))
+    return frozenset(numbers)
+
+
+@lru_cache(maxsize=4096)
+def _check(expression: str, zone: str) -> None:
+    """Refuse what never runs: 31 February, or a minute that the zone's clock always skips."""
+    if _first_run(read_fields(expression), find_zone(zone), _PROBE) is None:
+        remedy = f"name a day that the month has and a time that the clock of {zone} shows"
+        raise BadInput("cron", f"{expression!r} never matches", remedy)
+
+
+def _at(day: date, minute: int) -> datetime:
+    return datetime(day.year, day.month, day.day, minute // 60, minute % 60)  # noqa: DTZ001 - wall
+
+
+def _remedy(texts: list[str]) -> str:
+    first = texts[0] if texts else ""
+    if "=" in first:
+        return "say the zone as timezone, not in the expression"
+    if first.startswith("@"):
+        return "the names are " + ", ".join(_MACROS)
+    if len(texts) == 6:
+        return "leave out the seconds; for less than a minute use every"
+    return "write five: minute, hour, day of month, month, day of week, as in 0 3 * * *"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:60] + "..."

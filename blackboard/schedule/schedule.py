@@ -1,0 +1,217 @@
+"""When an item is due: `Every`, `Cron`, `RRule` or `Once`, and the pure rules they share.
+
+A schedule is a frozen value with a `zone` and a canonical `text` that fits on one line:
+
+    every 8h        measured from the last start: the first slot after T is T + 8h
+    cron 0 3 * * *  Debian cron in the zone, see `cron.py`
+    rrule FREQ=...  RFC 5545 in the zone, see `rrules.py`
+    at 2026-11-21T09:00:00+01:00      once
+
+Nothing here reads a clock. Every answer comes in bounded time, also about an expression that never
+matches: it is refused when the schedule is made. Times go in aware, and come out in UTC. Cron and
+rules are told for the years 1000 to 9000.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice, pairwise
+
+from blackboard.errors import BadInput
+from blackboard.model import whole_milliseconds
+from blackboard.schedule.cron import Cron
+from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.schedule.rrules import RRule
+from blackboard.schedule.zones import find_zone, first_shown
+
+__all__ = [
+    "Cron",
+    "Every",
+    "Once",
+    "RRule",
+    "Schedule",
+    "due_between",
+    "interval_of",
+    "make_schedule",
+    "next_due",
+    "parse_schedule",
+]
+
+ALONE = timedelta(hours=1)
+"""The interval of what has one slot, or none."""
+FEW = 5
+"""Slots that the interval of a schedule is reckoned from."""
+
+_FIRST = datetime(1000, 1, 1, tzinfo=UTC)
+_LAST = datetime(9000, 1, 1, tzinfo=UTC)
+_END = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A fixed time after the last start. The zone is for showing times only."""
+
+    interval: timedelta
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        parse_duration(self.interval, "every")
+        find_zone(self.zone)
+
+    @property
+    def text(self) -> str:
+        return f"every {format_duration(self.interval)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One moment, kept in UTC and whole milliseconds."""
+
+    moment: datetime
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "moment", whole_milliseconds(_utc(self.moment)))
+        find_zone(self.zone)
+
+    @property
+    def text(self) -> str:
+        return f"at {self.moment.astimezone(find_zone(self.zone)).isoformat()}"
+
+
+Schedule = Every | Cron | RRule | Once
+
+
+def make_schedule(
+    *,
+    every: str | float | timedelta | None = None,
+    cron: str | None = None,
+    rrule: str | None = None,
+    at: str | datetime | None = None,
+    zone: str = "UTC",
+) -> Schedule | None:
+    """The schedule that the one given setting says, None when there is none.
+
+    Raises BadInput naming the setting ("every", "cron", "rrule", "at", "timezone").
+    """
+    given = {"every": every, "cron": cron, "rrule": rrule, "at": at}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        problem = f"an item has one schedule, not {' and '.join(names)}"
+        raise BadInput(names[-1], problem, "keep one of them")
+    find_zone(_text("timezone", zone))
+    if every is not None:
+        return Every(parse_duration(every, "every"), zone)
+    if cron is not None:
+        return Cron(_text("cron", cron), zone)
+    if rrule is not None:
+        return RRule(_text("rrule", rrule), zone)
+    if at is not None:
+        return Once(_read_moment(at, zone), zone)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
+    """The schedule whose canonical `text` this is.
+
+    Raises BadInput, as `make_schedule` does, or naming "schedule" when it is of no known kind.
+    """
+    kind, _, rest = text.strip().partition(" ")
+    if kind not in {"every", "cron", "rrule", "at"}:
+        raise BadInput("schedule", f"{text[:60]!r} is of no known kind", "every, cron, rrule or at")
+    schedule = make_schedule(**{kind: rest}, zone=zone)
+    assert schedule is not None
+    return schedule
+
+
+def next_due(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first slot strictly later than `after` (aware): UTC. None when there are no more."""
+    return next(_slots(schedule, _utc(after)), None)
+
+
+def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int) -> list[datetime]:
+    """The last `limit` slots in (after, until], in order; `Every` counts from `after`.
+
+    However many slots there are, the work is in proportion to `limit`: when the first `limit`
+    slots do not reach `until`, the later half of the time is asked first, and the earlier half
+    only for what is still missing.
+    """
+    after, until = _utc(after), _utc(until)
+    if limit < 1 or until <= after:
+        return []
+    if isinstance(schedule, Every):
+        slots = (until - after) // schedule.interval
+        numbers = range(max(slots - limit, 0) + 1, slots + 1)
+        return [after + number * schedule.interval for number in numbers]
+    found: list[datetime] = []
+    for slot in islice(_slots(schedule, after), limit + 1):
+        if slot > until:
+            return found
+        found.append(slot)
+    if len(found) <= limit:
+        return found
+    middle = after + (until - after) / 2
+    late = due_between(schedule, middle, until, limit)
+    return due_between(schedule, after, middle, limit - len(late)) + late
+
+
+def interval_of(schedule: Schedule, near: datetime) -> timedelta:
+    """The schedule's own interval at the time `near`, which need not be a slot: the shortest time
+    between two of its next few slots; where it ends, of its last few. One hour when there are not
+    two.
+    """
+    if isinstance(schedule, Every):
+        return schedule.interval
+    near = _utc(near)
+    slots = list(islice(_slots(schedule, near), FEW))
+    if len(slots) < FEW:
+        slots = due_between(schedule, _FIRST, near, FEW) + slots
+    return min((later - slot for slot, later in pairwise(slots)), default=ALONE)
+
+
+def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    """The slots strictly later than `after` (UTC), in order."""
+    match schedule:
+        case Once():
+            if schedule.moment > after:
+                yield schedule.moment
+        case Every():
+            while schedule.interval <= _END - after:
+                after += schedule.interval
+                yield after
+        case RRule():
+            if after < _LAST:
+                yield from schedule.runs(max(after, _FIRST))
+        case _:
+            after = max(after, _FIRST)
+            while after < _LAST and (slot := schedule.next_run(after)) is not None:
+                yield slot
+                after = slot
+
+
+def _utc(moment: datetime) -> datetime:
+    """`moment` in UTC: two times of one zone are compared and subtracted as if nobody ever changed
+    its clocks.
+    """
+    if moment.utcoffset() is None:
+        raise ValueError(f"a schedule needs aware times, not {moment!r}")
+    return moment.astimezone(UTC)
+
+
+def _read_moment(at: str | datetime, zone: str) -> datetime:
+    remedy = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
+    try:
+        moment = at if isinstance(at, datetime) else datetime.fromisoformat(_text("at", at).strip())
+    except ValueError:
+        raise BadInput("at", f"{str(at)[:60]!r} is no time", remedy) from None
+    if not _FIRST.year < moment.year < _LAST.year:
+        raise BadInput("at", f"{str(at)!r} is too far away", remedy)
+    return moment if moment.tzinfo else first_shown(moment, find_zone(zone))
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise BadInput(field, f"{value!r} is not text", "write it in quotes")
+    return value

@@ -1,0 +1,219 @@
+"""What has ended and is to be let go: written back in batches, told, and its history pruned.
+
+While other runs of the worker are about to end, what has ended waits for them, about as long as
+the writing takes: many are let go with one request, and none much later. Each shard is written by
+itself; where that takes long, its runs keep their locks and not their slots.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from blackboard.errors import BadRow
+from blackboard.events import Events, Kind
+from blackboard.model import Ended, Outcome
+from blackboard.phrases import first_line
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import (
+    Finished,
+    Release,
+    Released,
+    each_for_itself,
+    release,
+    releases_at_once,
+)
+from blackboard.protocol.retention import Retention, is_time, prune, prune_next
+from blackboard.table import TableError
+from blackboard.worker.running import Holding, Holdings
+
+LONGEST_GATHERING = 0.1
+"""Seconds, at the most, that a run which has ended waits for others to be written with it."""
+LAST_RENEWAL = 2.0
+"""Seconds, at the most, that it waits for the answer to a renewal of its lock."""
+STUCK = 0.7
+"""Seconds of writing after which the runs of a shard keep no slots, on a board of several."""
+LAST_PRUNING = 2.0
+"""Seconds, at the most, that a worker which ends goes on to prune."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shard:
+    """What there is to be written of one shard."""
+
+    ended: asyncio.Queue[tuple[Holding, Ended]] = field(default_factory=asyncio.Queue)
+    to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    pruned: str = ""
+    """The key behind which the next history of others is."""
+    """Items whose history may be too long."""
+    writing: float = 0.0
+    """Seconds that the last batch took to write."""
+    stuck: bool = False
+    """Whether the present one takes too long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Releases:
+    """The runs of one worker that have ended, shard by shard: none waits for another."""
+
+    board: BoardTable
+    events: Events
+    holdings: Holdings
+    retention: Retention
+    runs: int = 0
+    """Let go so far."""
+    _shards: list[_Shard] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shards = [_Shard() for _ in range(self.board.shards)]
+
+    def add(self, held: Holding, ended: Ended, *, takes_slot: bool = True) -> None:
+        """A run has ended, or was not begun: then it takes no slot. Its lock is renewed until it is
+        written.
+        """
+        shard = self._shards[held.shard]
+        held.ended, held.stuck = True, shard.stuck or not takes_slot
+        shard.ended.put_nowait((held, ended))
+
+    @property
+    def waiting(self) -> int:
+        """Runs that have ended and are not being written yet, and whose slots are free soon."""
+        return sum(one.ended.qsize() for one in self._shards if not one.stuck)
+
+    async def next(self, number: int, *, hurry: bool, stuck: Callable[[], None]) -> list[Released]:
+        """Let go of as many of a shard as fit one batch, as soon as there is one; with `hurry` they
+        do not wait for others. When it takes long, their slots are free, and `stuck` is called.
+        """
+        shard = self._shards[number]
+        batch = await self._gathered(number, hurry=hurry)
+        begun = self.board.clock.monotonic()
+        holdings = [held for held, _ in batch]
+        free_slots = self._free_slots(number, holdings, stuck)
+        late = asyncio.get_running_loop().create_task(free_slots)
+        try:
+            finished = [_finished(held, ended) for held, ended in batch]
+            write = partial(release, self.board, leases=Renewed(holdings))
+            let_go = await each_for_itself(write, finished)
+        finally:
+            late.cancel()
+        shard.writing, shard.stuck = self.board.clock.monotonic() - begun, False
+        for one, released in zip(finished, let_go, strict=True):
+            self.runs += 1
+            self.holdings.release(one.claim.nonce)
+            if released.how is Release.DROPPED:
+                self.holdings.given_up.add(one.claim.nonce)
+            self._tell(one, released)
+            self._may_prune(shard, released)
+        return let_go
+
+    async def _free_slots(
+        self, number: int, holdings: Sequence[Holding], stuck: Callable[[], None]
+    ) -> None:
+        """After a while; those of what has ended meanwhile, too."""
+        if self.board.shards == 1:
+            return  # there is nothing else that could be done with them
+        await self.board.clock.sleep(STUCK)
+        self._shards[number].stuck = True
+        for held in self.holdings:
+            held.stuck |= held in holdings or (held.ended and held.shard == number)
+        stuck()
+
+    async def _gathered(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
+        """What is to be written now. What was cut short is due again at once."""
+        shard, most = self._shards[number], releases_at_once(self.board)
+        batch = [await shard.ended.get()]
+        if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
+            await self.board.clock.sleep(min(shard.writing, LONGEST_GATHERING))
+        while len(batch) < most and shard.ended.qsize():
+            batch.append(shard.ended.get_nowait())
+        return batch
+
+    def _held(self, number: int) -> int:
+        return sum(held.shard == number for held in self.holdings)
+
+    # ---- what is too old
+
+    def _may_prune(self, shard: _Shard, released: Released) -> None:
+        run = released.run
+        interval = released.ready - run.start if released.ready else None
+        if is_time(run.fence, retention=self.retention, interval=interval):
+            shard.to_prune.put_nowait(run.id)
+
+    async def keep_pruning(self, number: int) -> None:
+        """Prune what is to be pruned of a shard, until it is cancelled."""
+        to_prune = self._shards[number].to_prune
+        while True:
+            item_id = await to_prune.get()
+            with suppress(TableError, BadRow):  # more goes next time; `doctor` tells of a bad row
+                await prune(self.board, item_id, retention=self.retention)
+                await self._prune_another(number)
+            to_prune.task_done()
+
+    async def _prune_another(self, number: int) -> None:
+        """Prune the history of one more item, which may have no release of its own."""
+        shard, partition = self._shards[number], self.board.shard(number)
+        shard.pruned = await prune_next(
+            self.board, partition, after=shard.pruned, retention=self.retention
+        )
+
+    async def pruned(self) -> None:
+        """Until nothing is to be pruned, or this takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_PRUNING):
+                for shard in self._shards:
+                    await shard.to_prune.join()
+
+    # ---- what is told
+
+    def _tell(self, finished: Finished, released: Released) -> None:
+        run, ended = released.run, finished.ended
+        good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
+        self.events.emit_of(
+            run,
+            Kind.ENDED,
+            run.outcome.value + (f": {first_line(run.error)}" if run.error else ""),
+            level=logging.INFO if good else logging.WARNING,
+            data={
+                "outcome": run.outcome.value,
+                "release": released.how.value,
+                "duration": run.duration,
+                "lag": run.lag,
+                "attempt": run.attempt,
+            },
+            record=(finished, released),
+        )
+
+
+def _finished(held: Holding, ended: Ended) -> Finished:
+    return Finished(
+        claim=held.claim,
+        ended=ended,
+        settings=held.settings,
+        requeue=ended.outcome is Outcome.CANCELLED,
+    )
+
+
+class Renewed:
+    """The locks of some runs that are let go: a heartbeat renews them meanwhile."""
+
+    def __init__(self, holdings: Sequence[Holding]) -> None:
+        self._held = {held.claim.nonce: held for held in holdings}
+
+    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+        """A renewal under way is waited for, but not for long."""
+        holdings = [self._held[one.claim.nonce] for one in finished]
+        for held in holdings:
+            held.releasing = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_RENEWAL):
+                for held in holdings:
+                    await held.answered.wait()
+        return [
+            replace(one, claim=held.claim) for one, held in zip(finished, holdings, strict=True)
+        ]
+
+    def renewed(self, finished: Sequence[Finished]) -> None:
+        for one in finished:
+            self._held[one.claim.nonce].releasing = False
