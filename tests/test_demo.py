@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import psutil
 import pytest
@@ -79,10 +80,15 @@ class Played:
         return json.loads(done.stdout)
 
 
+def picture_of(root: Path) -> Path:
+    """Where the demo in this folder draws the board."""
+    return root.with_name(f"{root.name}.svg")
+
+
 def play(root: Path, store: str = "") -> Played:
     """The whole demo, in a folder below `root`."""
     done = subprocess.run(
-        [*PROGRAM, "demo", *(["--store", store] if store else [])],
+        [*PROGRAM, "demo", "--svg", str(picture_of(root)), *(["--store", store] if store else [])],
         capture_output=True,
         text=True,
         check=False,
@@ -214,6 +220,13 @@ def test_a_store_that_cannot_be_used_is_told_and_nothing_is_begun(
     assert (out, err.count("\n")) == ("", 1)
     assert told in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_picture_has_a_stale_lock_and_loads_nothing(played: Played) -> None:
+    picture = picture_of(played.root).read_text(encoding="utf-8")
+    assert ET.fromstring(picture).tag.endswith("svg")
+    assert "stale" in picture
+    assert not re.search(r"@font-face|@import|<script|<image|url\((?!#)|href=", picture)
 
 
 @pytest.fixture(name="demo")

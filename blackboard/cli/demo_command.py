@@ -27,14 +27,23 @@ Examples:
   blackboard demo
   blackboard demo >story.txt
   blackboard demo --store azurite:
+  blackboard demo --svg demo.svg
 """
+DRAWN_ACT = 4
+"""The lock of a killed worker goes stale."""
 NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
 
 
 @click.command(epilog=EPILOG)
 @click.option("--store", metavar="URL", help="Where the board is to be [a file of its own].")
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write a picture of the board at the moment when a lock goes stale.",
+)
 @click.pass_obj
-def command(chosen: Chosen | None, *, store: str | None) -> int:
+def command(chosen: Chosen | None, *, store: str | None, svg: Path | None) -> int:
     """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
     them is killed.
 
@@ -47,25 +56,31 @@ def command(chosen: Chosen | None, *, store: str | None) -> int:
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
     try:
-        run(_demo(store if store is not None or chosen is None else chosen.store))
+        picture = run(_demo(store if store is not None or chosen is None else chosen.store))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
+    if svg is not None:
+        svg.write_text(picture, encoding="utf-8")
     return 0
 
 
-async def _demo(store: str | None) -> None:
-    from blackboard.demo.stage import Paper, Screen  # noqa: PLC0415 - after the check above
+async def _demo(store: str | None) -> str:
+    """The picture of the board at the drawn act, as SVG."""
+    from blackboard.cli.render import svg_of  # noqa: PLC0415 - rich is slow to load
+    from blackboard.demo.stage import Drawing, Paper, Screen  # noqa: PLC0415 - after the check
     from blackboard.demo.story import play  # noqa: PLC0415
 
     _end_when_told()
     place = await _place(store)
     live = terminal.is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
-    stage = Screen(sys.stdout, colour=terminal.colour()) if live else Paper(sys.stdout)
+    told = Screen(sys.stdout, colour=terminal.colour()) if live else Paper(sys.stdout)
+    stage = Drawing(told, act=DRAWN_ACT)
     program = os.environ.get("BLACKBOARD_PROG", "blackboard")
     try:
         await play(stage, place, clock=SystemClock(), program=program)
     finally:
         stage.close()
+    return svg_of(stage.picture, title="./bb demo")
 
 
 async def _place(store: str | None) -> "Place":

@@ -3,9 +3,11 @@
 Text from the board reaches rich as text, never as markup, and never with its control characters.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from io import StringIO
 from typing import TextIO
 
 from rich.console import Console
@@ -30,6 +32,9 @@ STYLES = {
     Style.LOST: "magenta",
 }
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
+
+_FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+"""What an SVG of rich's loads from another host."""
 
 ANY = "any"
 COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
@@ -60,6 +65,15 @@ def _picture(lines: Sequence[Line]) -> Text:
             picture.append(gap if place else "")
             picture.append(text, STYLES[style])
     return picture
+
+
+def svg_of(lines: Sequence[Line], *, title: str) -> str:
+    """A picture as an SVG document that loads nothing: it shows wherever Markdown does."""
+    picture = _picture(lines)
+    width = max((line.cell_len for line in picture.split()), default=1)
+    console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
+    console.print(picture)
+    return _FONTS.sub("", console.export_svg(title=title))
 
 
 def event_printer(stream: TextIO) -> Callable[[Event, datetime], None]:

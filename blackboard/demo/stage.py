@@ -120,6 +120,37 @@ class Screen:
         self._stream.flush()
 
 
+class Drawing:
+    """Another stage, of which the picture at the end of one act is kept."""
+
+    def __init__(self, stage: Stage, *, act: int) -> None:
+        self.colour = stage.colour
+        self.picture: Sequence[Line] = ()
+        """As it was at the end of that act; before, the latest."""
+        self._stage = stage
+        self._acts_left = act - 1
+        """Acts before that one that have a pause: the first has no board yet."""
+
+    @property
+    def width(self) -> int:
+        return self._stage.width
+
+    def say(self, lines: Sequence[str]) -> None:
+        self._stage.say(lines)
+
+    def show(self, picture: Sequence[Line]) -> None:
+        if self._acts_left > 0:
+            self.picture = picture
+        self._stage.show(picture)
+
+    def pause(self) -> None:
+        self._acts_left -= 1
+        self._stage.pause()
+
+    def close(self) -> None:
+        self._stage.close()
+
+
 def indented(lines: Sequence[Line], *, colour: bool) -> list[str]:
     return [f"{INDENT}{text_of(line, colour=colour)}".rstrip() for line in lines]
 
