@@ -1,16 +1,19 @@
 #!/bin/sh
 # Everything from a fresh checkout, with nothing installed but Python 3.11 and its venv module:
 #   ./bb demo           the main job, on one SQLite file
-#   ./bb test [ARGS]    lint and all tests; with ARGS only pytest ARGS, as in ./bb test -n 2 --cov
+#   ./bb test [ARGS]    format, lint, types, and all tests but the proof; with ARGS only pytest ARGS,
+#                       as in ./bb test -n 2 --cov
+#   ./bb proof [ARGS]   the proof of docs/reliability.md in its short form; --long takes hours, --record
+#                       writes the figures into the page, --only PARTS runs some; the rest goes to pytest
 #   ./bb lint           format, lint, types
-#   ./bb chaos [ARGS]   real trouble for real workers, for many minutes: the long forms of the tests
-#                       in tests/chaos, and their figures; ARGS go to pytest
 #   ./bb ARGS           blackboard ARGS
-# The environment is .venv, made on first use and again when what it is made of changes.
+# The environment is .venv, made on first use and again when what it is made of changes: of
+# requirements.lock, and once tests, linters or the emulator are wanted, of requirements-test.lock too.
 set -eu
 
 home=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 venv=$home/.venv
+log=$home/.venv.log
 python=${PYTHON:-python3}
 
 fail() {
@@ -24,6 +27,14 @@ recipe() {
     cat "$home/requirements.lock" "$home/pyproject.toml"
 }
 
+is_set_up() {
+    [ -x "$venv/bin/python" ] && recipe | cmp -s - "$venv/.recipe"
+}
+
+has_tests() {
+    cmp -s "$home/requirements-test.lock" "$venv/.recipe-test"
+}
+
 check_python() {
     version=$("$python" -c 'import platform; print(platform.python_version())' 2>/dev/null) ||
         fail "no Python found as '$python'; install Python 3.11 or newer, or name one: PYTHON=/path/to/python3 ./bb"
@@ -31,35 +42,69 @@ check_python() {
         fail "'$python' is Python $version, and 3.11 or newer is needed; name another: PYTHON=/path/to/python3 ./bb"
 }
 
-install_with_uv() {
-    uv venv --quiet --python "$python" "$venv" &&
-        uv pip install --python "$venv" --require-hashes -r "$home/requirements.lock" &&
-        uv pip install --python "$venv" --no-deps --no-build-isolation -e "$home"
-}
-
-install_with_pip() {
-    "$python" -m venv "$venv" &&
-        "$venv/bin/python" -m pip install --require-hashes -r "$home/requirements.lock" &&
-        "$venv/bin/python" -m pip install --no-deps --no-build-isolation -e "$home"
-}
-
 need_venv() {
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "'$python' has no venv module; on Debian or Ubuntu: apt-get install python3-venv"
 }
 
+# Says what is done, a dot every second while it is done, and how long it took.
+timed() {
+    printf 'bb: %s ' "$1" >&2
+    shift
+    begun=$(date +%s)
+    (while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do printf . >&2; done) &
+    dots=$!
+    code=0
+    "$@" >"$log" 2>&1 || code=$?
+    kill "$dots" 2>/dev/null || true
+    wait "$dots" 2>/dev/null || true
+    echo " $(($(date +%s) - begun)) s" >&2
+    return "$code"
+}
+
+packages() {
+    echo "installing $(cat "$@" | grep -c ==) packages into .venv, once"
+}
+
+make_with_uv() {
+    uv venv --quiet --python "$python" "$venv" &&
+        uv pip install --python "$venv" --require-hashes -r "$home/requirements.lock" "$@" &&
+        uv pip install --python "$venv" --no-deps --no-build-isolation -e "$home"
+}
+
+make_with_pip() {
+    rm -rf "$venv"
+    "$python" -m venv "$venv" &&
+        "$venv/bin/python" -m pip install --require-hashes -r "$home/requirements.lock" "$@" &&
+        "$venv/bin/python" -m pip install --no-deps --no-build-isolation -e "$home"
+}
+
+# With `-r FILE`, what is in there too.
 set_up() {
     check_python
-    echo "bb: setting up .venv, once" >&2
-    log=$home/.venv.log
+    command -v uv >/dev/null || need_venv
     rm -rf "$venv"
-    if ! command -v uv >/dev/null || ! install_with_uv >"$log" 2>&1; then
+    line=$(packages "$home/requirements.lock" ${2:+"$2"})
+    if ! command -v uv >/dev/null || ! timed "$line" make_with_uv "$@"; then
         need_venv
-        rm -rf "$venv"
-        install_with_pip >"$log" 2>&1 || explain
+        timed "$line" make_with_pip "$@" || explain
     fi
     mv "$log" "$venv/setup.log"
     recipe >"$venv/.recipe"
+}
+
+add_tests() {
+    timed "$(packages "$home/requirements-test.lock")" install_tests || explain
+    mv "$log" "$venv/setup.log"
+}
+
+install_tests() {
+    set -- --require-hashes -r "$home/requirements.lock" -r "$home/requirements-test.lock"
+    if [ -x "$venv/bin/pip" ]; then
+        "$venv/bin/python" -m pip install "$@"
+    else
+        uv pip install --python "$venv" "$@"
+    fi
 }
 
 explain() {
@@ -69,38 +114,53 @@ explain() {
     fail "cannot install the packages: $(grep -i error "$log" | tail -n 1) (details: .venv.log)"
 }
 
+need_demo() {
+    is_set_up || set_up
+}
+
+need_tests() {
+    if ! is_set_up || { ! has_tests && [ -e "$venv/.recipe-test" ]; }; then
+        set_up -r "$home/requirements-test.lock"
+    elif ! has_tests; then
+        add_tests
+    fi
+    has_tests || cp "$home/requirements-test.lock" "$venv/.recipe-test"
+}
+
 lint() {
     "$venv/bin/ruff" format --check .
     "$venv/bin/ruff" check .
     "$venv/bin/mypy"
 }
 
-is_set_up() {
-    [ -x "$venv/bin/python" ] && recipe | cmp -s - "$venv/.recipe"
-}
-
-is_set_up || set_up
-
 case ${1:-} in
 lint)
+    need_tests
     cd "$home"
     lint
     ;;
 test)
+    need_tests
     shift
     cd "$home"
     if [ $# -eq 0 ]; then
         lint
-        set -- -n 2 --dist worksteal
+        set -- -n 2 --dist worksteal --durations=20 --ignore=tests/proof
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;
-chaos)
+proof)
+    need_tests
     shift
     cd "$home"
-    BLACKBOARD_CHAOS=full exec "$venv/bin/python" -m pytest tests/chaos -rA "$@"
+    exec "$venv/bin/python" -m tests.proof "$@"
+    ;;
+azurite)
+    need_tests
+    BLACKBOARD_PROG=$0 exec "$venv/bin/blackboard" "$@"
     ;;
 *)
+    need_demo
     BLACKBOARD_PROG=$0 exec "$venv/bin/blackboard" "$@"
     ;;
 esac

@@ -1,6 +1,7 @@
 """Which stores the tests run on: `pytest --store memory --store sqlite`; all by default."""
 
 import asyncio
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from blackboard.table import Table
 from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.clocks import ManualClock, SeededChance
+from tests.patience import patience
 from tests.stores import LASTING, STORES, OpenTable, Run, address
 
 __all__ = ["azurite", "azurite_board", "sqlite_board"]
@@ -21,6 +23,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=list(STORES),
         help="run the tests of stores and boards on this store alone; may be repeated",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Timeouts are those of this machine. SIGINT ends a process again: it is ignored in what a
+    shell has started in the background, and so would it be in all that the tests start.
+    """
+    if config.getoption("timeout") is None:
+        config.option.timeout = patience(float(config.getini("timeout")))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (mark := item.get_closest_marker("timeout")) and mark.args:
+            item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

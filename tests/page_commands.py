@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import patience
+
 VOLATILE = (
     (re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d+s ago|\bnow\b"), "JUST NOW"),
@@ -84,7 +86,7 @@ def typed(command: Command, folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 0, f"$ {command.line}\n{done.stdout}{done.stderr}"
     assert "warning" not in done.stderr, f"$ {command.line}\n{done.stderr}"

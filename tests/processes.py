@@ -28,10 +28,11 @@ from blackboard.registry import Registry, load
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table
+from tests.patience import is_over, patience
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "chaos_jobs"
-PATIENCE = 90.0
+PATIENCE = patience(90.0)
 """Seconds that something may take here before it counts as not happening."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -40,9 +41,9 @@ Answer = TypeVar("Answer")
 
 def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = PATIENCE) -> Answer:
     """What `condition` answers as soon as that is something."""
-    until = time.monotonic() + seconds
+    begun = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < until, f"it did not happen within {seconds:g} s: {what}"
+        assert not is_over(begun, seconds), f"it did not happen within {seconds:g} s: {what}"
         time.sleep(0.02)
     return found
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, TypeVar
 
+from tests.patience import patience
 from tests.wire import Kind, Message, kind_of, read_message
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
 
 Answered = TypeVar("Answered")

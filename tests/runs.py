@@ -17,11 +17,12 @@ from blackboard.registry import Registry, load
 from blackboard.runner import Call, Execution, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from tests.patience import patience
 
 HERE = Path(__file__).resolve().parent
 JOBS = load(["jobs_for_tests"], HERE)
 DUE = datetime(2026, 3, 1, 4, 5, 6, 789000, tzinfo=UTC)
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.identities import Https, emulator_over_https, giving, token
+from tests.patience import patience
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = """
@@ -61,7 +62,7 @@ class Host:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=90,
+                timeout=patience(90),
             )
         told = done.stdout + done.stderr
         assert done.returncode == code, told

@@ -19,6 +19,7 @@ from blackboard.model import Outcome
 from blackboard.stores import open_table
 from blackboard.table import Requests, Table
 from blackboard.worker.worker import Mode
+from tests.patience import patience
 from tests.working import IN_BULK, SINGLY
 
 
@@ -91,7 +92,7 @@ def test_what_nothing_to_do_costs(logged: Logged) -> None:
 
         worker.events.subscribe(count)
         working = asyncio.create_task(worker.work(Mode.FOREVER))
-        await asyncio.wait_for(enough.wait(), 60)
+        await asyncio.wait_for(enough.wait(), patience(60))
         before = logged.requests
         asked = [event.data["requests"] for event in walked[2:]]
         assert asked == [{"commits": 0, "pages": 1, "others": 0, "total": 1}] * len(asked)

@@ -1,6 +1,5 @@
 """Workers whose way to the store is long, one-sided, narrow, or closed for hours."""
 
-import os
 from collections import Counter
 from datetime import timedelta
 from itertools import pairwise
@@ -11,7 +10,6 @@ from blackboard.events import Kind
 from blackboard.rules.patience import LONGEST, SPACING
 from tests.village import Hired, Sky, Village, in_a_village
 
-FULL = os.environ.get("BLACKBOARD_CHAOS") == "full"
 HOUR = 3600.0
 
 
@@ -129,7 +127,7 @@ async def test_th04_a_thousand_due_items_stay_below_what_a_partition_takes(
     """All of it is fewer requests than a partition takes in a second; and a store that is busy
     beyond two rows a second for each item is given the time it needs.
     """
-    count = 1000 if FULL or store != "azurite" else 150  # the emulator needs a minute for all
+    count = 1000 if store != "azurite" else 150  # the emulator needs a minute for all
     ids = await village.fill(count, every="8h")
     village.sky.a_second = 2 * count
     village.sky.delays = (0.005, 0.02)

@@ -26,7 +26,7 @@ def test_every_case_is_shown_on_every_store_that_it_touches() -> None:
     assert all(f"| {name} | {case.says}" in table for name, case in CASES.items())
     assert all(f"| `{one.test.removeprefix('tests/')}` |" in table for one in found)
     written = page("reliability.md").text
-    assert table in written, "run python -m tests.reliability write"
+    assert table in written, "run ./bb proof --record --only cases"
 
 
 def test_what_is_whole_has_no_problem() -> None:

@@ -23,6 +23,7 @@ from blackboard.runners import contained
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.secrets import Mask
 from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
+from tests.patience import patience
 from tests.runs import PATIENCE, Told, call_of, coroutines, run
 
 ENDING = ("exit 0", "exit 2", "exit", "interrupt")
@@ -169,7 +170,7 @@ def said(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience(60),
     )
 
 

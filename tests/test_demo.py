@@ -24,6 +24,7 @@ from blackboard.cli import called, demo_command
 from blackboard.cli.layout import Line, Style
 from blackboard.demo.stage import Screen, cropped
 from blackboard.demo.towns import BROKEN, TOWNS, feeds_of
+from tests.patience import is_over, patience
 
 LIMIT = 60.0
 """Seconds that the demo may take."""
@@ -49,9 +50,9 @@ def left_behind(folder: Path) -> list[list[str]]:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert not is_over(begun, patience(30)), f"waited in vain for {what}"
         time.sleep(0.05)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from blackboard.cli import fleet
 from blackboard.cli.fleet import SUPERVISED, when_abandoned, without_processes
+from tests.patience import patience
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPa
         assert SUPERVISED not in os.environ
         os.write(writer, b".")
         os.close(writer)
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), patience(10))
         await asyncio.sleep(0)
 
     asyncio.run(story())
@@ -99,7 +100,7 @@ def test_what_died_is_started_again_whatever_its_exit_code(
     async def story() -> int:
         alone = fleet._Fleet([], restart=True)
         running = asyncio.create_task(alone.run(1))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience(60)):
             while started() <= len(ends):  # noqa: ASYNC110 - processes
                 await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)

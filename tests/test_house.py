@@ -16,8 +16,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TOOLS = ("cat", "cmp", "dirname", "env", "grep", "id", "mv", "rm", "sh", "tail")
+TOOLS = (
+    *(
+        "cat",
+        "cmp",
+        "cp",
+        "date",
+        "dirname",
+        "env",
+        "grep",
+        "id",
+        "mv",
+        "rm",
+        "sh",
+        "sleep",
+        "tail",
+    ),
+)
 """All that the scripts ask of a machine besides Python."""
+
+LOCKS = ("requirements.lock", "requirements-test.lock")
+SETTING_UP = re.compile(r"bb: installing \d+ packages into \.venv, once \.* \d+ s")
 
 # Written with brackets, so that this file does not find itself.
 REGISTRIES = r"(py[p]i|python[h]osted|npm[j]s)\.(org|com)|(deb|security)\.[d]ebian\.org"
@@ -75,7 +94,7 @@ def machine(tmp_path: Path) -> Machine:
     made = Machine(tmp_path / "check out", tmp_path / "bin")
     (made.checkout / ".ci").mkdir(parents=True)
     made.programs.mkdir()
-    for name in ("bb", ".ci/run", "requirements.lock", "pyproject.toml"):
+    for name in ("bb", ".ci/run", *LOCKS, "pyproject.toml"):
         shutil.copy(ROOT / name, made.checkout / name)
     for tool in TOOLS:
         found = shutil.which(tool)
@@ -90,7 +109,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 1
     assert done.stdout == ""
     *before, line = done.stderr.splitlines()
-    assert before in ([], ["bb: setting up .venv, once"])
+    assert all(SETTING_UP.fullmatch(one) for one in before), before
     return line
 
 
@@ -146,10 +165,8 @@ def test_another_failure_is_told_in_the_installers_own_words(machine: Machine) -
 def test_the_environment_is_made_once(machine: Machine) -> None:
     machine.has_uv()
     first = machine.bb("show", "a b", "--json")
-    assert (first.stdout, first.stderr) == (
-        "blackboard show a b --json\n",
-        "bb: setting up .venv, once\n",
-    )
+    assert first.stdout == "blackboard show a b --json\n"
+    assert SETTING_UP.fullmatch(first.stderr.rstrip("\n"))
     again = machine.bb("show")
     assert (again.stdout, again.stderr) == ("blackboard show\n", "")
     log = (machine.checkout / ".venv" / "setup.log").read_text()
@@ -162,7 +179,7 @@ def test_the_environment_is_made_anew_when_what_it_is_made_of_changes(machine: M
     machine.bb("show")
     with (machine.checkout / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")
-    assert "setting up" in machine.bb("show").stderr
+    assert SETTING_UP.match(machine.bb("show").stderr)
     assert machine.bb("show").stderr == ""
 
 
@@ -170,14 +187,14 @@ def test_an_environment_that_was_moved_is_made_anew(machine: Machine) -> None:
     machine.has_uv()
     machine.bb("show")
     moved = Machine(machine.checkout.rename(machine.checkout.parent / "moved"), machine.programs)
-    assert "setting up" in moved.bb("show").stderr
+    assert SETTING_UP.match(moved.bb("show").stderr)
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> None:
     machine.has_uv()
     machine.bb("show")
     (machine.checkout / ".venv" / "bin" / "python").unlink()
-    assert "setting up" in machine.bb("show").stderr
+    assert SETTING_UP.match(machine.bb("show").stderr)
 
 
 def test_a_set_up_that_was_cut_off_is_begun_again(machine: Machine) -> None:
@@ -198,6 +215,7 @@ def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) ->
     assert done.stdout == f"{tmp_path}\n"
 
 
+TESTS = "python -m pytest -n 2 --dist worksteal --durations=20 --ignore=tests/proof"
 LINT = ["ruff format --check .", "ruff check .", "mypy"]
 
 
@@ -207,16 +225,12 @@ LINT = ["ruff format --check .", "ruff check .", "mypy"]
         (["lint"], "", LINT),
         (["lint"], "ruff", LINT[:1]),
         (["lint"], "mypy", LINT),
-        (["test"], "", [*LINT, "python -m pytest -n 2 --dist worksteal"]),
+        (["test"], "", [*LINT, TESTS]),
         (["test"], "mypy", LINT),
-        (["test"], "python", [*LINT, "python -m pytest -n 2 --dist worksteal"]),
+        (["test"], "python", [*LINT, TESTS]),
         (["test", "-k", "a or b"], "", ["python -m pytest -k a or b"]),
-        (["chaos"], "", ["python -m pytest tests/chaos -rA"]),
-        (
-            ["chaos", "--store", "sqlite"],
-            "python",
-            ["python -m pytest tests/chaos -rA --store sqlite"],
-        ),
+        (["proof"], "", ["python -m tests.proof"]),
+        (["proof", "--long", "-k", "x"], "python", ["python -m tests.proof --long -k x"]),
         (["show"], "blackboard", ["blackboard show"]),
     ],
 )
@@ -229,12 +243,55 @@ def test_the_first_failure_ends_the_command_and_is_its_exit_code(
     assert done.returncode == (1 if failing else 0)
 
 
-def test_chaos_is_the_long_form(machine: Machine) -> None:
+def installed(machine: Machine) -> list[str]:
+    """The locks of the last set-up."""
+    log = (machine.checkout / ".venv" / "setup.log").read_text()
+    return [name for name in LOCKS if f"-r {machine.checkout / name}" in log]
+
+
+@pytest.mark.parametrize("command", ["test", "lint", "proof", "azurite"])
+def test_what_tests_need_is_added_once_and_only_for_who_asks(
+    machine: Machine, command: str
+) -> None:
     machine.has_uv()
-    machine.bb("show")
-    program = machine.checkout / ".venv" / "bin" / "python"
-    program.write_text('#!/bin/sh\necho "$BLACKBOARD_CHAOS"\n')
-    assert machine.bb("chaos", BLACKBOARD_CHAOS="").stdout == "full\n"
+    machine.bb("demo")
+    assert installed(machine) == [LOCKS[0]]
+    added = machine.bb(command)
+    assert SETTING_UP.match(added.stderr)
+    assert installed(machine) == [*LOCKS]
+    assert machine.bb(command).stderr == machine.bb("demo").stderr == ""
+
+
+def test_both_sets_are_installed_at_once_where_nothing_is_there(machine: Machine) -> None:
+    machine.has_uv()
+    (line,) = machine.bb("lint").stderr.splitlines()
+    texts = [(ROOT / name).read_text() for name in LOCKS]
+    packages = sum(len(re.findall(r"^[\w.-]+==", text, re.MULTILINE)) for text in texts)
+    assert line.startswith(f"bb: installing {packages} packages into .venv")
+    assert installed(machine) == [*LOCKS]
+
+
+def test_a_change_of_what_tests_need_makes_the_environment_anew_for_them_alone(
+    machine: Machine,
+) -> None:
+    machine.has_uv()
+    machine.bb("lint")
+    with (machine.checkout / LOCKS[1]).open("a") as lock:
+        lock.write("# changed\n")
+    assert machine.bb("demo").stderr == ""
+    assert SETTING_UP.match(machine.bb("lint").stderr)
+    assert machine.bb("lint").stderr == ""
+
+
+def test_a_package_is_in_one_of_the_sets_and_has_its_hash() -> None:
+    texts = [(ROOT / name).read_text() for name in LOCKS]
+    first, second = (set(re.findall(r"^([\w.-]+)==", text, re.MULTILINE)) for text in texts)
+    assert first & second == set()
+    assert {"hatchling", "icalendar", "rich"} <= first
+    assert {"aiohttp", "mutmut", "pytest"} <= second
+    for text in texts:
+        entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+        assert all("--hash=sha256:" in entry for entry in entries)
 
 
 PACKAGES = {
@@ -248,12 +305,13 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_ci_is_bb_test(machine: Machine, code: int) -> None:
+def test_ci_is_bb_test_and_bb_proof(machine: Machine, code: int) -> None:
     (machine.checkout / "bb").write_text(f'#!/bin/sh\necho bb "$@"; exit {code}\n')
     for name in PACKAGES.keys() - {"venv"}:
         machine.has(name, "")
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
-    assert (done.stdout, done.stderr, done.returncode) == ("bb test\n", "", code)
+    called = "bb test\n" if code else "bb test\nbb proof\n"
+    assert (done.stdout, done.stderr, done.returncode) == (called, "", code)
 
 
 @pytest.mark.parametrize("missing", PACKAGES)
@@ -266,17 +324,17 @@ def test_ci_installs_what_a_bare_debian_lacks(machine: Machine, missing: str) ->
     if missing == "venv":
         machine.has_python("*ensurepip*) exit 1 ;;")
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
-    update, install, bb = done.stdout.splitlines()
+    update, install, *called = done.stdout.splitlines()
     assert update == "apt-get update -qq"
     assert install.split("--no-install-recommends ")[1] == PACKAGES[missing]
-    assert bb == "bb"
+    assert called == ["bb", "bb"]
 
 
 def test_ci_goes_on_where_there_is_no_apt(machine: Machine) -> None:
     """Tests that cannot do without a program say so themselves."""
     (machine.checkout / "bb").write_text('#!/bin/sh\necho bb "$@"\n')
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
-    assert (done.stdout, done.stderr, done.returncode) == ("bb test\n", "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("bb test\nbb proof\n", "", 0)
 
 
 @pytest.mark.parametrize("script", ["bb", ".ci/run"])

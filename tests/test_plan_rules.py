@@ -196,7 +196,10 @@ def test_what_a_late_finisher_may_still_say(
     assert late_move(found, fence=5, outcome=Outcome(outcome), fenced=fenced) is LateMove(move)
 
 
-@pytest.mark.parametrize(("result_fence", "move"), [(0, "merge"), (4, "merge"), (6, "record")])
+@pytest.mark.parametrize(
+    ("result_fence", "move"), [(0, "merge"), (4, "merge"), (5, "merge"), (6, "record")]
+)
 def test_a_late_result_goes_over_older_ones_alone(result_fence: int, move: str) -> None:
+    """And over itself, when it is sent again."""
     found = replace(item(), result_fence=result_fence)
     assert late_move(found, fence=5, outcome=Outcome.OK, fenced=False) is LateMove(move)

@@ -152,10 +152,12 @@ def test_what_a_shutdown_put_back_comes_before_the_requests() -> None:
 
 
 def test_an_unlocked_run_is_due_at_once_with_all_that_it_had() -> None:
-    running = replace(RUNNING, attempt=3, once=MONDAY, requests=requests_text(QUEUE))
+    running = replace(RUNNING, attempt=3, failures=2, once=MONDAY, requests=requests_text(QUEUE))
     plan = unlocked_plan(running, now=NOON + MINUTE)
     assert (plan.slot, plan.attempt, plan.once) == (running.slot, 3, MONDAY)
     assert (plan.ready, requests_of(plan)) == (NOON + MINUTE, QUEUE)
+    same = (plan.state, plan.planned, plan.failures)
+    assert same == (running.state, running.planned, running.failures)
 
 
 def test_a_paused_item_keeps_its_requests_for_the_day_it_is_resumed() -> None:

@@ -350,6 +350,7 @@ def test_the_last_slots_are_the_end_of_all_slots(
         (NIGHTLY, "2026-05-04T03:00+02:00", timedelta(days=1)),
         (NIGHTLY, "2026-05-04T02:59:47+02:00", timedelta(days=1)),
         (NIGHTLY, "2026-03-27T12:00+01:00", timedelta(hours=23)),
+        (NIGHTLY, "2026-03-29T12:00+02:00", timedelta(days=1)),
         (OFFICE, "2026-05-08T09:00+00:00", timedelta(hours=8)),
         (OFFICE, "2026-05-08T17:00+00:00", timedelta(hours=8)),
         (WEEKLY, "2026-05-03T23:59:59+02:00", timedelta(weeks=1)),

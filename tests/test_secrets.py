@@ -32,6 +32,7 @@ from azure.data.tables import (
 
 from blackboard.cli import COMMANDS, called
 from tests.identities import emulator
+from tests.patience import patience
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "devstoreaccount1"
@@ -283,7 +284,7 @@ def ran(store: Planted, *args: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=patience(90),
     )
 
 

@@ -23,6 +23,7 @@ from blackboard.table import (
 )
 from blackboard.tables.sqlite import Opening, SqliteTable
 from tests.clocks import START, ManualClock
+from tests.patience import patience
 from tests.sqlite_files import P, fill, setting, write_lock
 from tests.stores import Run, rows_of
 
@@ -161,7 +162,7 @@ def test_me05_processes_that_make_one_board_count_exactly(path: Path, run: Run) 
         subprocess.Popen([sys.executable, CHILD, "count", path, "50"], stderr=subprocess.PIPE)
         for _ in range(4)
     ]
-    said = [child.communicate(timeout=120)[1].decode() for child in children]
+    said = [child.communicate(timeout=patience(120))[1].decode() for child in children]
     assert [child.returncode for child in children] == [0, 0, 0, 0], said
     table = run(SqliteTable.open(path, SystemClock()))
     row = run(read(table, P, "counter"))

@@ -25,6 +25,7 @@ from blackboard.tables.sqlite_ages import Ages, Stamp
 from blackboard.worker.membership import announce, workers
 from tests.boards import make_board, settings_of
 from tests.clocks import ManualClock
+from tests.patience import patience
 from tests.stores import Run
 
 P = "town"
@@ -279,7 +280,7 @@ def test_a_real_process_in_a_container_is_not_taken_for_dead(
             return found
 
         assert run(looked()) < timedelta(hours=1).total_seconds()
-        child.communicate("\n", timeout=60)
+        child.communicate("\n", timeout=patience(60))
 
 
 def test_a_worker_of_a_container_that_is_gone_is_forgotten_after_a_day(

@@ -19,6 +19,7 @@ from blackboard.tables.mounts import Mount, from_mountinfo, mount_at
 from blackboard.tables.sqlite import Opening, SqliteTable
 from blackboard.tables.sqlite_place import SHARED, shared_kind
 from tests.clocks import ManualClock
+from tests.patience import patience
 from tests.stores import Run, rows_of
 
 P = "town"
@@ -311,7 +312,7 @@ def test_the_command_line_says_what_to_do(path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 2
     assert "2 names (hard links)" in done.stderr

@@ -14,6 +14,7 @@ import pytest
 from blackboard.runners import guard
 from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, is_stopped, look_at_loop
 from tests import turning
+from tests.patience import patience
 from tests.processes import all_gone, eventually, is_gone
 
 WORKER = 4711
@@ -135,7 +136,7 @@ def test_a_loop_that_stands_still_ends_its_process_and_shows_where(
     child: Turning, word: str, where: str
 ) -> None:
     child.tell(word)
-    assert child.process.wait(60) == -signal.SIGABRT
+    assert child.process.wait(patience(60)) == -signal.SIGABRT
     assert where in child.complained.read_text()
 
 
@@ -144,7 +145,7 @@ def test_a_loop_that_turns_is_left_alone(child: Turning) -> None:
     while time.monotonic() < since + 2 * turning.PATIENCE:
         assert child.turns_on()
     child.tell("end")
-    assert child.process.wait(60) == 0
+    assert child.process.wait(patience(60)) == 0
 
 
 def test_a_process_that_is_stopped_and_continued_lives_on(child: Turning) -> None:
@@ -163,7 +164,7 @@ def test_a_process_that_does_not_go_on_when_continued_is_ended(child: Turning) -
     eventually(lambda: time.monotonic() > since + 2 * turning.PATIENCE, "its patience ends")
     assert child.process.poll() is None
     child.process.send_signal(signal.SIGCONT)
-    assert child.process.wait(60) == -signal.SIGABRT
+    assert child.process.wait(patience(60)) == -signal.SIGABRT
 
 
 def test_nobody_watches_a_loop_that_needs_no_watching(child: Turning) -> None:
@@ -183,4 +184,4 @@ def test_a_guard_that_takes_the_place_of_another_watches_the_loop(child: Turning
     )
     child.below += psutil.Process(child.process.pid).children()
     child.tell("block")
-    assert child.process.wait(60) == -signal.SIGABRT
+    assert child.process.wait(patience(60)) == -signal.SIGABRT

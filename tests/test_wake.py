@@ -11,9 +11,10 @@ from apscheduler.schedulers import base
 from blackboard.clock import SeededChance
 from blackboard.simulator.timeline import ProcessLoop, Timeline
 from blackboard.worker.wake import SPREAD, Beat, CycleWake
+from tests.patience import patience
 
 LONG = 3600.0
-PATIENCE = 10.0
+PATIENCE = patience(10.0)
 
 
 def waking(story: Callable[[CycleWake], Awaitable[None]], *, cycle: float = LONG) -> None:
@@ -92,7 +93,7 @@ def test_a_beat_is_given_in_the_loop_itself() -> None:
         threads: list[int] = []
         wake._event.set = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
         wake.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while not threads:  # noqa: ASYNC110 - nothing else says so
                 await asyncio.sleep(0.01)
         wake.stop()

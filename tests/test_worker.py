@@ -22,6 +22,7 @@ from blackboard.worker.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock
 from tests.faults import Fault
+from tests.patience import patience
 from tests.working import Workplace, at_work, board_on, ids_of_shard, until
 
 KEPT = 16
@@ -608,7 +609,7 @@ def test_a_herd_of_workers_runs_a_thousand_items_once_each() -> None:
             )
             herd.append(asyncio.ensure_future(task))
         started = [await one for one in herd]
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(patience(100)):
             while not all(one.task.done() for one in started):
                 for one in started:
                     if one.wake.waiting:

@@ -29,11 +29,12 @@ from blackboard.worker.worker import Mode, Worker
 from tests.boards import Scene, Test, disagreements, on_each_store
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import FaultyTable
+from tests.patience import patience
 from tests.stores import OpenTable
 
 SINGLY, IN_BULK = 2.2, 0.1
 """Requests of a run, at the most."""
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
 
 

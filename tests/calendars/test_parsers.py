@@ -15,6 +15,7 @@ from blackboard.clock import SystemClock
 from jobs.calendars.parsers import Parsers
 from jobs.calendars.records import Ask
 from tests.calendars.support import calendar, event, times, window
+from tests.patience import patience
 
 ONE = calendar(event("1", "One"))
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,19 +110,19 @@ def test_a_killed_parent_takes_its_readers_along() -> None:
     finally:
         parent.kill()
         parent.wait()
-    psutil.wait_procs([reader], timeout=10)
+    psutil.wait_procs([reader], timeout=patience(10))
     assert not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE
 
 
 def _wait_for_a_child() -> None:
-    deadline = SystemClock().monotonic() + 20
+    deadline = SystemClock().monotonic() + patience(20)
     while not children():
         assert SystemClock().monotonic() < deadline
 
 
 def _first_child(parent: psutil.Process) -> psutil.Process:
     """Waits until it reads: by then it has asked to die with its parent."""
-    deadline = SystemClock().monotonic() + 20
+    deadline = SystemClock().monotonic() + patience(20)
     while True:
         assert SystemClock().monotonic() < deadline
         for child in parent.children():

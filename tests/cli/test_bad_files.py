@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
+from tests.patience import patience
 
 __all__ = ["blackboard"]
 
@@ -118,7 +119,7 @@ def test_a_worker_with_an_end_ends_where_the_board_is_damaged(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"blackboard: {file} is damaged: ")
@@ -214,7 +215,7 @@ def on_a_disk(story: str, folder: Path) -> tuple[list[tuple[int, str]], Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=patience(120),
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
+from tests.patience import patience
 
 __all__ = ["blackboard"]
 
@@ -64,7 +65,7 @@ def processed(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=patience(120),
     )
 
 

@@ -24,10 +24,11 @@ from blackboard.cli.wanted import Wanted
 from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.faults import Fault, FaultyTable
+from tests.patience import patience
 
 __all__ = ["blackboard"]
 
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 """Seconds that a test waits for what must come."""
 LEAVE_OTHER_SCREEN = "\x1b[?1049l"
 ENTER_OTHER_SCREEN = "\x1b[?1049h"

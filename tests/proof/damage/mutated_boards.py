@@ -1,0 +1,334 @@
+"""A board on which some rows are harmed while a worker is at work, and what must hold nevertheless:
+nobody crashes, every healthy item keeps running, and no harm to an item that stops is kept quiet.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from blackboard.cli.columns import item_cells, run_cells, summary, worker_cells
+from blackboard.cli.gather import gather
+from blackboard.cli.views import item_view, run_view, worker_view
+from blackboard.doctor import Report, Request, examine
+from blackboard.errors import BlackboardError
+from blackboard.events import Kind
+from blackboard.model import Claim, Item, Outcome, State, Token
+from blackboard.protocol import keys
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add, pause, remove, run_now
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.durations import LONGEST
+from blackboard.settings import Settings
+from blackboard.spec import Spec
+from blackboard.table import Delete, Insert, Table
+from blackboard.worker.membership import workers
+from tests.boards import disagreeing
+from tests.clocks import ManualClock
+from tests.proof.damage.mutations import Kept, Mutation, Mutator
+from tests.stores import OpenTable
+from tests.working import HANDLERS, AtWork, FaultyShards, Workplace, board_on, until
+
+SHARDS = 2
+HEALTHY = 12
+ROUNDS = 2
+EVERY = timedelta(minutes=10)
+LATER = timedelta(minutes=11)
+SPEC = Spec(every="10m", stale_after="2m", retries=1, backoff="1s", params={"of": [1, 2]})
+CRON = msgspec.structs.replace(SPEC, every=None, cron="*/10 * * * *")
+OURS, DEAD = "me", "dead:1:a"
+Write = Callable[[Table, Mutation], Awaitable[None]]
+"""Puts a mutated row where it belongs, past the protocol. Raises ValueError for what the store
+cannot hold.
+"""
+
+
+@dataclass(kw_only=True)
+class Harmed:
+    """A board, its worker, and what was done to it."""
+
+    place: Workplace
+    mutator: Mutator
+    write: Write
+    healthy: list[str] = field(default_factory=list)
+    victims: list[str] = field(default_factory=list)
+    done: list[Mutation] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
+    """Subjects of what the doctor found, and ids that the worker left alone."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def board(self) -> BoardTable:
+        return self.place.other
+
+    @property
+    def worker(self) -> AtWork:
+        return self.place.workers[0]
+
+    # ---- the board before
+
+    async def populate(self, victims: int) -> None:
+        """Healthy items, and victims in every state that an item can be in, with a history."""
+        lives = ("waits", "again", "paused", "drains", "gone", "dead", "fails", "cron", "plain")
+        self.healthy = [f"healthy-{number}" for number in range(HEALTHY)]
+        self.victims = [f"{lives[n % len(lives)]}-{n}" for n in range(victims)]
+        for name in self.healthy + self.victims:
+            await self._add(name)
+        tokens = {token.id: token for token in await self.place.tokens()}
+        for name in self.victims:
+            await self._live(tokens[name], name.partition("-")[0])
+
+    async def _add(self, name: str) -> None:
+        spec = CRON if name.startswith("cron") else SPEC
+        item_type = "plain" if name.startswith("plain") else "feed"
+        await add(self.board, item_id=name, item_type=item_type, spec=spec)
+
+    async def _live(self, token: Token, life: str) -> None:
+        place, board, name = self.place, self.board, token.id
+        match life:
+            case "waits" | "cron":
+                await place.let_go(await self._claimed(token), result=[1], board=board)
+            case "fails":
+                await place.let_go(await self._claimed(token), "failed", error="boom", board=board)
+            case "dead":
+                await self._claimed(token)
+            case "again":
+                await self._claimed(token)
+                await run_now(board, name, once={"more": True})
+            case "drains":
+                await self._claimed(token)
+                await pause(board, name, place.mark("for now"))
+            case "paused":
+                await pause(board, name, place.mark())
+            case "gone":
+                await remove(board, name)
+
+    async def _claimed(self, token: Token) -> Claim:
+        """By a worker that is not heard of any more."""
+        settings = self.board.resolve(token.type, token.spec)
+        (only,) = (await claim(self.board, [token], owner=DEAD, settings=[settings])).claims
+        return only
+
+    # ---- the harm
+
+    async def kept(self) -> list[Kept]:
+        """All rows that may come to harm."""
+        found = [
+            Kept(partition=partition, key=row.key, data=row.data)
+            for partition in self.mutator.partitions
+            async for row in self.place.table.table.scan(partition)
+        ]
+        return [row for row in found if row.id not in self.healthy]
+
+    async def harm(self, count: int, chance: random.Random) -> None:
+        """So many rows, each once, the families as evenly as there are rows."""
+        rows = await self.kept()
+        number = Counter(row.family for row in rows)
+        weights = [1 / number[row.family] for row in rows]
+        tries = 0
+        while len(self.done) < count and rows:
+            tries += 1
+            assert tries < 100 * count, "the store takes no mutation"
+            (place,) = chance.choices(range(len(rows)), weights)
+            mutation = self.mutator.mutated(rows[place])
+            try:
+                await self.write(self.place.table.table, mutation)
+            except ValueError:
+                continue
+            self.done.append(mutation)
+            del rows[place], weights[place]
+
+    # ---- what happens then
+
+    async def work(self) -> None:
+        """Some cycles of a worker, and whoever looks at the board."""
+        for _ in range(ROUNDS):
+            self.place.clock.advance(LATER.total_seconds())
+            await self.walk()
+        await self.look()
+        await self.check(repair=False)
+        await self.check(repair=True)
+        self.place.clock.advance(LATER.total_seconds())
+        await self.walk()
+        await self.look()
+        await self.check(repair=False)
+
+    async def walk(self) -> None:
+        """What was held ends, another walk is made, and all that is no "plain" item ends."""
+        for run in self.worker.process.all():
+            if not run.ended.done():
+                run.end()
+        await self.worker.walk()
+        await self.settle()
+        self.told |= {one.item for one in self.worker.of(Kind.LEFT)}
+
+    async def settle(self) -> None:
+        worker = self.worker
+
+        def is_settled() -> bool:
+            for run in worker.inline.all():
+                if not run.ended.done():
+                    run.end()
+            return all(held.claim.type == "plain" for held in worker.worker.holdings)
+
+        await until(lambda: worker.task.done() or is_settled(), "what runs is let go")
+        if worker.task.done():
+            await worker.task
+            raise AssertionError("the worker ended")
+
+    async def look(self) -> None:
+        """What `show`, `log` and `workers` do."""
+        found = await gather(self.board)
+        for one in found.standings:
+            assert item_view(one)["id"] == one.item.id
+            assert item_cells(one, now=found.now, absolute=False)
+        assert summary(found.standings, total=len(found.standings), now=found.now)
+        assert {one.item.id for one in found.standings} >= set(self.healthy)
+        for name in self.healthy + self.victims:
+            with suppress(BlackboardError):
+                async for run in self.board.runs(name):
+                    assert run_view(run, output=True)["id"] == run.id
+                    assert run_cells(run, now=found.now, absolute=True)
+        for sighting in await workers(self.board):
+            assert worker_view(sighting)
+            assert worker_cells(sighting, now=found.now, absolute=False)
+
+    async def check(self, *, repair: bool) -> Report:
+        report = await examine(self.board, Request(repair=repair, types=set(HANDLERS)))
+        self.told |= {one.subject for one in report.findings}
+        self.outcomes.update(f"repaired {one.code}" for one in report.findings if one.repaired)
+        return report
+
+    # ---- what must hold
+
+    async def problems(self) -> list[str]:
+        found = [problem async for problem in self._unhealthy()]
+        return found + [problem async for problem in self._silent()]
+
+    async def _unhealthy(self) -> AsyncIterator[str]:
+        for name in self.healthy:
+            runs = [run async for run in self.board.runs(name)][::-1]
+            fences = [(run.fence, run.outcome) for run in runs]
+            wanted = [(fence, Outcome.OK) for fence in range(1, ROUNDS + 3)]
+            if fences != wanted:
+                yield f"{name} should have run {len(wanted)} times, and has {fences}"
+        for number in range(self.board.shards):
+            rows = [row async for row in self.board.table.scan(self.board.shard(number))]
+            mine = {row.key: row for row in rows if row.data.get("item") in self.healthy}
+            untouched = {key: row for key, row in mine.items() if not self._was_harmed(key)}
+            for problem in disagreeing(untouched):
+                yield problem
+
+    def _was_harmed(self, key: str) -> bool:
+        return any(key == one.after.key for one in self.done)
+
+    async def _silent(self) -> AsyncIterator[str]:
+        """Items that do not run any more, and nobody says so."""
+        now = await self.board.table.now()
+        for mutation in self.done:
+            name = mutation.before.id
+            if mutation.before.family == "worker":
+                continue
+            try:
+                item = await self.board.item(name)
+            except BlackboardError:
+                item, stopped = None, "its item cannot be read"
+            else:
+                stopped = _stopped(item, now - EVERY - LATER)
+            self.outcomes[stopped or "goes on"] += 1
+            if stopped and not self._is_told(mutation, item) and not self._is_beyond(name):
+                yield f"{name}: {stopped}, and nobody tells: {mutation}"
+
+    def _is_beyond(self, name: str) -> bool:
+        """Whether nobody could tell: its row was taken away and nothing else was left of it, or
+        its lock says that it is good for ages.
+        """
+        mine = [one for one in self.done if one.before.id == name]
+        return any(
+            (one.before.family == "item" and one.after.key != one.before.key)
+            or (one.before.family == "item" and one.after.partition != one.before.partition)
+            or (one.before.family == "lock" and _is_long(one.after.data.get("stale_after")))
+            for one in mine
+        )
+
+    def _is_told(self, mutation: Mutation, item: Item | None) -> bool:
+        name = mutation.before.id
+        names = {name, keys.item_key(name), mutation.after.key, item.type if item else name}
+        return bool(self.told & names)
+
+
+def _is_long(lease: object) -> bool:
+    return isinstance(lease, int | float) and lease > LONGEST.total_seconds()
+
+
+def _stopped(item: Item | None, since: datetime) -> str:
+    """Why an item that was active runs no more, if so."""
+    if item is None:
+        return "its item is gone"
+    if item.state is not State.ACTIVE:
+        return ""  # a person said so, or a mutation that nobody can tell from a person
+    if item.ready < since and not item.running:
+        return "it waits, and is not taken"
+    if item.running and (item.start is None or item.start < since):
+        return "it runs, and is not overridden"
+    return ""
+
+
+async def harmed(
+    open_table: OpenTable, seed: int, *, rows: int, write: Write, wild: bool = False
+) -> Harmed:
+    """A board with so many harmed rows after some cycles. Whatever fails, the rows are told."""
+    clock, settings = ManualClock(), Settings()
+    table, another = await open_table(clock), await open_table(clock)
+    faulty = FaultyShards(table)
+    place = Workplace(
+        table=faulty,
+        clock=clock,
+        board=await board_on(faulty, clock, settings, seed=1, shards=SHARDS),
+        other=await board_on(another, clock, settings, seed=2, shards=SHARDS),
+        open_table=open_table,
+        settings=settings,
+    )
+    partitions = [place.other.shard(number) for number in range(SHARDS)]
+    partitions.append(keys.workers_partition(place.other.name))
+    mutator = Mutator(seed, partitions=partitions, owners=(OURS, DEAD), wild=wild)
+    made = Harmed(place=place, mutator=mutator, write=write)
+    try:
+        await made.populate(rows)
+        await place.worker(slots=1000)
+        await made.settle()
+        await made.harm(rows, random.Random(seed))
+        await made.work()
+        problems = await made.problems()
+        assert problems == [], "\n".join(problems)
+        for one in place.workers:
+            await one.stop()
+    except BaseException as error:
+        error.add_note(f"seed {seed}:\n" + "\n".join(map(str, made.done)))
+        raise
+    finally:
+        for one in place.workers:
+            one.task.cancel()
+        await asyncio.gather(*(one.task for one in place.workers), return_exceptions=True)
+        await table.close()
+        await another.close()
+    return made
+
+
+async def written(table: Table, mutation: Mutation) -> None:
+    """By the store itself, as another program would."""
+    before, after = mutation.before, mutation.after
+    try:
+        there = {row.key async for row in table.scan(after.partition)}
+        if not mutation.stays:
+            await table.commit(before.partition, [Delete(before.key, "*")])
+        if after.key in there and (after.partition, after.key) != (before.partition, before.key):
+            await table.commit(after.partition, [Delete(after.key, "*")])
+        await table.commit(after.partition, [Insert(after.key, after.data)])
+    except Exception as refused:
+        raise ValueError(str(refused)) from refused

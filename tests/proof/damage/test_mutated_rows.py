@@ -1,0 +1,138 @@
+"""Of 10,000 rows that came to harm each is refused, left alone or put right: nobody crashes, and
+all other items keep running.
+
+The long form of the proof makes it 100,000.
+"""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard.cli import called
+from blackboard.errors import BlackboardError
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import Table
+from blackboard.tables.memory import MemoryTable, _Kept, _Part
+from tests.boards import settings_of
+from tests.clocks import ManualClock, SeededChance
+from tests.proof.damage.mutated_boards import DEAD, Harmed, Write, harmed, written
+from tests.proof.damage.mutations import Kept, Mutation, Mutator
+from tests.proof.form import LONG
+from tests.stores import STORES
+
+ROWS = 100
+"""On one board."""
+BOARDS = {"memory": 100, "sqlite": 10, "azurite": 2}
+PARTS = 2
+FAMILIES = {"item", "lock", "next", "run", "worker"}
+COMMANDS = (
+    "show",
+    "show --json",
+    "log --full",
+    "export",
+    "check",
+    "cost",
+    "workers --json",
+    "doctor",
+    "doctor --repair",
+)
+ABOUT_ONE = (
+    "show",
+    "why",
+    "report",
+    "log",
+    "next",
+    "edit --every 2h",
+    "pause",
+    "resume",
+    "run",
+    "cancel",
+    "unlock",
+    "rm",
+)
+
+
+async def on_the_shelf(table: Table, mutation: Mutation) -> None:
+    """Also what no store takes from a program."""
+    assert isinstance(table, MemoryTable)
+    shelf, before, after = table._shelf, mutation.before, mutation.after
+    if not mutation.stays:
+        shelf.parts[before.partition].drop(before.key)
+    shelf.etag += 1
+    kept = _Kept(str(shelf.etag), table._clock.monotonic(), dict(after.data))
+    shelf.parts.setdefault(after.partition, _Part()).put(after.key, kept)
+
+
+def harmed_board(store: str, seed: int, folder: Path, request: pytest.FixtureRequest) -> Harmed:
+    folder.mkdir()
+    opened = STORES[store](folder, lambda: request.getfixturevalue("azurite"))
+    in_memory = store == "memory"
+    write: Write = on_the_shelf if in_memory else written
+    return asyncio.run(harmed(opened, seed, rows=ROWS, write=write, wild=in_memory))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_rows_that_came_to_harm_end_nobody_and_hold_up_nobody(
+    store: str, part: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    families: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    for seed in range(part, BOARDS[store] * (10 if LONG else 1), PARTS):
+        made = harmed_board(store, seed, tmp_path / str(seed), request)
+        families.update(mutation.before.family for mutation in made.done)
+        outcomes += made.outcomes
+    assert families.keys() == FAMILIES
+    assert {"goes on", "its item cannot be read", "it waits, and is not taken"} <= outcomes.keys()
+    assert any(name.startswith("repaired") for name in outcomes)
+
+
+@pytest.mark.parametrize("seed", [1001, 1002])
+def test_no_command_crashes_on_rows_that_came_to_harm(
+    seed: int,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each does what it is told to, or says in one line why not."""
+    made = harmed_board("sqlite", seed, tmp_path / "board", request)
+    monkeypatch.chdir(tmp_path)
+    ids = sorted({one.before.id for one in made.done if one.before.family != "worker"})
+    commands = [command.split() for command in COMMANDS]
+    commands += [[*command.split(), name] for name in ids[::3] for command in ABOUT_ONE]
+    for command in commands:
+        board = ("--store", str(tmp_path / "board" / "blackboard.db"), "--board", "town")
+        code = called([*board, *command])
+        said = capsys.readouterr()
+        assert code in {0, 1, 2}, (command, said)
+        assert code != 2 or said.err.startswith("blackboard: "), (command, said)
+
+
+def test_a_board_whose_own_row_came_to_harm_opens_or_is_refused() -> None:
+    async def told() -> Counter[str]:
+        outcomes: Counter[str] = Counter()
+        mutator = Mutator(1, partitions=("town-meta", "town"), owners=(DEAD,), wild=True)
+        parts: dict[str, Any] = {
+            "name": "town",
+            "clock": ManualClock(),
+            "chance": SeededChance(),
+            "resolve": settings_of,
+        }
+        for _ in range(300):
+            table = MemoryTable(ManualClock())
+            await BoardTable.create(table, shards=1, **parts)
+            (row,) = [row async for row in table.scan("town-meta")]
+            kept = Kept(partition="town-meta", key=row.key, data=row.data)
+            await on_the_shelf(table, mutator.mutated(kept))
+            try:
+                await BoardTable.open(table, **parts)
+            except BlackboardError:
+                outcomes["refused"] += 1
+            else:
+                outcomes["opened"] += 1
+        return outcomes
+
+    assert asyncio.run(told()).keys() == {"refused", "opened"}

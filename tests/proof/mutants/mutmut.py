@@ -1,0 +1,77 @@
+"""mutmut, at work in a copy of the checkout.
+
+Not promised: it changes what functions do. It leaves alone the constants of a module, and functions
+with a decorator.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.proof.mutants.verdict import Change, change_of
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOL = f"mutmut=={version('mutmut')}"
+KILLED = {"killed", "timeout"}
+
+SETUP = """
+[mutmut]
+source_paths = blackboard
+only_mutate =
+    blackboard/rules/due.py
+    blackboard/rules/outcomes.py
+    blackboard/rules/patience.py
+    blackboard/schedule/schedule.py
+pytest_add_cli_args =
+    --store=memory
+    --hypothesis-seed=0
+    -pno:cacheprovider
+    -pno:xdist
+pytest_add_cli_args_test_selection =
+    tests/test_claim_rules.py
+    tests/test_outcome_rules.py
+    tests/test_patience_rules.py
+    tests/test_plan_rules.py
+    tests/test_request_rules.py
+    tests/test_schedules.py
+process_isolation = forkserver
+"""
+# A fork server, because what one test has cached must not hide a mutant from another.
+
+
+class Mutmut:
+    """Runs in the environment of this Python."""
+
+    def __init__(self, folder: Path) -> None:
+        self._copy = folder / "copy"
+        unneeded = shutil.ignore_patterns("__pycache__", "node_modules")
+        for name in ("blackboard", "tests"):
+            shutil.copytree(ROOT / name, self._copy / name, ignore=unneeded)
+        shutil.copy(ROOT / "pyproject.toml", self._copy)
+        (self._copy / "setup.cfg").write_text(SETUP)
+
+    def run(self, *, processes: int) -> dict[str, str]:
+        """What became of each mutant, by its name."""
+        self._call("run", "--max-children", str(processes))
+        lines = self._call("results", "--all", "true").splitlines()
+        return dict(line.strip().rsplit(": ", 1) for line in lines if "__mutmut_" in line)
+
+    def change(self, name: str) -> Change:
+        return change_of(name, self._call("show", name))
+
+    def _call(self, *args: str) -> str:
+        environ = {name: text for name, text in os.environ.items() if "PYTEST" not in name}
+        done = subprocess.run(
+            [sys.executable, "-m", "mutmut", *args],
+            cwd=self._copy,
+            env=environ | {"PYTHONPATH": str(self._copy), "PYTHONHASHSEED": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout

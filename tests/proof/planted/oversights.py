@@ -1,0 +1,306 @@
+"""Bugs of what follows of a run, of an edit and of a stop: switches, as in planted.py, and the
+broken pieces beside them.
+
+No condition of a batch is missing here. The rows agree with each other, and what they say is wrong:
+a slot is jumped over, a retry is lost, params stay, a handler is not stopped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import FunctionType
+from typing import Any
+
+from blackboard.model import Claim, Item, Lock, Outcome, Run, Token
+from blackboard.protocol import batches, claims, edits, releases
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules import transitions
+from blackboard.rules.outcomes import (
+    LateMove,
+    Plan,
+    after_run,
+    late_move,
+    passed_plan,
+    unlocked_plan,
+)
+from blackboard.schedule.schedule import Every
+from blackboard.spec import RunSettings
+from blackboard.table import Op
+from blackboard.worker import running, walk
+from blackboard.worker.backlog import Known
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.running import Holding
+from blackboard.worker.scanner import Reading
+from blackboard.worker.worker import Worker
+from tests.proof.planted.planting import Planted
+
+TWO_MINUTES = timedelta(minutes=2)
+
+# ---- slots
+
+
+def with_other(function: Any, **instead: Any) -> Any:
+    """A function that finds other things under some names of its module."""
+    made = FunctionType(function.__code__, {**function.__globals__, **instead})
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def counts_from_two_minutes_later(made: Claim, outcome: Outcome, **about: Any) -> Plan:
+    later = {**about, "now": about["now"] + TWO_MINUTES}
+    plan = after_run(replace(made, start=made.start + TWO_MINUTES), outcome, **later)
+    honest = after_run(made, outcome, **about)
+    retried = plan.slot == made.slot or isinstance(about["settings"].schedule, Every)
+    return honest if retried else replace(plan, failures=honest.failures)
+
+
+def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
+    return passed_plan(item, settings=settings, now=now + settings.jitter)
+
+
+def is_not_put_back(made: Claim, outcome: Outcome, **about: Any) -> Plan:
+    return after_run(made, outcome, **{**about, "requeue": False})
+
+
+# ---- attempts
+
+
+def unlocks_for_a_first_attempt(item: Item, *, now: datetime) -> Plan:
+    return replace(unlocked_plan(item, now=now), attempt=1)
+
+
+def forgets_an_attempt(item: Item, lock: Lock, taken: Claim, gone: Run) -> list[Op]:
+    return batches.override_ops(item, lock, replace(taken, attempt=lock.attempt), gone)
+
+
+def edits_away_the_retry(
+    item: Item, *, settings: RunSettings, had_time: bool, now: datetime
+) -> Item:
+    return _honest_rescheduled(
+        replace(item, attempt=1), settings=settings, had_time=had_time, now=now
+    )
+
+
+_honest_rescheduled = transitions.rescheduled
+
+# ---- params
+
+
+def keeps_once(made: Claim, outcome: Outcome, **about: Any) -> Plan:
+    plan = after_run(made, outcome, **about)
+    return replace(plan, once=plan.once or made.once)
+
+
+# ---- people
+
+_honest_change_item = edits.change_item
+
+
+async def edits_whoever_has_the_id(
+    board: BoardTable, item_id: str, build: edits.Build, *, write: edits.Write
+) -> edits.Changed:
+    lives: list[int] = []
+
+    async def item_as_first_read(one: str) -> Item | None:
+        item = await board.item(one)
+        if item is None:
+            return None
+        lives.append(item.born)
+        return replace(item, born=lives[0])
+
+    def write_of_its_life(before: Item, after: Item) -> list[Op]:
+        born = lives[-1]
+        return write(replace(before, born=born), replace(after, born=born))
+
+    seen = board.seen_through()
+    seen.item = item_as_first_read  # type: ignore[method-assign,assignment]
+    return await _honest_change_item(seen, item_id, build, write=write_of_its_life)
+
+
+# ---- who is late
+
+
+def takes_no_result_for_newer(item: Item | None, **about: Any) -> LateMove:
+    return late_move(item and replace(item, result_fence=0), **about)
+
+
+def tells_of_its_failure(item: Item | None, **about: Any) -> LateMove:
+    return late_move(item, **{**about, "outcome": Outcome.OK})
+
+
+# ---- workers
+
+
+async def trusts_every_claim(_board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    return tuple(claims)
+
+
+async def lets_it_go_on(_heartbeat: Heartbeat, _held: Any) -> None:
+    """Nobody stops the handler."""
+
+
+def goes_on_claiming(worker: Worker) -> None:
+    slots = worker.holdings.slots
+    _honest_stop(worker)
+    worker.holdings.slots = slots
+
+
+_honest_stop = Worker.stop
+
+
+def reads_no_further(reading: Reading, token: Token, settings: RunSettings) -> bool:
+    if settings.slots is not None and not reading._room.take(token.type, settings):
+        return False
+    return _honest_ready(reading, token, settings)
+
+
+_honest_ready = Reading.ready
+
+
+async def claims_until_it_is_drained(worker: Worker) -> None:
+    for _ in range(5):
+        if len(worker.holdings):
+            await worker._walk(whole=True, until_idle=False)
+            await worker.board.clock.sleep(2.0)
+    await _honest_drain(worker)
+
+
+_honest_drain = Worker._drain
+
+
+def gives_no_once(held: Holding, environ: Mapping[str, str]) -> Any:
+    return _honest_given(replace(held, claim=replace(held.claim, once="")), environ)
+
+
+_honest_given = running.given
+
+
+OVERSIGHTS = (
+    Planted(
+        name="old result",
+        without="a late result goes over a newer one",
+        patches=((releases, "late_move", takes_no_result_for_newer),),
+        shows="LATE",
+        walks=False,
+    ),
+    Planted(
+        name="late failure",
+        without="a run that failed, and is late, tells its item",
+        patches=((releases, "late_move", tells_of_its_failure),),
+        shows="LATE",
+        walks=False,
+    ),
+    Planted(
+        name="params kept back",
+        without="a handler is not given the params of its run alone",
+        patches=((running, "given", gives_no_once),),
+        shows="PARAMS",
+        walks=False,
+        verbs=("run_now",),
+    ),
+    Planted(
+        name="two minutes later",
+        without="after a doubt a cron item's next slot is counted from two minutes later",
+        patches=(
+            (
+                releases,
+                "prepare",
+                with_other(releases.prepare, after_run=counts_from_two_minutes_later),
+            ),
+        ),
+        shows="SERVED|SLOT",
+        walks=False,
+    ),
+    Planted(
+        name="jitter twice",
+        without="who passes over a missed slot passes over those of its jitter, too",
+        patches=((claims, "passed_plan", passes_over_the_jitter),),
+        shows="SERVED",
+        walks=False,
+        verbs=("edit",),
+    ),
+    Planted(
+        name="not put back",
+        without="a run that its worker's shutdown cut short is not due again",
+        patches=((releases, "after_run", is_not_put_back),),
+        shows="SERVED|SLOT|PARAMS|ATTEMPTS",
+        walks=False,
+    ),
+    Planted(
+        name="first attempt",
+        without="a run that is unlocked is told as the first attempt",
+        patches=((edits, "unlocked_plan", unlocks_for_a_first_attempt),),
+        shows="ATTEMPTS",
+        walks=False,
+        verbs=("unlock",),
+    ),
+    Planted(
+        name="override is none",
+        without="an override is no attempt",
+        patches=((claims, "override_ops", forgets_an_attempt),),
+        shows="ATTEMPTS",
+        walks=False,
+    ),
+    Planted(
+        name="edited retry",
+        without="an edit of the schedule drops a retry",
+        patches=((edits, "rescheduled", edits_away_the_retry),),
+        shows="ATTEMPTS|SLOT",
+        walks=False,
+        verbs=("edit",),
+    ),
+    Planted(
+        name="sticky params",
+        without="what a run now gave for one run stays for the next",
+        patches=((releases, "after_run", keeps_once),),
+        shows="PARAMS",
+        walks=False,
+        verbs=("run_now",),
+    ),
+    Planted(
+        name="next life",
+        without="the retry of an edit reaches the next life of an id",
+        patches=((edits, "edit", with_other(edits.edit, change_item=edits_whoever_has_the_id)),),
+        shows="RETRY",
+        walks=False,
+        verbs=("edit", "add", "remove"),
+    ),
+    Planted(
+        name="untrusted",
+        without="a claim is run whenever its answer came",
+        patches=((walk, "trusted", trusts_every_claim),),
+        shows="UNTRUSTED",
+        walks=False,
+    ),
+    Planted(
+        name="never stopped",
+        without="a handler whose lock is lost is told, and never stopped",
+        patches=((Heartbeat, "_stop", lets_it_go_on),),
+        shows="STOPPED",
+        walks=False,
+    ),
+    Planted(
+        name="claims on",
+        without="a worker that was asked to stop goes on claiming",
+        patches=(
+            (Worker, "stop", goes_on_claiming),
+            (Worker, "_drain", claims_until_it_is_drained),
+        ),
+        shows="STOPPED",
+        walks=False,
+    ),
+    Planted(
+        name="full type",
+        without="a type whose slots are full ends the reading of a shard",
+        patches=((Reading, "ready", reads_no_further),),
+        shows="STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="stale and forgotten",
+        without="a stale lock that was seen without a free slot is not looked for again",
+        patches=((Known, "forget", lambda _: None),),
+        shows="PRIORITY|STUCK",
+        walks=False,
+    ),
+)

@@ -1,0 +1,380 @@
+"""Bugs of the protocol, as switches: each leaves one condition out, and is in the tests alone.
+
+The first thirteen are the conditions that the batches were checked for before there was any code.
+Whoever proves anything of the product (walks, simulated worlds) plants them one at a time and has
+to find each: an oracle that calls a broken board whole is worth nothing.
+"""
+
+from datetime import timedelta
+
+from blackboard.protocol import batches, claims, edits, releases
+from blackboard.rules import applied, due, outcomes, transitions
+from blackboard.simulator import desk
+from blackboard.tables.memory import Shelf
+from blackboard.worker import heartbeat, walk
+from blackboard.worker.backlog import Known
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.running import Holdings
+from blackboard.worker.scanner import Scanner
+from blackboard.worker.store_breaker import PatientTable
+from blackboard.worker.walk import Walker
+from tests.proof.planted import broken
+from tests.proof.planted.broken import without_etag
+from tests.proof.planted.oversights import OVERSIGHTS
+from tests.proof.planted.planting import Planted
+
+THE_THIRTEEN = (
+    Planted(
+        name="etag",
+        without="an etag comes again for a key",
+        patches=((Shelf, "apply", broken.counts_each_row),),
+        shows="ETAG|FENCE|FOREIGN release|OVERRIDE|NO TOKEN|TOKEN|EDIT LOST|RUN NOW LOST",
+    ),
+    Planted(
+        name="bump",
+        without="an unlock, a cancel and an override that runs nothing keep the fence",
+        patches=(
+            (edits, "free_ops", broken.keeps_the_fence),
+            (claims, "free_ops", broken.keeps_the_fence),
+        ),
+        shows="FENCE|LATE|HISTORY",
+        verbs=("unlock", "cancel", "pause", "resume"),
+    ),
+    Planted(
+        name="itemcond",
+        without="a change does not state the item's etag",
+        patches=(
+            (edits, "change_ops", without_etag("change_ops", "item:")),
+            (claims, "change_ops", without_etag("change_ops", "item:")),
+        ),
+        shows="TOKEN|TWO TOKENS|NO TOKEN|WAITING TOKEN|EDIT LOST|RUN NOW LOST|TWICE|KEY|STARTED",
+    ),
+    Planted(
+        name="relcond",
+        without="a release does not state the item's etag",
+        patches=((releases, "release_ops", without_etag("release_ops", "item:")),),
+        shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
+    ),
+    Planted(
+        name="ovread",
+        without="an override does not state the item's etag",
+        patches=((claims, "override_ops", without_etag("override_ops", "item:")),),
+        shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|STARTED|TOKEN|PROMISE",
+        verbs=("edit", "pause", "resume"),
+    ),
+    Planted(
+        name="editlock",
+        without="an edit of a locked item touches the lock",
+        patches=((edits, "change_ops", broken.touches_the_lock),),
+        shows="LOCK",
+    ),
+    Planted(
+        name="runkey",
+        without="who is late does not look for its own row in the history",
+        patches=((releases, "_is_mine", lambda *_: False),),
+        shows="HISTORY|LATE",
+    ),
+    Planted(
+        name="late",
+        without="who is late tells whoever has the id now",
+        patches=((releases, "late_move", broken.forgets_its_birth),),
+        shows="LATE",
+    ),
+    Planted(
+        name="settle",
+        without="no answer to a claim is taken for a yes",
+        patches=((claims, "_landed", broken.takes_silence_for_a_yes),),
+        shows="LATE|FENCE|HISTORY|ORPHAN|TWICE",
+    ),
+    Planted(
+        name="adopt",
+        without="a lock of its own that a worker does not know is left where it is",
+        patches=(
+            (due, "decide_lock", broken.forgets_to_adopt),
+            (walk, "decide_lock", broken.forgets_to_adopt),
+        ),
+        shows="ORPHAN",
+    ),
+    Planted(
+        name="paused",
+        without="a release forgets that the item was paused",
+        patches=((releases, "after_run", broken.forgets_the_pause),),
+        shows="WAITING TOKEN|PROMISE",
+    ),
+    Planted(
+        name="once",
+        without="an unlock takes whatever lock there is when it is tried again",
+        patches=(
+            (edits, "unlock", broken.unlocks_whoever_it_is),
+            (desk._FREES, "unlock", broken.unlocks_whoever_it_is),
+        ),
+        shows="RETRY|TWICE",
+        verbs=("unlock", "run_now"),
+    ),
+    Planted(
+        name="tomb",
+        without="an id that is added again begins with fence 0",
+        patches=((edits, "add_ops", broken.forgets_the_fence),),
+        shows="FENCE",
+    ),
+)
+
+CONDITIONS = (
+    Planted(
+        name="blind free",
+        without="an unlock or a cancel does not state the item's etag",
+        patches=((edits, "free_ops", without_etag("free_ops", "item:")),),
+        shows="TOKEN|WAITING TOKEN|TWO TOKENS|EDIT LOST|RUN NOW LOST|FENCE|RETRY|TWICE|PROMISE",
+        verbs=("unlock", "cancel", "edit", "run_now"),
+    ),
+    Planted(
+        name="blind removal",
+        without="a removal does not state the item's etag",
+        patches=((edits, "remove_ops", without_etag("remove_ops", "item:")),),
+        shows="WAITING TOKEN|ORPHAN|FENCE|TWICE|LOCK|RUNNING",
+    ),
+    Planted(
+        name="blind claim",
+        without="a claim does not state the token's etag",
+        patches=((claims, "claim_ops", without_etag("claim_ops", "next:")),),
+        shows="EDIT LOST|RUN NOW LOST|FENCE|TOKEN|LOCK",
+        verbs=("edit", "run_now"),
+    ),
+    Planted(
+        name="blind override",
+        without="an override does not state the lock's etag",
+        patches=((claims, "override_ops", without_etag("override_ops", "lock:")),),
+        shows="OVERRIDE|FENCE",
+    ),
+    Planted(
+        name="blind late word",
+        without="a late word does not state the item's etag",
+        patches=((releases, "late_ops", without_etag("late_ops", "item:")),),
+        shows="LATE",
+        verbs=("add", "remove"),
+    ),
+    Planted(
+        name="born twice",
+        without="two lives of an id are born with one fence",
+        patches=((edits, "tombstone_of", broken.born_as_before),),
+        shows="TWICE|FENCE",
+        verbs=("add", "remove"),
+    ),
+    Planted(
+        name="one name",
+        without="an item remembers the name of the last request alone",
+        patches=((applied, "ALWAYS", 1), (applied, "REMEMBERED", timedelta(0))),
+        shows="TWICE",
+        verbs=("run_now",),
+    ),
+    Planted(
+        name="early override",
+        without="a lock is overridden when two thirds of its lease are over",
+        patches=(
+            (due, "decide_lock", broken.overrides_too_soon),
+            (walk, "decide_lock", broken.overrides_too_soon),
+        ),
+        shows="OVERRIDE",
+    ),
+)
+
+MISTAKES = (
+    Planted(
+        name="blind release",
+        without="a release frees whatever lock its item has",
+        patches=((releases, "settle", broken.settles_with_any_lock),),
+        shows="FOREIGN release|HISTORY|TWICE",
+        walks=False,
+    ),
+    Planted(
+        name="no nonce",
+        without="a worker knows its claims by its own name alone",
+        patches=((claims, "_claim_of", broken.named_by_its_owner),),
+        shows="FOREIGN release|HISTORY|LATE|TWICE|ORPHAN|CRASHED",
+        walks=False,
+    ),
+    Planted(
+        name="remote clock",
+        without="the age of a lock is reckoned with the worker's own clock",
+        patches=((Walker, "_take_over", broken.compares_two_clocks),),
+        shows="OVERRIDE|STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="fence reset",
+        without="an item that is resumed counts its fences anew",
+        patches=((edits, "change_ops", broken.counts_anew),),
+        shows="FENCE",
+        walks=False,
+    ),
+    Planted(
+        name="renew by id",
+        without="a renewal touches whatever lock the item has",
+        patches=((claims, "Merge", broken.blind_merge),),
+        shows="RENEWED",
+        walks=False,
+    ),
+    Planted(
+        name="token lost",
+        without="a run that failed leaves no token",
+        patches=((releases, "release_ops", broken.loses_the_token_of_a_failure),),
+        shows="NO TOKEN",
+        walks=False,
+    ),
+    Planted(
+        name="from memory",
+        without="what is next was reckoned before an edit, and is sent again after it",
+        patches=((releases, "prepare", broken.prepares_from_memory),),
+        shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN",
+        walks=False,
+    ),
+    Planted(
+        name="sent again whole",
+        without="a request without an answer is made again as if it were another",
+        patches=(
+            (edits, "is_applied", lambda *_: False),
+            (edits, "is_applied", lambda *_: False),
+        ),
+        shows="TWICE",
+        walks=False,
+    ),
+    Planted(
+        name="race for loss",
+        without="a release that lost a race takes its lock for lost",
+        patches=((releases, "settle", broken.takes_a_race_for_a_loss),),
+        shows="HISTORY|LATE|ORPHAN",
+        walks=False,
+    ),
+    Planted(
+        name="rounding",
+        without="the resolution of the store's stamps is taken from a lease, not added to it",
+        patches=((due, "is_stale", broken.rounds_against_the_holder),),
+        shows="OVERRIDE",
+        walks=False,
+    ),
+    Planted(
+        name="orphan on cancel",
+        without="the lock of a cancelled run stays",
+        patches=((edits, "free_ops", broken.leaves_the_lock),),
+        shows="TWO TOKENS|RUNNING",
+        walks=False,
+    ),
+    Planted(
+        name="deadline",
+        without="a lease counts from the last renewal that was sent, answered or not",
+        patches=((Heartbeat, "ask", broken.counts_from_the_last_send),),
+        shows="NOT TOLD",
+        walks=False,
+    ),
+    Planted(
+        name="deaf",
+        without="a holder that learns of its lost lock goes on",
+        patches=((heartbeat, "renew", broken.goes_on_without_its_lock),),
+        shows="NOT TOLD",
+        walks=False,
+    ),
+    Planted(
+        name="late over fenced",
+        without="who is late tells the item, of whatever type it is",
+        patches=((releases, "late_move", broken.takes_no_type_for_fenced),),
+        shows="LATE",
+        walks=False,
+    ),
+    Planted(
+        name="own missed",
+        without="whether a slot was missed goes by the worker's own clock",
+        patches=((Scanner, "_decide", broken.misses_by_its_own_clock),),
+        shows="PASSED",
+        walks=False,
+    ),
+    Planted(
+        name="own due",
+        without="what is due goes by the worker's own clock",
+        patches=((PatientTable, "now", broken.asks_its_own_clock),),
+        shows="EARLY|CLOCK|PASSED",
+        walks=False,
+    ),
+    Planted(
+        name="again dropped",
+        without="a release forgets the run that was asked for meanwhile",
+        patches=((releases, "after_run", broken.forgets_run_now),),
+        shows="RUN NOW LOST",
+        walks=False,
+    ),
+    Planted(
+        name="overridden is good",
+        without="a run whose lock was overridden is told as completed",
+        patches=((claims, "abandoned_run", broken.counts_as_completed),),
+        shows="HISTORY|FOREIGN release",
+        walks=False,
+    ),
+    Planted(
+        name="first again",
+        without="a waiting token does not say how often it was tried",
+        patches=((batches, "insert_next", broken.forgets_the_tries),),
+        shows="TOKEN",
+        walks=False,
+    ),
+    Planted(
+        name="no override",
+        without="a lock goes stale, and nobody takes it",
+        patches=(
+            (due, "decide_lock", broken.forgets_to_override),
+            (walk, "decide_lock", broken.forgets_to_override),
+        ),
+        shows="STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="slot kept",
+        without="a run that lost its lock keeps its slot",
+        patches=((Holdings, "release", broken.keeps_the_slot_of_a_lost_lock),),
+        shows="STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="stubborn",
+        without="a claim that lost its race is made again as it was",
+        patches=(
+            (walk, "claim", broken.claims_without_reading),
+            (Known, "drop", lambda *_: None),
+        ),
+        shows="REFUSED",
+        walks=False,
+    ),
+    Planted(
+        name="restless",
+        without="a worker looks at the whole board whenever it wakes, and wakes for nothing",
+        patches=(
+            (Walker, "go_on", broken.has_to_look_at_all),
+            (Walker, "walk", broken.sees_a_crowd),
+        ),
+        shows="REQUESTS",
+        walks=False,
+    ),
+    Planted(
+        name="same slot",
+        without="among the slots that were missed may be the one that was just served",
+        patches=((outcomes, "due_between", broken.counts_the_one_before),),
+        shows="TWICE|SLOT",
+        walks=False,
+    ),
+    Planted(
+        name="old slot",
+        without="a paused item that an edit leaves no slot keeps the one it had",
+        patches=((transitions, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
+        shows="SLOT",
+        walks=False,
+        verbs=("edit", "pause", "resume"),
+    ),
+    Planted(
+        name="old pause",
+        without="a done item that an edit gives a slot is active, though it was paused",
+        patches=((transitions, "edited_plan", broken.forgets_the_pause_of_what_is_done),),
+        shows="WAITING TOKEN",
+        walks=False,
+        verbs=("edit", "pause", "resume"),
+    ),
+)
+
+PLANTED = (*THE_THIRTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS)

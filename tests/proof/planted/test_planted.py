@@ -1,0 +1,105 @@
+"""The simulator is tested: each planted bug is found, soon, and the honest product is not blamed.
+
+How soon is told in worker-hours of simulated time, as a fleet would have had to work until the bug
+did harm. A bug counts as found in a world in which the honest product does none.
+"""
+
+from itertools import count, cycle, islice
+from statistics import median
+
+import pytest
+
+from blackboard.simulator.plan import VERBS
+from blackboard.simulator.violation import Violation
+from blackboard.simulator.world import World
+from tests.proof.figures import leave
+from tests.proof.form import LONG
+from tests.proof.planted.planted import PLANTED, THE_THIRTEEN
+from tests.proof.planted.planting import Planted
+from tests.proof.planted.scenarios import crowded_world
+
+MOST = 1_000.0
+"""Worker-hours in which each bug is found."""
+USUAL = 20.0
+"""Worker-hours in which half of the bugs are found."""
+HUNTS = 5 if LONG else 1
+"""How often each bug is looked for, in other worlds each time."""
+FAR = 100_000
+"""Seeds from the first world of one hunt to that of the next."""
+HONEST = 100.0 if LONG else 15.0
+"""Worker-hours, besides the worlds in which a bug was found."""
+
+Find = tuple[float, str]
+"""Worker-hours until a bug was found, and the kind of violation that told."""
+
+
+def lasted(world: World) -> float:
+    """Worker-hours of a world in which things went wrong."""
+    return world.scenario.workers * min(world.timeline.now / 3600.0, world.scenario.hours)
+
+
+def hunt(bug: Planted, first: int) -> Find | None:
+    """None: it was not found. A violation of another kind than those of the bug is passed over."""
+    hours, verbs = 0.0, bug.verbs or VERBS
+    for seed in count(first):
+        if hours > MOST:
+            return None
+        with bug.in_place():
+            world = crowded_world(seed, verbs)
+            violation = ends_with(world)
+        hours += lasted(world)
+        if violation is not None and violation.kind in bug.kinds:
+            honest = ends_with(crowded_world(seed, verbs))
+            assert honest is None, f"seed {seed}, without any bug: {honest}"
+            return round(hours, 3), violation.kind
+    return None
+
+
+def ends_with(world: World) -> Violation | None:
+    """How it ends; None: well."""
+    try:
+        world.run()
+    except Violation as violation:
+        return violation
+    return None
+
+
+def figures(found: dict[str, list[Find | None]]) -> dict[str, object]:
+    told = [
+        {
+            "bug": bug.name,
+            "without": bug.without,
+            "worker_hours": [one and one[0] for one in found[bug.name]],
+            "kinds": [one and one[1] for one in found[bug.name]],
+        }
+        for bug in PLANTED
+    ]
+    return {"bugs": told}
+
+
+@pytest.mark.timeout(3600)
+def test_each_planted_bug_is_found_within_a_thousand_worker_hours_and_half_within_twenty() -> None:
+    found = {bug.name: [hunt(bug, number * FAR) for number in range(HUNTS)] for bug in PLANTED}
+    leave("planted", figures(found))
+    assert [name for name, finds in found.items() if None in finds] == []
+    assert median(one[0] for finds in found.values() for one in finds if one) <= USUAL
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(2))
+def test_in_such_worlds_the_honest_product_does_no_harm(part: int) -> None:
+    """Also in those where people ask for little else than what shows a bug."""
+    wishes = cycle((VERBS, VERBS, *sorted({bug.verbs for bug in PLANTED if bug.verbs})))
+    hours, seed = 0.0, part * FAR
+    while hours < HONEST:
+        world = crowded_world(seed, next(wishes))
+        violation = ends_with(world)
+        assert violation is None, f"seed {seed}: {violation}"
+        hours, seed = hours + lasted(world), seed + 1
+
+
+def test_bugs_have_names_of_their_own_and_the_thirteen_conditions_come_first() -> None:
+    words = "etag bump itemcond relcond ovread editlock runkey late settle adopt paused once tomb"
+    assert [bug.name for bug in islice(PLANTED, 13)] == words.split()
+    assert PLANTED[:13] == THE_THIRTEEN
+    assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= 30

@@ -1,0 +1,80 @@
+"""Random walks over the real code: whatever happens, in whatever order, the board stays whole.
+
+Then the bugs that the conditions of the protocol are there against are planted, one at a time, and
+the walks find each: an oracle that calls a broken board whole is worth nothing.
+"""
+
+from typing import Any
+
+import pytest
+
+from blackboard.simulator.violation import Violation
+from tests.proof.planted.planted import PLANTED
+from tests.proof.planted.planting import Planted
+from tests.proof.planted.walking import VERBS, World
+
+STEPS = 400
+WALKS = 150
+ENOUGH = 2000
+"""Walks in which a planted bug must show."""
+
+
+def walk(seed: int, **world: Any) -> World:
+    made = World(seed, **world)
+    try:
+        made.go(STEPS)
+        made.drain()
+    finally:
+        made.close()
+    return made
+
+
+@pytest.mark.case("S1", "S2", "S3", "S4", "L1", "L2", on="memory")
+@pytest.mark.parametrize("hundred", range(3))
+def test_the_board_stays_whole_whatever_happens(hundred: int) -> None:
+    """And once faults stop, every active item is run again."""
+    for seed in range(hundred * WALKS, (hundred + 1) * WALKS):
+        try:
+            walk(seed)
+        except Violation as problem:
+            raise AssertionError(f"seed {seed}: {problem}") from problem
+
+
+def test_the_walks_go_everywhere() -> None:
+    """Every verb of the protocol is applied many times, among them the rare ones."""
+    seen: dict[str, int] = {}
+    for seed in range(WALKS):
+        for shape, count in walk(seed).table.seen.items():
+            seen[shape] = seen.get(shape, 0) + count
+    rare = {
+        "walk replaces a lock",
+        "walk merges a lock",
+        "run replaces a run",
+        "walk deletes a lock",
+    }
+    often = {"walk inserts a lock", "run deletes a lock", "run merges a lock"}
+    asked = {f"{verb} writes an item" for verb in ("add", "edit", "pause", "resume", "remove")}
+    taken = {f"{verb} deletes a lock" for verb in ("unlock", "cancel", "remove")}
+    for shape in rare | often | asked | taken | {"run_now writes an item"}:
+        assert seen.get(shape, 0) >= (5 if shape in rare | taken else 50), shape
+
+
+def test_a_walk_is_the_same_every_time() -> None:
+    assert walk(7).table.seen == walk(7).table.seen
+
+
+def found_by_walking(bug: Planted) -> Violation:
+    """The first violation that tells of the bug."""
+    for seed in range(ENOUGH):
+        try:
+            walk(seed, verbs=bug.verbs or VERBS)
+        except Violation as problem:
+            if problem.kind in bug.kinds:
+                return problem
+    raise AssertionError(f"{ENOUGH} walks have found nothing")
+
+
+@pytest.mark.parametrize("bug", [bug for bug in PLANTED if bug.walks], ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Planted) -> None:
+    with bug.in_place():
+        assert found_by_walking(bug)
