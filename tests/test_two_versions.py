@@ -269,6 +269,30 @@ async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) 
 
 
 @story
+async def test_a_stale_lock_of_an_item_that_became_newer_is_left_alone(scene: Scene) -> None:
+    """Only its holder writes a lock, so its own version may be the older one."""
+    await scene.add(every="1h", stale_after="10s")
+    await scene.claimed(owner="dead")
+    raised = [Merge(keys.item_key("davis"), {"version": NEWER}, ANY)]
+    (etag,) = await scene.table.table.commit(scene.other.partition("davis"), raised)
+    scene.later(minutes=1)
+    with pytest.raises(BadInput, match="newer version"):
+        await override(scene.board, await scene.lock(), owner="me")
+    assert ((await scene.item()).etag, (await scene.lock()).owner) == (etag, "dead")
+
+
+@story
+async def test_an_id_is_not_added_over_a_newer_tombstone(scene: Scene) -> None:
+    await scene.add()
+    await edits.remove(scene.other, "davis")
+    raised = [Merge(keys.item_key("davis"), {"version": NEWER}, ANY)]
+    (etag,) = await scene.table.table.commit(scene.other.partition("davis"), raised)
+    with pytest.raises(BadInput, match="newer version"):
+        await scene.add()
+    assert (await scene.item()).etag == etag
+
+
+@story
 async def test_an_item_that_became_newer_while_it_ran_stays_so(scene: Scene) -> None:
     await scene.add(every="1h")
     made = await scene.claimed()

@@ -59,6 +59,7 @@ COUNTED = {
     Trouble.SHARD: "sick partitions",
     Trouble.CLOCK: "store jumped",
     Trouble.REDEPLOY: "redeployed",
+    Trouble.VERSIONS: "taken over",
     Trouble.EDIT: "asked",
 }
 """Troubles that befall workers or the store, and what a world counts them as."""

@@ -27,6 +27,7 @@ from blackboard.protocol.batches import (
     run_of,
 )
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import check_version
 from blackboard.rules.due import deadline, lease, may_take_over
 from blackboard.rules.outcomes import after_run, passed_plan
 from blackboard.rules.transitions import planned
@@ -266,7 +267,8 @@ async def override(
 ) -> Claim | None:
     """Take a stale lock from its holder. None: somebody was faster, the lock had no item, or the
     item is not to be run: it is paused, or its attempts are used up; or, once the item was read, it
-    is not wanted any more.
+    is not wanted any more. Raises BadInput for an item that a newer version wrote: its lock may be
+    older, because only its holder writes that.
     """
     item = await board.item(lock.id)
     if not is_wanted():
@@ -275,6 +277,7 @@ async def override(
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
         return None
     assert item is not None
+    check_version(item)
     settings = board.resolve(item.type, item.spec)
     now, sent = await board.table.now(), board.clock.monotonic()
     gone = abandoned_run(item, lock, now=now)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import VERSION, Applied, Item, Mark, Outcome, Run, State
+from blackboard.model import Applied, Item, Mark, Outcome, Run, State
 from blackboard.protocol.batches import (
     add_ops,
     change_ops,
@@ -39,7 +39,7 @@ from blackboard.protocol.batches import (
 )
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import text_of
+from blackboard.protocol.rows import check_version, text_of
 from blackboard.rules.applied import (
     ADDED,
     LONGEST_NAME,
@@ -107,10 +107,7 @@ async def change_item(
             if first is not None and gone_is_done:
                 return Changed(item=first)
             raise Missing(item_id)
-        if item.version > VERSION:
-            raise BadInput(
-                "id", f"{item_id!r} was written by a newer version", "upgrade blackboard"
-            )
+        check_version(item)
         first = first or item
         if is_applied(item, name):
             return Changed(item=item, changed=doubtful)
@@ -176,6 +173,8 @@ async def add(
             check_in_time(item_id, first=began, now=now)
         if old is not None and old.state is not State.REMOVED:
             raise BadInput("id", f"{item_id!r} is on this board already", "`blackboard edit`")
+        if old is not None:
+            check_version(old)
         plan = first_plan(item_id, settings=settings, first=first, now=now)
         item = Item(
             id=item_id,

@@ -17,8 +17,19 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from blackboard.errors import BadRow
-from blackboard.model import Applied, Item, Lock, Member, Outcome, Request, Run, State, Token
+from blackboard.errors import BadInput, BadRow
+from blackboard.model import (
+    VERSION,
+    Applied,
+    Item,
+    Lock,
+    Member,
+    Outcome,
+    Request,
+    Run,
+    State,
+    Token,
+)
 from blackboard.table import Data, Row, Value
 
 Record = TypeVar("Record", Item, Token, Lock, Run, Member)
@@ -150,6 +161,13 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
         return record_type(**known)
     except TypeError:
         raise BadRow(row.key, "cannot be read") from None
+
+
+def check_version(item: Item) -> None:
+    """Raises BadInput for an item, or a tombstone, that a newer version wrote: it is left alone."""
+    if item.version > VERSION:
+        problem = f"{item.id!r} was written by a newer version"
+        raise BadInput("id", problem, "upgrade blackboard")
 
 
 def text_of(value: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from blackboard.model import Item, Lock, Run, Token
+from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.store import Sender, Written
@@ -45,6 +45,11 @@ class Shadow:
     touched: float = 0.0
     """When the lock was last written."""
     tokens: dict[str, Token] = field(default_factory=dict)
+
+
+def is_newer(shadow: Shadow) -> bool:
+    """Whether only workers of a newer version may take it."""
+    return shadow.item is not None and shadow.item.version > VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from blackboard.simulator.network import Network
 from blackboard.simulator.scenario import Scenario, Trouble
 from blackboard.simulator.store import Sender, Store
 from blackboard.simulator.timeline import ProcessLoop, Timeline
+from blackboard.simulator.versions import NewerWire
 from blackboard.simulator.wire import Wire
 from blackboard.table import Requests
 from blackboard.worker.worker import Mode, Worker
@@ -69,9 +70,11 @@ class Crew:
         """A new worker takes a seat."""
         self._hired += 1
         process = self.process(f"host-{seat}:{self._hired}")
-        sender = Sender(name=process.name)
+        process.newer = Trouble.VERSIONS in self.scenario.faults and seat % 2 == 1
+        sender = Sender(name=process.name, newer=process.newer)
         rows = self.scenario.page_rows
-        wire = Wire(self.network, self.store, process, sender, page_rows=rows)
+        way = NewerWire if process.newer else Wire
+        wire = way(self.network, self.store, process, sender, page_rows=rows)
         board = BoardTable(
             wire,
             name=BOARD,

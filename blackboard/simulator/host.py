@@ -49,6 +49,8 @@ class Process:
     """When it was last served the locks of a partition."""
     requests: int = 0
     """Sent to the store so far: the number of each is its name in a plan of faults."""
+    newer: bool = False
+    """Whether it runs a newer version of the program."""
     trap: "Trap | None" = None
     """What befalls it at its next batch."""
 

@@ -7,7 +7,8 @@ and not only in the long times in which nothing is under way.
 
 from dataclasses import dataclass
 
-from blackboard.protocol.keys import partition
+from blackboard.protocol.keys import partition, shard_of
+from blackboard.simulator.changes import Shadows
 from blackboard.simulator.crew import BOARD, Crew, Member
 from blackboard.simulator.desk import Desk
 from blackboard.simulator.figures import Figures
@@ -17,6 +18,7 @@ from blackboard.simulator.plan import Happening
 from blackboard.simulator.scenario import Trouble
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.trace import Trace
+from blackboard.simulator.versions import take_over
 from blackboard.simulator.violation import Violation
 from blackboard.simulator.weather import Calm
 
@@ -40,6 +42,7 @@ class Mishaps:
     network: Network
     crew: Crew
     desk: Desk
+    shadows: Shadows
     over: bool = False
     """Whether all troubles have stopped."""
 
@@ -55,6 +58,8 @@ class Mishaps:
             case Trouble.CLOCK:
                 self._tell("store", f"its clock jumps {one.seconds:+.1f} s", "store jumped")
                 self.crew.store.clock.jump(one.seconds)
+            case Trouble.VERSIONS:
+                self._an_item_is_taken_over(self.crew.scenario.items[one.target].id)
             case Trouble.EDIT:
                 self.figures.count("asked")
                 self.desk.ask(one.how, one.target, one.seconds)
@@ -128,6 +133,13 @@ class Mishaps:
         self.network.sick[name] = how
         mended = self.timeline.now + seconds
         self.timeline.at(mended, self.network.sick.pop, name, None)
+
+    def _an_item_is_taken_over(self, item_id: str) -> None:
+        shards = self.crew.scenario.shards
+        place = partition(BOARD, shard_of(item_id, shards), shards)
+        shadow = self.shadows.of.get(item_id)
+        if shadow is not None and take_over(self.crew.store, place, item_id, shadow):
+            self._tell(item_id, "is taken over by a newer version", "taken over")
 
     def _is_cut_off(self, process: Process, how: Broken, seconds: float) -> None:
         self._tell(process.name, f"{how.value}, for {seconds:.1f} s", "partitions")

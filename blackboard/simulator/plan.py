@@ -127,6 +127,14 @@ def _clock(chance: SeededChance, scenario: Scenario, at: float) -> list[Happenin
     return [Happening(at=at, trouble=Trouble.CLOCK, target=0, seconds=by)]
 
 
+def _versions(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
+    """An item in three may be taken over: people of this version cannot change it any more."""
+    items = range(2, len(scenario.items), 3)
+    if scenario.workers < 2 or not items:
+        return []
+    return [Happening(at=at, trouble=Trouble.VERSIONS, target=_pick(chance, items))]
+
+
 def _redeploy(chance: SeededChance, scenario: Scenario, at: float) -> list[Happening]:
     apart = _span(chance, 1.0, 60.0)
     return [
@@ -152,6 +160,7 @@ _DRAWN: dict[Trouble, tuple[int, _Draw]] = {
     Trouble.SHARD: (2, _shard),
     Trouble.CLOCK: (1, _clock),
     Trouble.REDEPLOY: (1, _redeploy),
+    Trouble.VERSIONS: (1, _versions),
     Trouble.EDIT: (6, _edit),
 }
 """How often each comes among the others, and how it is drawn."""

@@ -43,6 +43,8 @@ class Trouble(StrEnum):
     """The store's clock is set by less than a minute, and runs up to 1 % too fast or too slow."""
     REDEPLOY = "redeploy"
     """All workers are asked to stop, one after the other, and new ones take their places."""
+    VERSIONS = "versions"
+    """Every second worker is of a newer version, which takes over some of the items."""
     EDIT = "edit"
     """People add, edit, pause, resume, run, unlock, cancel and remove items."""
 

@@ -34,6 +34,8 @@ class Sender:
     """Batches of this sender that were applied."""
     born: int | None = None
     """Of the item that a person's request read first."""
+    newer: bool = False
+    """Whether it is a program of a newer version."""
 
     @property
     def is_person(self) -> bool:

@@ -14,7 +14,7 @@ from blackboard.protocol.keys import ITEM, LOCK
 from blackboard.simulator.host import Process
 from blackboard.simulator.network import Network, Request
 from blackboard.simulator.store import Sender, Store
-from blackboard.table import Etag, Op, Requests, Row, just_after
+from blackboard.table import Etag, Op, Requests, Row, Value, just_after
 from blackboard.tables import checks
 from blackboard.tables.pages import AFTER_ALL, LARGEST_PAGE, Pages
 
@@ -67,7 +67,8 @@ class Wire:
         sent = self._store.timeline.now
 
         def ask() -> list[Etag]:
-            return self._store.commit(self._sender, partition, ops, datas, sent=sent)
+            written = self._as_written(partition, ops, datas)
+            return self._store.commit(self._sender, partition, ops, written, sent=sent)
 
         etags: list[Etag] = await self._asked(partition, ask, ops)
         return etags
@@ -83,7 +84,7 @@ class Wire:
 
             def ask() -> list[Row]:
                 served.append(self._store.timeline.now)
-                return self._store.page(partition, start, end, count)
+                return self._as_read(self._store.page(partition, start, end, count))
 
             rows: list[Row] = await self._asked(partition, ask, ())
             if start == LOCK:
@@ -102,6 +103,19 @@ class Wire:
             return rows
 
         return Pages(fetch, first=first, limit=limit, first_page=FIRST_PAGE)
+
+    def _as_written(
+        self,
+        partition: str,  # noqa: ARG002 - for other versions
+        ops: Sequence[Op],  # noqa: ARG002
+        datas: list[dict[str, Value]],
+    ) -> list[dict[str, Value]]:
+        """What this version makes of the data of a batch."""
+        return datas
+
+    def _as_read(self, rows: list[Row]) -> list[Row]:
+        """What this version makes of rows."""
+        return rows
 
     def _reads(self, rows: Sequence[Row]) -> None:
         """Which life of an id a person's request is about: that which it reads first."""

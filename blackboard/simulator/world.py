@@ -41,6 +41,7 @@ from blackboard.simulator.store import Sender, Store, StoreClock, Written
 from blackboard.simulator.telling import told
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.trace import Trace
+from blackboard.simulator.versions import Versions
 from blackboard.simulator.weather import DrawnWeather, Fated, PlannedWeather
 from blackboard.simulator.wire import Wire
 from blackboard.spec import RunSettings
@@ -128,7 +129,7 @@ class World:
             self.quiet.changed,
             self.figures.changed,
         ]
-        self.store.watchers = [Etags(), refusals.written, self._written]
+        self.store.watchers = [Etags(), Versions(), refusals.written, self._written]
         self.mishaps = Mishaps(
             timeline=self.timeline,
             trace=self.trace,
@@ -136,6 +137,7 @@ class World:
             network=self.network,
             crew=self.crew,
             desk=self.desk,
+            shadows=self.shadows,
         )
         self.last_members: list[Member] = []
         """Those who were there in the end."""

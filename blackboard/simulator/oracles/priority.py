@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from blackboard.model import Lock
 from blackboard.protocol.keys import LOCK, lock_key
-from blackboard.simulator.changes import Change, Shadows
+from blackboard.simulator.changes import Change, Shadows, is_newer
 from blackboard.simulator.crew import Crew
 from blackboard.simulator.host import Process
 from blackboard.simulator.violation import Violation
@@ -56,6 +56,8 @@ class Priority:
         for item_id, shadow in self._shadows.of.items():
             lock = shadow.lock
             if lock is None or lock.type != claimed.type or lock_key(item_id) in looks.tried:
+                continue
+            if is_newer(shadow) and not process.newer:
                 continue
             stale = shadow.touched + lock.stale_after + RESOLUTION
             partition = self._partition_of(item_id)

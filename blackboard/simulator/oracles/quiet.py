@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import cache
 
 from blackboard.model import Item, Lock
-from blackboard.simulator.changes import Change, Shadows, Touch
+from blackboard.simulator.changes import Change, Shadows, Touch, is_newer
 from blackboard.simulator.crew import Crew, Member
 from blackboard.simulator.handlers import Stage
 from blackboard.simulator.host import Process
@@ -185,18 +185,25 @@ class Quiet:
             item, lock = shadow.item, shadow.lock
             untouched = self.timeline.now - shadow.touched
             if lock is not None and untouched > lock.stale_after + self.bound:
-                if has_room(lock.type):
+                if has_room(lock.type, is_newer(shadow)):
                     since = f"was not touched for {untouched:.0f} s"
                     yield lock.nonce, f"{item_id}: the lock of {lock.owner} {since}"
-            elif item is not None and item.waits and item.ready < latest and has_room(item.type):
+            elif (
+                item is not None
+                and item.waits
+                and item.ready < latest
+                and has_room(item.type, is_newer(shadow))
+            ):
                 first = item if first is None or item.ready < first.ready else first
         if first is not None:
             since = f"{(now - first.ready).total_seconds():.0f} s"
             yield f"{first.id} {first.ready}", f"{first.id}: it has been ready for {since}"
 
-    def _has_room(self, item_type: str) -> bool:
-        """Whether some worker has a free slot for a run of this type."""
+    def _has_room(self, item_type: str, newer: bool) -> bool:  # noqa: FBT001 - a key of a cache
+        """Whether some worker, of a newer version if it must be, has a free slot for this type."""
         settings = self.crew.resolve(item_type, OF_ITS_TYPE)
         return any(
-            Room(member.worker.holdings).take(item_type, settings) for member in self.crew.members
+            Room(member.worker.holdings).take(item_type, settings)
+            for member in self.crew.members
+            if member.process.newer or not newer
         )

@@ -19,6 +19,7 @@ REPEATED = (
     "failures",
     "type",
     "fence",
+    "version",
 )
 """What a waiting token says as its item does, besides the spec."""
 
