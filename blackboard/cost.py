@@ -117,7 +117,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestCounts:
     """Requests, by what they are for."""
 
     walks: float
@@ -170,7 +170,7 @@ def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
     return (last - first) / gaps if gaps and first and last else None
 
 
-def asked_for(load: Load, *, together: bool = False) -> Asked:
+def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
     """Requests in a month. With `together`, the least: items that are ready in the same second are
     claimed together, and end together.
     """
@@ -183,7 +183,7 @@ def asked_for(load: Load, *, together: bool = False) -> Asked:
         races += times * size if load.workers > 1 else 0.0
         claims += times * (ceil(size / CLAIMS) if together else size)
         releases += times * (ceil(size / RELEASES) if together else size)
-    return Asked(
+    return RequestCounts(
         walks=walks,
         claims=claims,
         releases=releases,

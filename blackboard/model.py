@@ -4,7 +4,7 @@ Times are aware, UTC, in whole milliseconds. Text that may be absent is "", a ti
 absent is None. JSON text is carried as text: a record copies it unread.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -39,17 +39,45 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """The record people look at, and the truth about an item."""
+class QueuedRun:
+    """A run that was asked for and waits behind others."""
+
+    name: str
+    slot: datetime
+    once: str = ""
+    """JSON of params for this run alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The name of an operator's request, and the time of it."""
+
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Who did something to an item, when, and why."""
+
+    by: str
+    at: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a run of an item needs, and what its end is planned by. The item has it, its waiting
+    token repeats it.
+    """
 
     id: str
     type: str
-    state: State
     spec: str
     """JSON of `spec.Spec`: what the item itself says about its runs."""
-    fence: int = 0
+    fence: int
     """Rises with every claim, override, unlock, cancel and removal; never falls."""
-    born: int = 0
+    born: int
     """The fence the item was added with: more than 0 when the id was in use before, and another
     one each time."""
     slot: datetime
@@ -58,7 +86,42 @@ class Item:
     """When the pending token may be taken: slot plus jitter, or now plus backoff."""
     planned: datetime
     """The schedule's own next slot; a `run now` puts another slot before it."""
+    attempt: int
+    runs: int
+    failures: int
+    """In a row, since the last ok."""
+    once: str
+    """JSON of params for the pending run alone."""
+    requests: tuple[QueuedRun, ...] = ()
+    """Runs that were asked for and come after the waiting or running one, in this order."""
+    version: int = VERSION
+    """Of the item's row: a token repeats it, so that a program of an older version leaves the token
+    alone."""
+    etag: str = ""
+    """"" when the row has to be read before it is written."""
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the pending or running run is one that an operator asked for."""
+        return self.slot != self.planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token(Work):
+    """A waiting token: the permission to run an item once, lying there to be claimed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Work):
+    """The record people look at, and the truth about an item."""
+
+    state: State
+    fence: int = 0
+    born: int = 0
     attempt: int = 1
+    runs: int = 0
+    failures: int = 0
+    once: str = ""
     start: datetime | None = None
     stop: datetime | None = None
     running: bool = False
@@ -68,28 +131,17 @@ class Item:
     """JSON of what the last handler to finish returned."""
     error: str = ""
     result_fence: int = 0
-    runs: int = 0
-    failures: int = 0
-    """In a row, since the last ok."""
     schedule: str = ""
     """As last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
     timezone: str = "UTC"
-    once: str = ""
-    """JSON of params for the pending run alone."""
-    requests: str = ""
-    """JSON list of `Request`: runs that were asked for and come after the waiting or running one,
-    in this order."""
     paused: str = ""
     """JSON of `Mark`: who paused it, when and why."""
     resumed: str = ""
     """JSON of `Mark`: who last resumed it, when and why."""
     first: datetime | None = None
     """The first time that a person named when it was added."""
-    applied: str = ""
-    """JSON list of `Applied`: the latest requests of operators, newest first, so that a repeated
-    request counts once."""
-    version: int = VERSION
-    etag: str = ""
+    applied: tuple[Applied, ...] = ()
+    """The latest requests of operators, newest first, so that a repeated request counts once."""
 
     @property
     def waits(self) -> bool:
@@ -100,27 +152,6 @@ class Item:
     def is_paused(self) -> bool:
         """Whether a person paused it and nobody has resumed it. It may be done since."""
         return self.state is State.PAUSED or (self.state is State.DONE and bool(self.paused))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A waiting token: the permission to run an item once, lying there to be claimed."""
-
-    id: str
-    type: str
-    spec: str
-    fence: int
-    born: int
-    slot: datetime
-    ready: datetime
-    planned: datetime
-    attempt: int
-    runs: int
-    failures: int
-    once: str
-    requests: str = ""
-    version: int = VERSION
-    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,33 +229,6 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """Who did something to an item, when, and why."""
-
-    by: str
-    at: datetime
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A run that was asked for and waits behind others."""
-
-    name: str
-    slot: datetime
-    once: str = ""
-    """JSON of params for this run alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """The name of an operator's request, and the time of it."""
-
-    name: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """What a runner has to say when a handler has ended, however it ended."""
 
@@ -238,34 +242,69 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A lock in its holder's hands, with all that is needed to run the item and to let it go."""
+    """A lock in its holder's hands, with the item as the holder knows it: all that is needed to
+    run it and to release it.
+    """
 
-    id: str
-    type: str
-    spec: str
-    once: str
-    state: State = State.ACTIVE
-    """As the item said when it was last read: a pause while it runs shows here."""
-    requests: str = ""
-    fence: int
-    born: int
-    slot: datetime
-    ready: datetime
-    planned: datetime
-    attempt: int
-    runs: int
-    failures: int
-    owner: str
-    nonce: str
-    start: datetime
-    stale_after: float
+    item: Item
+    """As it was last read; after a claim as much of it as the token says. Its etag is "" when it
+    has to be read before the release."""
+    lock: Lock
     sent: float
     """Monotonic seconds at the first send of the claim or of its last acknowledged renewal."""
-    lock_etag: str
-    item_etag: str
-    """"" when the item has to be read before the release."""
-    version: int = VERSION
-    """Of its item: a token keeps it, so that who does not know it leaves the token alone."""
+
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @property
+    def type(self) -> str:
+        return self.item.type
+
+    @property
+    def spec(self) -> str:
+        return self.item.spec
+
+    @property
+    def once(self) -> str:
+        return self.item.once
+
+    @property
+    def fence(self) -> int:
+        return self.item.fence
+
+    @property
+    def slot(self) -> datetime:
+        return self.item.slot
+
+    @property
+    def attempt(self) -> int:
+        return self.item.attempt
+
+    @property
+    def owner(self) -> str:
+        return self.lock.owner
+
+    @property
+    def nonce(self) -> str:
+        return self.lock.nonce
+
+    @property
+    def start(self) -> datetime:
+        return self.lock.since
+
+    @property
+    def stale_after(self) -> float:
+        return self.lock.stale_after
+
+    def renewed(self, etag: str, *, sent: float) -> "Claim":
+        """After a renewal: its lock has this etag."""
+        return replace(self, lock=replace(self.lock, etag=etag), sent=sent)
+
+    def unread(self, etag: str) -> "Claim":
+        """Its lock was found with this etag, and the item's is not known."""
+        item, lock = replace(self.item, etag=""), replace(self.lock, etag=etag)
+        return replace(self, item=item, lock=lock)
 
 
 def whole_milliseconds(moment: datetime) -> datetime:

@@ -13,10 +13,9 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
 from blackboard.phrases import exactly, first_line, plural, span
-from blackboard.protocol.batches import held, token_of
+from blackboard.protocol.batches import token_of
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
-from blackboard.rules.outcomes import planned_after
-from blackboard.rules.requests import is_asked_for, requests_of
+from blackboard.rules.next_run import planned_after
 from blackboard.rules.status import Standing
 from blackboard.schedule.schedule import Every, Schedule, parse_schedule
 from blackboard.schedule.words import describe
@@ -32,7 +31,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Circumstances:
     """What there is to go by, besides the item and its lock."""
 
     now: datetime
@@ -44,7 +43,7 @@ class Known:
     """Workers that are there and take the item's type; None: not looked at."""
 
 
-def explain(one: Standing, known: Known) -> Explanation:
+def explain(one: Standing, known: Circumstances) -> Explanation:
     """The decision about an item, and the paragraph that gives its reasons."""
     item = one.item
     move = _move(one, known)
@@ -61,7 +60,7 @@ def explain(one: Standing, known: Known) -> Explanation:
     return Explanation(move=move, text=" ".join(sentence for sentence in told if sentence))
 
 
-def _move(one: Standing, known: Known) -> Move:
+def _move(one: Standing, known: Circumstances) -> Move:
     item, types = one.item, {one.item.type}
     if one.lock is not None:
         return decide_lock(
@@ -72,7 +71,7 @@ def _move(one: Standing, known: Known) -> Move:
     return decide_token(token_of(item), now=known.now, types=types, settings=known.settings)
 
 
-def _opening(one: Standing, known: Known) -> str:
+def _opening(one: Standing, known: Circumstances) -> str:
     item = one.item
     if one.stale:
         state = "is running, but its lock is stale"
@@ -92,7 +91,7 @@ def _opening(one: Standing, known: Known) -> str:
 # ---- what the schedule says
 
 
-def _schedule(item: Item, known: Known) -> str:
+def _schedule(item: Item, known: Circumstances) -> str:
     schedule = _schedule_of(item, known)
     if schedule is None:
         return f"Its schedule is {item.schedule!r}." if item.schedule else "It has no schedule."
@@ -100,7 +99,7 @@ def _schedule(item: Item, known: Known) -> str:
     return f"Its schedule is {describe(schedule)}{counted}."
 
 
-def _schedule_of(item: Item, known: Known) -> Schedule | None:
+def _schedule_of(item: Item, known: Circumstances) -> Schedule | None:
     """As it is resolved here; else as a worker, who may know more handlers, resolved it last."""
     if known.settings is not None and known.settings.schedule is not None:
         return known.settings.schedule
@@ -110,14 +109,14 @@ def _schedule_of(item: Item, known: Known) -> Schedule | None:
         return None
 
 
-def _due(item: Item, known: Known) -> str:
+def _due(item: Item, known: Circumstances) -> str:
     """Why a waiting item is due when it is."""
     slot = exactly(item.slot, known.now)
     if item.attempt > 1:
         tries = f" of {known.settings.retries + 1}" if known.settings else ""
         what = f"Attempt {item.attempt}{tries} at the run that was due at {slot}"
         return f"{what} may start at {exactly(item.ready, known.now)}, after backing off."
-    if is_asked_for(item):
+    if item.is_asked_for:
         told = f"Somebody asked for a run at {slot}"
         policy = known.settings.missed if known.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
@@ -137,7 +136,7 @@ def _due(item: Item, known: Known) -> str:
     return f"{told}."
 
 
-def _taken(item: Item, move: Move, known: Known) -> str:
+def _taken(item: Item, move: Move, known: Circumstances) -> str:
     """Who will start a waiting item."""
     if known.settings is None:
         return "Its settings cannot be computed here, so a worker like this one leaves it alone."
@@ -157,7 +156,7 @@ def _taken(item: Item, move: Move, known: Known) -> str:
 # ---- while it runs
 
 
-def _running(one: Standing, known: Known) -> list[str]:
+def _running(one: Standing, known: Circumstances) -> list[str]:
     item, lock = one.item, one.lock
     started = f" at {exactly(item.start, known.now)}" if item.start else ""
     told = [f"{item.owner} started it{started}, as attempt {item.attempt} with fence {item.fence}."]
@@ -176,7 +175,7 @@ def _running(one: Standing, known: Known) -> list[str]:
 
 def _queue(item: Item) -> str:
     """What waits behind the run in hand."""
-    queue = requests_of(item)
+    queue = item.requests
     if not queue:
         return ""
     if len(queue) == 1:
@@ -200,7 +199,7 @@ def _decoded(text: str, kind: Any) -> Any:
         return None
 
 
-def _lease(one: Standing, lock: Lock, known: Known) -> str:
+def _lease(one: Standing, lock: Lock, known: Circumstances) -> str:
     good = span(lock.stale_after)
     touched = "before this host was started" if lock.age == float("inf") else ""
     touched = touched or f"{span(lock.age)} ago"
@@ -221,9 +220,9 @@ def _lease(one: Standing, lock: Lock, known: Known) -> str:
     return f"{told}the next walk of any worker that takes {one.item.type} {follows}."
 
 
-def _afterwards(item: Item, known: Known) -> str:
+def _afterwards(item: Item, known: Circumstances) -> str:
     settings = replace(known.settings or RunSettings(), schedule=_schedule_of(item, known))
-    following = planned_after(held(item), settings=settings, now=known.now)
+    following = planned_after(item, settings=settings, now=known.now)
     if following is None:
         return "After this run nothing is due any more."
     return f"After this run it is due at {exactly(following, known.now)}."
@@ -232,7 +231,7 @@ def _afterwards(item: Item, known: Known) -> str:
 # ---- what was before
 
 
-def _paused(item: Item, known: Known) -> str:
+def _paused(item: Item, known: Circumstances) -> str:
     mark = _decoded(item.paused, Mark)
     told = "It was paused"
     if mark is not None:
@@ -245,7 +244,7 @@ def _paused(item: Item, known: Known) -> str:
     return f"{told}." if item.running else f"{told}: it is due at {exactly(item.slot, known.now)}."
 
 
-def _last(item: Item, known: Known) -> str:
+def _last(item: Item, known: Circumstances) -> str:
     """How it went last."""
     if item.outcome is None or item.stop is None:
         return "" if item.failures == 0 else f"{_in_a_row(item.failures)}."

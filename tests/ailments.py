@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from blackboard.doctor import Report, Request, examine
+from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import HORIZON
 from blackboard.model import VERSION, Lock, Outcome, Run
 from blackboard.protocol import keys
-from blackboard.protocol.batches import lock_of, token_of
+from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
@@ -72,16 +72,16 @@ async def a_run(scene: Scene, *, above: int = 0, **differs: object) -> Insert:
     return Insert(keys.run_key(run.id, run.fence), data_of(run))
 
 
-def codes(report: Report) -> list[str]:
+def codes(report: DoctorReport) -> list[str]:
     return [one.code for one in report.findings]
 
 
-async def repaired(board: BoardTable) -> Report:
-    return await examine(board, Request(repair=True))
+async def repaired(board: BoardTable) -> DoctorReport:
+    return await examine(board, Examination(repair=True))
 
 
-async def found(board: BoardTable) -> Report:
-    return await examine(board, Request())
+async def found(board: BoardTable) -> DoctorReport:
+    return await examine(board, Examination())
 
 
 # ---- what can be put right
@@ -169,7 +169,7 @@ async def token_without_item(scene: Scene) -> list[Op]:
 
 
 async def lock_without_item(scene: Scene) -> list[Op]:
-    lock = replace(lock_of(await scene.claimed()), id="nobody")
+    lock = replace((await scene.claimed()).lock, id="nobody")
     return [Insert(keys.lock_key("nobody"), data_of(lock))]
 
 

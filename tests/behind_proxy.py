@@ -10,7 +10,7 @@ from typing import Any
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.doctor import Request, examine
+from blackboard.doctor import Examination, examine
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
 from blackboard.model import Outcome, Run
@@ -116,7 +116,7 @@ class Place:
             good = [run for run in runs if run.outcome is Outcome.OK]
             if len(good) != 1:
                 found.append(f"{item}: {[(run.fence, run.outcome.value) for run in runs]}")
-        report = await examine(self.direct, Request(types=["noop"]))
+        report = await examine(self.direct, Examination(types=["noop"]))
         return found + [str(finding) for finding in report.findings if finding.grave]
 
 

@@ -16,7 +16,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.claims import Claimed, claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Released, release
+from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow
 from blackboard.simulator.oracles import whole
@@ -166,8 +166,8 @@ def finished(
     result: Any = None,
     error: str = "",
     requeue: bool = False,
-) -> Finished:
-    return Finished(
+) -> FinishedRun:
+    return FinishedRun(
         claim=made,
         ended=Ended(outcome=Outcome(outcome), result=result, error=error, output="printed"),
         settings=settings_of(made.type, made.spec),

@@ -15,14 +15,14 @@ from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.clocks import START
 from tests.working import AtWork, Workplace, until
 
 NOTICE = Notice(
-    event=News.FAILED,
+    event=NoticeKind.FAILED,
     id="davis",
     type="feed",
     fence=3,
@@ -154,7 +154,7 @@ async def notifying(at: AtWork, *ways: Box, **settings: Any) -> AsyncIterator[No
         events=worker.events,
         ways=ways,
         dead_man=settings.get("dead_man"),
-        on=settings.get("on", frozenset(News)),
+        on=settings.get("on", frozenset(NoticeKind)),
         late=settings.get("late", timedelta(minutes=10)),
         again=settings.get("again", timedelta(days=1)),
         at_most=settings.get("at_most", 20),

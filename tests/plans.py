@@ -1,14 +1,10 @@
-"""A run of the slot noon, an item that waits for it, and the plan after it."""
+"""An item that runs for the slot noon, one that waits for it, and what it waits for afterwards."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Claim, Item, Outcome, Request, State
-from blackboard.rules.outcomes import (
-    Plan,
-    after_run,
-)
-from blackboard.rules.requests import requests_text
+from blackboard.model import Applied, Item, Outcome, QueuedRun, State
+from blackboard.rules.transitions import released, run_of
 from blackboard.spec import RunSettings, Spec, resolve
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -22,7 +18,7 @@ def settings(**said: object) -> RunSettings:
     return resolve([Spec(**said)])  # type: ignore[arg-type]
 
 
-def claim(
+def running(
     *,
     slot: datetime = NOON,
     planned: datetime | None = None,
@@ -31,9 +27,9 @@ def claim(
     failures: int = 0,
     state: State = State.ACTIVE,
     once: str = "",
-) -> Claim:
-    """A run of the slot noon, started at once unless it is said otherwise."""
-    return Claim(
+) -> Item:
+    """An item that runs, for the slot noon, and started at once unless it is said otherwise."""
+    return Item(
         id="davis",
         type="feed",
         spec="{}",
@@ -48,12 +44,8 @@ def claim(
         runs=4,
         failures=failures,
         owner="me",
-        nonce="n",
         start=start or slot,
-        stale_after=3600.0,
-        sent=0.0,
-        lock_etag="1",
-        item_etag="2",
+        running=True,
     )
 
 
@@ -63,8 +55,8 @@ def item(
     state: State = State.ACTIVE,
     slot: datetime = NOON,
     born: int = 0,
-    requests: str = "",
-    applied: str = "",
+    requests: tuple[QueuedRun, ...] = (),
+    applied: tuple[Applied, ...] = (),
 ) -> Item:
     return Item(
         id="davis",
@@ -83,20 +75,15 @@ def item(
 
 
 def after(
-    made: Claim,
+    made: Item,
     outcome: str,
     *,
     run: RunSettings,
-    requests: tuple[Request, ...] = (),
+    requests: tuple[QueuedRun, ...] = (),
     now: datetime = NOON + MINUTE,
     fraction: float = 0.5,
     requeue: bool = False,
-) -> Plan:
-    return after_run(
-        replace(made, requests=requests_text(requests)),
-        Outcome(outcome),
-        settings=run,
-        now=now,
-        fraction=fraction,
-        requeue=requeue,
-    )
+) -> Item:
+    made = replace(made, requests=requests)
+    ended = run_of(made, Outcome(outcome), now=now)
+    return released(made, ended, settings=run, fraction=fraction, requeue=requeue)

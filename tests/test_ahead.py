@@ -9,14 +9,14 @@ from blackboard.cli.check_command import alarms_of
 from blackboard.doctor.repairs import planning_of
 from blackboard.model import NEVER, Item, Outcome, State
 from blackboard.protocol.edits import add, edit, pause, resume, run_now
-from blackboard.rules.ahead import Planning, ahead, brought_back, is_set_back
-from blackboard.rules.clocks import TOLERANCE, is_ahead
+from blackboard.rules.next_run import TOLERANCE, Planning, ahead, is_ahead, is_set_back
 from blackboard.rules.status import standing
+from blackboard.rules.transitions import brought_back
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from tests.ailments import codes, found, repaired
 from tests.boards import Scene, story
-from tests.plans import DAY, HOUR, NOON, after, claim, item, settings
+from tests.plans import DAY, HOUR, NOON, after, item, running, settings
 from tests.test_settings import handler
 
 YEARS = timedelta(days=3653)
@@ -106,7 +106,7 @@ def test_what_a_clock_that_is_right_explains_is_left_alone(name: str) -> None:
     schedule, said = EXPLAINED[name]
     one, by = made(said), planning(**schedule)
     assert ahead(one, by, now=NOON) == ""
-    assert brought_back(one, by, now=NOON) == one or one.state is State.REMOVED
+    assert one.state is State.REMOVED or brought_back(one, by, now=NOON) == one
 
 
 @pytest.mark.parametrize("name", UNEXPLAINED)
@@ -196,7 +196,7 @@ def test_a_run_that_began_in_the_future_does_not_set_its_item_back(
 ) -> None:
     """The clock was put right while it ran."""
     slot = NOON + YEARS
-    began = claim(slot=slot, planned=slot + DAY if asked else slot, start=slot)
+    began = running(slot=slot, planned=slot + DAY if asked else slot, start=slot)
     run = settings(**schedule, missed=missed)
     plan = after(began, "ok", run=run, now=NOON)
     assert plan.ready <= NOON + within or asked

@@ -8,8 +8,8 @@ import pytest
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Applied, Item, State
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now
-from blackboard.protocol.rows import text_of
-from blackboard.rules.applied import (
+from blackboard.rules.next_run import slots_in_line
+from blackboard.rules.transitions import (
     ADDED,
     ALWAYS,
     LONGEST_NAME,
@@ -17,12 +17,10 @@ from blackboard.rules.applied import (
     REMEMBERED,
     RETRIED_FOR,
     additions,
-    applied_to,
     is_applied,
     may_retry,
     remembering,
 )
-from blackboard.rules.requests import in_line
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.plans import item
@@ -108,7 +106,7 @@ async def test_a_verb_counts_once_however_many_came_in_between(
     scene.table.script(Fault.LOST)
     scene.table.script_reads(Fault.NONE, meanwhile)
     assert (await run_now(scene.board, "davis", once={"mine": True})).changed
-    assert len(in_line(await scene.item())) == 1 + others
+    assert len(slots_in_line(await scene.item())) == 1 + others
 
 
 @pytest.mark.parametrize("verb", ["pause", "edit", "run_now"])
@@ -166,14 +164,14 @@ async def test_an_item_remembers_as_many_names_as_fit_and_refuses_more(scene: Sc
     for n in range(MOST - 1):
         await run_now(scene.board, "davis", trigger=f"{n:0{LONGEST_NAME}}")
     before = await scene.item()
-    assert len(applied_to(before)) == MOST
+    assert len(before.applied) == MOST
     assert len(before.applied) < scene.board.table.max_value
     with pytest.raises(BlackboardError, match="davis was changed 200 times within 10m"):
         await pause(scene.board, "davis", scene.mark())
     assert await scene.item() == before
     scene.later(seconds=(REMEMBERED + SECOND).total_seconds())
     await pause(scene.board, "davis", scene.mark())
-    assert len(applied_to(await scene.item())) == ALWAYS
+    assert len((await scene.item()).applied) == ALWAYS
 
 
 @story
@@ -190,7 +188,7 @@ async def test_a_life_remembers_of_the_one_before_what_was_added_alone(scene: Sc
     await remove(scene.board, "davis")
     assert is_applied(await scene.item(), "deploy")
     await scene.add("davis")
-    names = [one.name for one in applied_to(await scene.item())]
+    names = [one.name for one in (await scene.item()).applied]
     assert len(names) == 2
     assert all(name.startswith(ADDED) for name in names)
 
@@ -238,12 +236,11 @@ def names(count: int, *, age: timedelta) -> tuple[Applied, ...]:
 def test_the_latest_names_and_all_young_ones_are_remembered(
     before: int, age: timedelta, kept: int | None
 ) -> None:
-    text = remembering(names(before, age=age), "mine", now=NOON)
+    found = remembering(names(before, age=age), "mine", now=NOON)
     if kept is None:
-        assert text is None
+        assert found is None
         return
-    assert text is not None
-    found = applied_to(item(applied=text))
+    assert found is not None
     assert (len(found), found[0]) == (kept, Applied(name="mine", at=NOON))
 
 
@@ -254,7 +251,6 @@ def test_a_sender_gives_up_well_before_its_name_may_be_forgotten() -> None:
 
 
 def test_nothing_is_remembered_of_an_item_that_is_not_there() -> None:
-    assert applied_to(None) == additions(None) == ()
-    assert not is_applied(None, "")
-    kept = text_of([Applied(name="add:1", at=NOON), Applied(name="x", at=NOON)])
+    assert additions(None) == ()
+    kept = (Applied(name="add:1", at=NOON), Applied(name="x", at=NOON))
     assert [one.name for one in additions(item(applied=kept))] == ["add:1"]

@@ -12,11 +12,11 @@ from blackboard.cli.session import emit
 from blackboard.cli.toml_text import lines_of
 from blackboard.cli.views import decoded, marked
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Applied, Request
+from blackboard.model import Applied, QueuedRun
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import data_of, record_of, text_of
+from blackboard.protocol.rows import data_of, record_of
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
 from tests.ailments import codes, plant, repaired
@@ -65,9 +65,9 @@ def test_a_column_that_is_not_what_its_field_says_makes_a_row_unreadable(
 
 
 def test_what_a_release_goes_by_may_be_there() -> None:
-    requests = text_of([Request(name="a", slot=TOKEN.slot, once='{"a":1}')])
+    requests = (QueuedRun(name="a", slot=TOKEN.slot, once='{"a":1}'),)
     item = replace(
-        ITEM, requests=requests, applied=text_of([Applied(name="mine", at=TOKEN.slot)]), etag="1"
+        ITEM, requests=requests, applied=(Applied(name="mine", at=TOKEN.slot),), etag="1"
     )
     assert record_of(type(item), Row("key", "1", data_of(item))) == item
 

@@ -6,11 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State
-from blackboard.protocol.batches import (
-    change_ops,
-    held,
-    token_of,
-)
+from blackboard.protocol.batches import change_ops, token_of
 from blackboard.table import Merge
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -28,7 +24,6 @@ WAITING = Item(
 )
 RUNNING = replace(WAITING, running=True, start=NOON, owner="me")
 PAUSED = replace(WAITING, state=State.PAUSED)
-CLAIM: Claim = replace(held(RUNNING), nonce="n", lock_etag="L")
 TOKEN = replace(token_of(WAITING), etag="T")
 LOCK = Lock(
     id="davis",
@@ -43,6 +38,7 @@ LOCK = Lock(
     attempt=1,
     etag="L",
 )
+CLAIM = Claim(item=RUNNING, lock=LOCK, sent=0.0)
 RUN = Run(
     id="davis",
     type="feed",

@@ -7,7 +7,7 @@ import pytest
 from blackboard.model import Claim, Token
 from blackboard.protocol.claims import Claimed, claim, override, renew
 from blackboard.protocol.edits import unlock
-from blackboard.protocol.releases import Release
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.due import Move, decide_lock
 from blackboard.tables.azure_clock import TICK
 from tests.boards import Scene, TurningClock, make_board, settings_of, story
@@ -39,7 +39,7 @@ def test_me13_a_lock_outlives_the_client_that_made_it(open_table: OpenTable) -> 
         renewed = await renew(again, made)
         assert renewed is not None
         scene.board = scene.other = again
-        assert (await scene.let_go(renewed)).how is Release.DONE
+        assert (await scene.let_go(renewed)).how is ReleaseOutcome.DONE
         assert await scene.outcomes() == [(1, "ok")]
         await second.close()
 
@@ -98,8 +98,8 @@ async def test_dd01_a_second_call_for_a_period_knows_that_it_is_one_and_takes_ef
     second = await override(scene.other, await scene.lock(), owner="you")
     assert second is not None
     assert (second.slot, second.attempt, second.fence) == (first.slot, 2, 2)
-    assert (await scene.let_go(second, board=scene.other)).how is Release.DONE
-    assert (await scene.let_go(first)).how is Release.LATE
+    assert (await scene.let_go(second, board=scene.other)).how is ReleaseOutcome.DONE
+    assert (await scene.let_go(first)).how is ReleaseOutcome.LATE
     assert await scene.outcomes() == [(1, "superseded"), (2, "ok")]
 
 
@@ -117,9 +117,9 @@ async def test_lf09_a_worker_does_not_let_its_newer_claim_go_for_the_older(
     older = await scene.claimed("davis", owner="me")
     await unlock(scene.other, "davis", scene.mark(), fence=1)
     newer = await scene.claimed("davis", owner="me")
-    assert (await scene.let_go(older, outcome)).how is Release.LATE
-    assert (await scene.lock()).etag == newer.lock_etag
-    assert (await scene.let_go(newer)).how is Release.DONE
+    assert (await scene.let_go(older, outcome)).how is ReleaseOutcome.LATE
+    assert (await scene.lock()).etag == newer.lock.etag
+    assert (await scene.let_go(newer)).how is ReleaseOutcome.DONE
 
 
 @pytest.mark.case("LF05", "S2")
@@ -137,7 +137,7 @@ async def test_lf05_what_was_let_go_cannot_be_let_go_or_renewed_again(scene: Sce
     taken = await scene.claimed("davis", board=scene.other, owner="you")
     assert await renew(scene.board, made) is None
     await scene.let_go(made)
-    assert (await scene.lock()).etag == taken.lock_etag
+    assert (await scene.lock()).etag == taken.lock.etag
     assert await scene.outcomes() == [(1, "ok")]
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import VERSION, State
-from blackboard.protocol.batches import tombstone_of
 from blackboard.protocol.edits import TRIES, Missing, add, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
-from blackboard.rules.applied import applied_to, is_applied
+from blackboard.rules.transitions import is_applied, removed
 from blackboard.spec import Spec
 from blackboard.table import ANY, Busy, Merge, Unavailable
 from tests.boards import Scene, story
@@ -120,7 +119,7 @@ async def test_a_retry_does_not_reach_the_next_life_of_an_id(scene: Scene, verb:
     with pytest.raises(Missing):
         await VERBS[verb](scene)
     item = await scene.item()
-    assert (item.spec, item.state, len(applied_to(item))) == ('{"every":"1h"}', State.ACTIVE, 2)
+    assert (item.spec, item.state, len(item.applied)) == ('{"every":"1h"}', State.ACTIVE, 2)
 
 
 # ---- add
@@ -267,9 +266,9 @@ async def test_a_tombstone_keeps_a_fence_above_all_that_were_used(scene: Scene, 
     before = await scene.item()
     await remove(scene.board, "davis")
     after = await scene.item()
-    tombstone = tombstone_of(before, now=scene.clock.now())
+    tombstone = removed(before, now=scene.clock.now())
     assert after == replace(tombstone, applied=after.applied, etag=after.etag)
-    assert applied_to(after)[1:] == applied_to(before)
+    assert after.applied[1:] == before.applied
     assert (after.state, after.running, after.fence) == (State.REMOVED, False, before.fence + 1)
     assert await scene.tokens() == []
     assert await scene.rows("lock:") == []

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard import cost
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.cost import Asked, Load, Rhythm, asked_for, rhythm_of
+from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.events import Events
 from blackboard.model import Item, State
 from blackboard.protocol.edits import add
@@ -258,7 +258,7 @@ async def measured(
     return Requests(sum(one.commits for one in spent), sum(one.pages for one in spent)), done
 
 
-def predicted(asked: Asked, time: timedelta) -> tuple[float, float]:
+def predicted(asked: RequestCounts, time: timedelta) -> tuple[float, float]:
     """Batches and pages in some time."""
     commits = asked.claims + asked.releases + asked.renewals + asked.membership
     commits += asked.pruning / 4

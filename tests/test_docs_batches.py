@@ -7,10 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from blackboard.model import Outcome, State
+from blackboard.model import Applied, Outcome, State
 from blackboard.protocol import claims, edits
-from blackboard.protocol.batches import free_ops, late_ops, release_ops
-from blackboard.rules.outcomes import PLANNED
+from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops
 from blackboard.table import ANY, Delete, Insert, Op
 from tests.boards import Scene
 from tests.pages import page, scene_in_memory, words
@@ -196,7 +195,9 @@ def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
     freed = merged(free_ops(RUNNING, "L", item, RUN))
     assert set(shown["override that runs nothing"]) == set(freed) - set(released)
     assert set(released) <= set(freed)
-    by_people = merged(free_ops(RUNNING, "L", replace(item, applied="[]"), RUN))
+    by_people = merged(
+        free_ops(RUNNING, "L", replace(item, applied=(Applied(name="x", at=NOON),)), RUN)
+    )
     assert set(shown["unlock, cancel"]) == set(by_people) - set(freed)
     assert shown["late"] == merged(late_ops(WAITING, RUN, replace(RUN, etag="R")))
 

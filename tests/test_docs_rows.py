@@ -9,14 +9,14 @@ from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from blackboard import spec
 from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token
 from blackboard.notify.notices import Notice
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.notify.told import begin
 from blackboard.phrases import LONGEST_ERROR, iso
 from blackboard.protocol import claims, keys
@@ -24,7 +24,6 @@ from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import YOUNGEST, Retention
 from blackboard.protocol.rows import data_of
-from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR
 from blackboard.rules.due import (
     HOLDERS_SHARE,
     LONGEST_RENEWAL,
@@ -34,8 +33,8 @@ from blackboard.rules.due import (
     is_stale,
     renew_every,
 )
-from blackboard.rules.outcomes import LONGEST_BACKOFF
-from blackboard.rules.requests import LONGEST_QUEUE
+from blackboard.rules.next_run import LONGEST_BACKOFF, phase
+from blackboard.rules.transitions import ALWAYS, LONGEST_QUEUE, MOST, REMEMBERED, RETRIED_FOR
 from blackboard.runners.prints import KEPT
 from blackboard.schedule.durations import format_duration
 from blackboard.table import Delete, Insert, Op, read
@@ -94,7 +93,7 @@ def documented(family: str) -> dict[str, Column]:
 def type_of(hint: Any) -> str:
     kinds = [kind for kind in get_args(hint) if kind is not type(None)]
     kind = kinds[0] if isinstance(hint, UnionType) else hint
-    if issubclass(kind, StrEnum):
+    if get_origin(kind) is tuple or issubclass(kind, StrEnum):
         return "String"
     return {str: "String", int: "Int", float: "Double", bool: "Boolean", datetime: "DateTime"}[kind]
 
@@ -105,7 +104,7 @@ def absent(default: Any) -> str:
             return "needed"
         case None:
             return "none"
-        case "":
+        case "" | ():
             return '`""`'
         case str():
             return f"`{default}`"
@@ -146,7 +145,13 @@ def test_the_rows_of_the_board_itself_and_of_notices_are_named_column_by_column(
         assert made is not None
         assert words(board)[1:] == list(made.data)
         news = Notice(
-            event=News.FAILED, id="davis", type="feed", fence=1, due=NOON, ready=NOON, attempt=1
+            event=NoticeKind.FAILED,
+            id="davis",
+            type="feed",
+            fence=1,
+            due=NOON,
+            ready=NOON,
+            attempt=1,
         )
         await begin(scene.board, news, again=None)
         row = await read(scene.table, keys.notices_partition("town"), keys.notice_key("davis"))
@@ -209,10 +214,10 @@ def test_shards_and_phases_are_as_shown() -> None:
     found = ROWS.table("id", "of 2 shards")
     counts = [int(number) for head in found.head[1:-1] for number in re.findall(r"\d+", head)]
     assert counts == [2, 16, 100]
-    for quoted, *shards, phase in found.rows:
+    for quoted, *shards, fraction in found.rows:
         (item_id,) = words(quoted)
         assert [int(one) for one in shards] == [keys.shard_of(item_id, one) for one in counts]
-        assert float(phase) == pytest.approx(keys.phase(item_id), abs=1e-6)
+        assert float(fraction) == pytest.approx(phase(item_id), abs=1e-6)
 
 
 def test_partitions_are_as_shown() -> None:
@@ -262,7 +267,7 @@ def test_a_number_is_the_codes(sentence: str) -> None:
 def test_the_words_about_times_are_the_rules() -> None:
     assert (renew_every(30.0), renew_every(3600.0)) == (10.0, 60.0)
     assert YOUNGEST.total_seconds() == 3600, "for an hour"
-    held = Holding(claim=replace(CLAIM, sent=100.0, stale_after=60.0), settings=spec.RunSettings())
+    held = Holding(claim=replace(CLAIM, sent=100.0), settings=spec.RunSettings())
     assert held.deadline == 148.0
     stale = replace(LOCK, age=60.6)
     assert is_stale(stale, resolution=AzureTable.resolution)
@@ -284,7 +289,9 @@ def example() -> list[list[tuple[str, dict[str, Any] | None]]]:
 
 
 def without_defaults(family: str, data: dict[str, Any]) -> dict[str, Any]:
-    defaults = {one.name: one.default for one in fields(RECORDS[family])}
+    defaults = {
+        one.name: "" if one.default == () else one.default for one in fields(RECORDS[family])
+    }
     return {name: value for name, value in data.items() if defaults.get(name, MISSING) != value}
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace as replace_spec
 
-from blackboard.doctor import LARGEST_SKEW, Request, examine
+from blackboard.doctor import LARGEST_SKEW, Examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import Member
 from blackboard.protocol import keys
@@ -228,7 +228,7 @@ async def test_a_type_that_nobody_can_run_is_told(scene: Scene) -> None:
     await scene.add("e", item_type="asleep", every="1h")
     await pause(scene.other, "e", scene.mark())
     await announce(scene.other, worker("taken"))
-    report = await examine(scene.board, Request(types={"known"}))
+    report = await examine(scene.board, Examination(types={"known"}))
     assert report.findings == [
         Finding(
             code="types",

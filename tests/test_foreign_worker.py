@@ -17,7 +17,7 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.data.tables.aio import TableClient
 
 from blackboard.azurite import Emulator
-from blackboard.doctor import Request, examine
+from blackboard.doctor import Examination, examine
 from blackboard.protocol import keys
 from blackboard.protocol.edits import cancel, pause
 from blackboard.worker.membership import workers
@@ -72,7 +72,7 @@ class Shared:
 
     async def whole(self) -> None:
         """The doctor finds nothing; `at_work` asks the oracle when the test has ended."""
-        report = await examine(self.place.other, Request())
+        report = await examine(self.place.other, Examination())
         assert [one for one in report.findings if one.code != "workers"] == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.doctor import Request, examine
+from blackboard.doctor import Examination, examine
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause, remove
@@ -225,15 +225,15 @@ async def test_a_row_that_cannot_be_read_is_not_in_the_way_of_others(scene: Scen
 @story
 async def test_a_repair_prunes_every_history(scene: Scene) -> None:
     await unlooked(scene)
-    told = await examine(scene.board, Request(retention=TEN))
+    told = await examine(scene.board, Examination(retention=TEN))
     assert "history" not in {one.code for one in told.findings}
     assert sum((await left_of(scene)).values()) == 120
-    mended = await examine(scene.board, Request(retention=TEN, repair=True))
+    mended = await examine(scene.board, Examination(retention=TEN, repair=True))
     (found,) = [one for one in mended.findings if one.code == "history"]
     assert (found.problem, found.repaired) == ("120 runs kept beyond the retention", True)
     assert sum((await left_of(scene)).values()) == 0
     assert (await scene.item("a")).state is State.REMOVED
-    again = await examine(scene.board, Request(retention=TEN, repair=True))
+    again = await examine(scene.board, Examination(retention=TEN, repair=True))
     assert "history" not in {one.code for one in again.findings}
 
 

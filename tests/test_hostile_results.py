@@ -15,7 +15,7 @@ from blackboard.events import Kind
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Released, release
+from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.registry import load
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask
@@ -248,7 +248,7 @@ async def test_a_release_that_raises_ends_no_worker_and_no_other_run(
     """Its lock goes stale, as if its worker had died."""
 
     async def raising(
-        board: BoardTable, finished: Sequence[Finished], **about: Any
+        board: BoardTable, finished: Sequence[FinishedRun], **about: Any
     ) -> list[Released]:
         if any(one.claim.id == "odd" for one in finished):
             raise RecursionError("of whatever kind")

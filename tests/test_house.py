@@ -3,6 +3,7 @@
 The scripts run in copies, in a PATH of their own that holds stand-ins and the few tools they need.
 """
 
+import ast
 import importlib.util
 import os
 import re
@@ -10,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -371,3 +373,15 @@ def test_every_rule_of_the_linter_that_is_ignored_says_why() -> None:
     ignored = re.findall(r'^ {4}"[A-Z]+[0-9]*",.*$', section, re.MULTILINE)
     assert len(ignored) > 20
     assert [line for line in ignored if not re.search(r",\s+# \w", line)] == []
+
+
+def test_no_two_public_classes_of_the_package_have_one_name() -> None:
+    """A name is one concept. Left out are the simulator's own of what it simulates."""
+    homes = defaultdict[str, list[str]](list)
+    for path in sorted((ROOT / "blackboard").rglob("*.py")):
+        if "simulator" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes[node.name].append(str(path.relative_to(ROOT)))
+    assert homes["Item"] == ["blackboard/model.py"]
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

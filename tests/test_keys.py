@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
 from blackboard.protocol import keys
+from blackboard.rules.next_run import phase
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
@@ -114,7 +115,7 @@ def test_runs_sort_the_newest_first() -> None:
 @given(any_text, st.integers(1, 100))
 def test_an_id_has_one_shard_and_one_phase(text: str, shards: int) -> None:
     assert 0 <= keys.shard_of(text, shards) < shards
-    assert 0.0 <= keys.phase(text) < 1.0
+    assert 0.0 <= phase(text) < 1.0
 
 
 def test_shards_and_phases_spread_evenly_and_never_change() -> None:
@@ -122,7 +123,7 @@ def test_shards_and_phases_spread_evenly_and_never_change() -> None:
     for n in range(4000):
         counts[keys.shard_of(f"item-{n}", 4)] += 1
     assert all(900 < count < 1100 for count in counts)
-    assert 0.45 < sum(keys.phase(f"item-{n}") for n in range(4000)) / 4000 < 0.55
+    assert 0.45 < sum(phase(f"item-{n}") for n in range(4000)) / 4000 < 0.55
     assert [keys.shard_of(name, 16) for name in ("davis", "montclair", "")] == [0, 13, 4]
 
 

@@ -11,7 +11,7 @@ from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import add, cancel, remove, unlock
-from blackboard.protocol.releases import REFUSED, Release, fit, release
+from blackboard.protocol.releases import REFUSED, ReleaseOutcome, fit, release
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from tests.boards import Scene, finished, story
@@ -43,7 +43,7 @@ async def test_a_cancelled_run_stays_cancelled_unless_it_has_a_result_after_all(
     made = await scene.claimed("davis")
     await taken_away(scene, "cancel")
     said = {"result": 1} if ended == "ok" else {"error": "stopped"}
-    assert (await scene.let_go(made, ended, **said)).how is Release.LATE
+    assert (await scene.let_go(made, ended, **said)).how is ReleaseOutcome.LATE
     assert await scene.outcomes() == [(1, told)]
 
 
@@ -93,7 +93,7 @@ async def test_what_is_refused_in_few_words_too_is_dropped_and_its_lock_goes_sta
     await scene.add("davis")
     made = await scene.claimed("davis")
     scene.table.script(Fault.REFUSED, Fault.REFUSED, Fault.REFUSED)
-    assert (await scene.let_go(made)).how is Release.DROPPED
+    assert (await scene.let_go(made)).how is ReleaseOutcome.DROPPED
     assert (await scene.lock()).nonce == made.nonce
 
 
@@ -103,7 +103,7 @@ async def test_a_late_word_refused_in_few_words_too_is_dropped(scene: Scene) -> 
     made = await scene.claimed("davis")
     await taken_away(scene, "unlock")
     scene.table.script(Fault.NONE, Fault.REFUSED, Fault.REFUSED)
-    assert (await scene.let_go(made, result="late")).how is Release.DROPPED
+    assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.DROPPED
 
 
 def test_an_error_is_cut_in_the_middle() -> None:
@@ -139,7 +139,7 @@ async def test_lf01_a_holder_that_lost_its_lock_is_told_as_superseded(
     await taken_away(scene, how)
     let_go = await scene.let_go(made, result="late")
     item = await scene.item()
-    assert let_go.how is Release.LATE
+    assert let_go.how is ReleaseOutcome.LATE
     assert await scene.outcomes() == [(1, "superseded")]
     assert (item.result, item.result_fence) == ('"late"', 1)
     assert item.outcome is not Outcome.OK
@@ -179,7 +179,7 @@ async def test_an_older_result_does_not_go_over_a_newer_one(scene: Scene) -> Non
     await scene.let_go(await scene.claimed("davis"), result="newer")
     before = await scene.item()
     assert (before.result, before.result_fence) == ('"newer"', 3)
-    assert (await scene.let_go(made, result="late")).how is Release.LATE
+    assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.LATE
     assert await scene.item() == before
     assert await scene.outcomes() == [(1, "superseded"), (3, "ok")]
 
@@ -226,7 +226,7 @@ async def test_lf01_a_fenced_type_and_a_run_without_a_result_are_recorded_only(
     await taken_away(scene, "unlock")
     await scene.let_go(await scene.claimed("davis"), result="newer")
     let_go = await scene.let_go(made, outcome, result="late" if outcome == "ok" else None)
-    assert let_go.how is Release.LATE
+    assert let_go.how is ReleaseOutcome.LATE
     assert (await scene.item()).result == '"newer"'
     assert await scene.outcomes() == [(1, "superseded"), (3, "ok")]
 
@@ -240,7 +240,7 @@ async def test_lf11_a_run_of_a_removed_item_neither_resurrects_it_nor_leaves_a_l
     made = await scene.claimed("davis")
     await remove(scene.other, "davis")
     let_go = await scene.let_go(made)
-    assert let_go.how is Release.DROPPED
+    assert let_go.how is ReleaseOutcome.DROPPED
     assert (await scene.item()).state is State.REMOVED
     assert await scene.rows("lock:") == []
     assert await scene.tokens() == []
@@ -259,7 +259,7 @@ async def test_a_run_of_a_removed_item_does_not_write_into_its_successor(
     if runs:
         await scene.claimed("davis", board=scene.other)
     before = await scene.item()
-    assert (await scene.let_go(made, result="late")).how is Release.DROPPED
+    assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.DROPPED
     assert await scene.item() == before
     (cut_short,) = await scene.runs()
     assert (cut_short.outcome, cut_short.error) == (Outcome.CANCELLED, "its item was removed")
@@ -287,7 +287,7 @@ async def test_lr03_a_late_word_whose_reply_was_lost_is_said_once(
     made = await scene.claimed("davis")
     await taken_away(scene, "unlock")
     scene.table.script(Fault.NONE, fault)
-    assert (await scene.let_go(made, result="late")).how is Release.LATE
+    assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.LATE
     assert not any(await scene.table.land())
     assert await scene.outcomes() == [(1, "superseded")]
 
@@ -303,7 +303,7 @@ async def test_a_late_word_gives_way_to_a_change_made_meanwhile(scene: Scene) ->
         await add(scene.other, item_id="davis", item_type="feed", spec=Spec(every="1h"))
 
     scene.table.script(Fault.NONE, replaced)
-    assert (await scene.let_go(made, result="late")).how is Release.DROPPED
+    assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.DROPPED
     assert (await scene.item()).result == ""
 
 
@@ -315,7 +315,7 @@ async def test_a_run_without_a_row_of_its_own_gets_one(scene: Scene) -> None:
     await taken_away(scene, "override")
     gone = [Delete(row.key, ANY) for row in await scene.rows("run:")]
     await scene.table.table.commit(scene.board.partition("davis"), gone)
-    assert (await scene.let_go(made)).how is Release.LATE
+    assert (await scene.let_go(made)).how is ReleaseOutcome.LATE
     assert await scene.outcomes() == [(1, "superseded")]
 
 
@@ -329,7 +329,7 @@ async def test_a_result_whose_run_was_pruned_is_no_news(scene: Scene) -> None:
     await scene.let_go(await scene.claimed("davis"), result="new")
     first = [Delete(keys.run_key("davis", made.fence), ANY)]
     await scene.table.table.commit(scene.board.partition("davis"), first)
-    assert (await scene.let_go(made, result="old")).how is Release.LATE
+    assert (await scene.let_go(made, result="old")).how is ReleaseOutcome.LATE
     item = await scene.item()
     assert (item.result, item.result_fence) == ('"new"', made.fence + 1)
 
@@ -341,7 +341,7 @@ async def test_a_late_word_that_the_store_refuses_is_said_in_few_words(scene: Sc
     await taken_away(scene, "unlock")
     scene.table.script(Fault.NONE, Fault.REFUSED)
     let_go = await scene.let_go(made, result="late")
-    assert let_go.how is Release.LATE
+    assert let_go.how is ReleaseOutcome.LATE
     assert REFUSED in let_go.run.error
     assert (await scene.item()).result == ""
 
@@ -357,7 +357,7 @@ async def test_a_release_landed_is_told_from_an_override_by_its_outcome(
     await taken_away(scene, "override")
     (run,) = await scene.runs()
     assert run.nonce == made.nonce
-    assert (await scene.let_go(made, outcome)).how is Release.LATE
+    assert (await scene.let_go(made, outcome)).how is ReleaseOutcome.LATE
     errors: dict[str, Any] = {run.outcome: run.error for run in await scene.runs()}
     assert errors == {Outcome.SUPERSEDED: ""}
 
@@ -371,6 +371,9 @@ async def test_two_runs_of_one_item_that_end_together_are_both_told(scene: Scene
     again = await override(scene.board, await scene.lock(), owner="me")
     assert again is not None
     both = [finished(early, result="early"), finished(again, result="again")]
-    assert [one.how for one in await release(scene.board, both)] == [Release.LATE, Release.DONE]
+    assert [one.how for one in await release(scene.board, both)] == [
+        ReleaseOutcome.LATE,
+        ReleaseOutcome.DONE,
+    ]
     assert await scene.outcomes() == [(1, "superseded"), (2, "ok")]
     assert await scene.rows("lock:") == []

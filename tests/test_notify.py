@@ -6,7 +6,7 @@ import pytest
 
 from blackboard.events import Kind
 from blackboard.model import Outcome
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.notify.told import HANDOVER
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import NOTICE, lock_key
@@ -150,7 +150,7 @@ async def test_a_handler_that_kills_its_workers_is_told_when_it_is_given_up(
     box, at = Box(), await place.worker()
     await place.add("davis", every="1d", stale_after="10s")
     held = await place.claimed("davis", board=place.other, owner="dead")
-    fourth = Merge(lock_key("davis"), {"attempt": TAKEOVERS + 1}, held.lock_etag)
+    fourth = Merge(lock_key("davis"), {"attempt": TAKEOVERS + 1}, held.lock.etag)
     await place.other.table.commit(place.other.partition("davis"), [fourth])
     async with notifying(at, box):
         place.later(seconds=30)
@@ -228,15 +228,15 @@ async def test_what_a_walk_takes_is_not_overdue(place: Workplace) -> None:
 @pytest.mark.parametrize(
     ("on", "expected"),
     [
-        ([News.FAILED], ["failed"]),
-        ([News.RECOVERED], []),
-        ([News.FAILED, News.RECOVERED], ["failed", "recovered"]),
+        ([NoticeKind.FAILED], ["failed"]),
+        ([NoticeKind.RECOVERED], []),
+        ([NoticeKind.FAILED, NoticeKind.RECOVERED], ["failed", "recovered"]),
         ([], []),
     ],
 )
 @at_work
 async def test_what_is_not_wanted_is_not_told(
-    place: Workplace, on: list[News], expected: list[str]
+    place: Workplace, on: list[NoticeKind], expected: list[str]
 ) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")

@@ -12,7 +12,7 @@ import pytest
 from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Teller
 from blackboard.notify.notifier import LAST_WORD
 from blackboard.notify.pings import PING_EVERY
-from blackboard.notify.table import News, NotifyTable
+from blackboard.notify.table import NoticeKind, NotifyTable
 from blackboard.notify.told import HANDOVER
 from blackboard.notify.ways import _VARIABLES
 from blackboard.settings import load
@@ -59,5 +59,5 @@ def test_the_numbers_that_are_named_are_those_that_hold() -> None:
     assert f"up to {MOST_NAMED} `items`" in DOCS
     assert f"every {PING_EVERY:.0f} s at the most" in DOCS
     assert (HANDOVER, LAST_WORD) == (300, 5), "five minutes, five seconds"
-    assert all(f"- `{news}`: " in DOCS for news in News)
+    assert all(f"- `{news}`: " in DOCS for news in NoticeKind)
     assert all(f"`BLACKBOARD_{name}`" in DOCS for name in _VARIABLES)

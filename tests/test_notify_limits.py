@@ -20,7 +20,7 @@ from blackboard.notify.notifier import (
     Notifier,
 )
 from blackboard.notify.pings import PING_EVERY
-from blackboard.notify.table import LONGEST_TIMEOUT, News, NotifyTable
+from blackboard.notify.table import LONGEST_TIMEOUT, NoticeKind, NotifyTable
 from blackboard.notify.told import HANDOVER, confirmed
 from blackboard.notify.ways import NotSent, ways_of
 from blackboard.protocol.reading import BoardTable
@@ -59,7 +59,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
     honest, left = confirmed, [times]
 
     async def odd(board: BoardTable, notice: Notice) -> Notice | None:
-        if notice.event is News.FAILED and left[0]:
+        if notice.event is NoticeKind.FAILED and left[0]:
             left[0] -= 1
             raise RecursionError
         return await honest(board, notice)

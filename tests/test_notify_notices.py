@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Teller
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from tests.clocks import START
 from tests.listening import NOTICE
 
@@ -23,11 +23,11 @@ TELLER = Teller(board="town", worker="rabbit:7301:ab")
         ({"failures": 3}, "failed, 3 times in a row: ValueError: bad"),
         ({"outcome": "timeout", "error": ""}, "failed (timeout)"),
         ({"error": "\n\n  first\nsecond"}, "failed: first"),
-        ({"event": News.OVERDUE}, "is overdue: ready for 2h and not started"),
-        ({"event": News.WARNED, "error": "lost half; x"}, "warns: lost half; x"),
-        ({"event": News.RECOVERED, "failures": 1}, "recovered after 1 failure"),
-        ({"event": News.RECOVERED, "failures": 0}, "recovered, 1h 30m late"),
-        ({"event": News.RECOVERED, "failures": 0, "start": None}, "recovered"),
+        ({"event": NoticeKind.OVERDUE}, "is overdue: ready for 2h and not started"),
+        ({"event": NoticeKind.WARNED, "error": "lost half; x"}, "warns: lost half; x"),
+        ({"event": NoticeKind.RECOVERED, "failures": 1}, "recovered after 1 failure"),
+        ({"event": NoticeKind.RECOVERED, "failures": 0}, "recovered, 1h 30m late"),
+        ({"event": NoticeKind.RECOVERED, "failures": 0, "start": None}, "recovered"),
     ],
 )
 def test_the_line_says_what_happened(change: Mapping[str, Any], line: str) -> None:
@@ -75,7 +75,7 @@ def test_what_no_utf8_text_has_is_not_sent() -> None:
 
 
 def test_what_is_not_known_is_null() -> None:
-    bare = replace(NOTICE, event=News.OVERDUE, outcome="", error="", start=None, stop=None)
+    bare = replace(NOTICE, event=NoticeKind.OVERDUE, outcome="", error="", start=None, stop=None)
     payload = TELLER.payload(bare, at=START)
     assert [key for key, value in payload.items() if value is None] == [
         "outcome",
@@ -87,7 +87,7 @@ def test_what_is_not_known_is_null() -> None:
 
 def test_a_summary_counts_all_and_names_some() -> None:
     many = [replace(NOTICE, id=f"item{n}") for n in range(MOST_NAMED + 50)]
-    well = replace(NOTICE, event=News.RECOVERED)
+    well = replace(NOTICE, event=NoticeKind.RECOVERED)
     payload = TELLER.summary([*many, well], at=START)
     assert payload["counts"] == {"failed": 150, "recovered": 1}
     assert len(payload["items"]) == MOST_NAMED

@@ -7,7 +7,7 @@ import pytest
 
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, of_token
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.notify.told import HANDOVER, Told, begin, confirmed, end, is_news, taken
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import notice_key, notices_partition
@@ -18,10 +18,10 @@ from tests.faults import Fault
 from tests.listening import NOTICE
 
 DAY = timedelta(days=1)
-OVERDUE = replace(NOTICE, event=News.OVERDUE)
-WARNED = replace(NOTICE, event=News.WARNED, failures=0)
+OVERDUE = replace(NOTICE, event=NoticeKind.OVERDUE)
+WARNED = replace(NOTICE, event=NoticeKind.WARNED, failures=0)
 WARNS = frozenset({"warned"})
-RECOVERED = replace(NOTICE, event=News.RECOVERED)
+RECOVERED = replace(NOTICE, event=NoticeKind.RECOVERED)
 TOLD = Told(
     events=frozenset({"failed"}),
     at=START,
@@ -43,7 +43,7 @@ TOLD = Told(
         ("it was well in between", replace(NOTICE, fence=9), TOLD, 1.0, True),
         ("it failed less often", replace(NOTICE, fence=9), replace(TOLD, failures=5), 1.0, True),
         ("something else", OVERDUE, TOLD, 1.0, True),
-        ("told of both", OVERDUE, replace(TOLD, events=frozenset(News)), 1.0, False),
+        ("told of both", OVERDUE, replace(TOLD, events=frozenset(NoticeKind)), 1.0, False),
         ("a day is over", NOTICE, TOLD, 86_400.0, True),
         ("somebody is at it", NOTICE, replace(TOLD, taken=False, age=HANDOVER), 86_400.0, False),
         ("nobody took it", NOTICE, replace(TOLD, taken=False, age=HANDOVER + 1), 1.0, True),

@@ -1,18 +1,12 @@
-"""What follows from the end of a run: the rules of `rules/outcomes.py`, case by case."""
+"""What follows from the end of a run: `after_run` and `planned_after`, case by case."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import NEVER, Claim, Outcome, Request, State
-from blackboard.rules.outcomes import Plan, after_run, backoff, planned_after
-from blackboard.rules.requests import (
-    MILLISECOND,
-    requests_of,
-    serves,
-    slot_asked_for,
-)
-from tests.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, claim, settings
+from blackboard.model import NEVER, Item, QueuedRun, State
+from blackboard.rules.next_run import MILLISECOND, backoff, planned_after, serves, slot_asked_for
+from tests.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, running, settings
 
 # ---- the next slot
 
@@ -21,34 +15,33 @@ from tests.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, claim, settings
     ("said", "made", "now", "slot"),
     [
         # every: from the last start, whoever asked for it
-        ({"every": "8h"}, claim(), NOON + MINUTE, NOON + 8 * HOUR),
-        ({"every": "8h"}, claim(start=NOON + HOUR), NOON + 2 * HOUR, NOON + 9 * HOUR),
-        ({"every": "1h"}, claim(), NOON + 3 * HOUR, NOON + HOUR),
-        ({"every": "8h"}, claim(planned=NOON + 2 * HOUR), NOON + MINUTE, NOON + 8 * HOUR),
+        ({"every": "8h"}, running(), NOON + MINUTE, NOON + 8 * HOUR),
+        ({"every": "8h"}, running(start=NOON + HOUR), NOON + 2 * HOUR, NOON + 9 * HOUR),
+        ({"every": "1h"}, running(), NOON + 3 * HOUR, NOON + HOUR),
+        ({"every": "8h"}, running(planned=NOON + 2 * HOUR), NOON + MINUTE, NOON + 8 * HOUR),
         # cron and rrule: from the slot
-        ({"cron": HOURLY}, claim(start=NOON + MINUTE), NOON + 2 * MINUTE, NOON + HOUR),
+        ({"cron": HOURLY}, running(start=NOON + MINUTE), NOON + 2 * MINUTE, NOON + HOUR),
         (
             {"rrule": "DTSTART:20261121T120000Z\nRRULE:FREQ=DAILY;COUNT=3"},
-            claim(),
+            running(),
             NOON + MINUTE,
             NOON + DAY,
         ),
         # a run before its slot (a first run at once) does not swallow the slot
-        ({"cron": HOURLY}, claim(slot=NOON - MINUTE), NOON - MINUTE, NOON),
+        ({"cron": HOURLY}, running(slot=NOON - MINUTE), NOON - MINUTE, NOON),
     ],
 )
 def test_the_slot_after_a_run(
-    said: dict[str, object], made: Claim, now: datetime, slot: datetime
+    said: dict[str, object], made: Item, now: datetime, slot: datetime
 ) -> None:
     plan = after(made, "ok", run=settings(**said), now=now)
-    assert plan == Plan(
-        state=State.ACTIVE, slot=slot, ready=slot, planned=slot, attempt=1, failures=0
-    )
+    assert (plan.slot, plan.ready, plan.planned) == (slot, slot, slot)
+    assert (plan.attempt, plan.failures) == (1, 0)
     assert plan.waits
 
 
-LATE_START = claim(start=NOON + 3 * HOUR + MINUTE)
-LONG_RUN = claim()
+LATE_START = running(start=NOON + 3 * HOUR + MINUTE)
+LONG_RUN = running()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +63,7 @@ LONG_RUN = claim()
         ("none", 100, LONG_RUN, NOON + MINUTE, NOON + HOUR),
     ],
 )
-def test_missed_slots(missed: str, limit: int, made: Claim, now: datetime, slot: datetime) -> None:
+def test_missed_slots(missed: str, limit: int, made: Item, now: datetime, slot: datetime) -> None:
     run = settings(cron=HOURLY, missed=missed, missed_limit=limit)
     assert planned_after(made, settings=run, now=now) == slot
 
@@ -79,22 +72,22 @@ def test_missed_slots(missed: str, limit: int, made: Claim, now: datetime, slot:
 def test_cal07_an_outage_of_72_hours_is_one_run() -> None:
     """Not zero, not 4,320."""
     run, up_again = settings(cron="* * * * *"), NOON + 3 * DAY
-    made, starts = claim(start=up_again), 0
+    made, starts = running(start=up_again), 0
     while made.slot <= up_again:
         starts += 1
         plan = after(made, "ok", run=run, now=up_again)
-        made = claim(slot=plan.slot, start=max(plan.slot, up_again))
+        made = running(slot=plan.slot, start=max(plan.slot, up_again))
     assert starts == 1
 
 
 @pytest.mark.parametrize("limit", [1, 5, 100])
 def test_all_missed_slots_are_run_up_to_the_limit(limit: int) -> None:
     run, up_again = settings(cron=HOURLY, missed="all", missed_limit=limit), NOON + 10 * HOUR
-    made, slots = claim(start=up_again), list[datetime]()
+    made, slots = running(start=up_again), list[datetime]()
     while made.slot <= up_again:
         slots.append(made.slot)
         plan = after(made, "ok", run=run, now=up_again)
-        made = claim(slot=plan.slot, start=up_again)
+        made = running(slot=plan.slot, start=up_again)
     caught_up = [NOON + n * HOUR for n in range(1, 11)][-limit:]
     assert slots == [NOON, *caught_up]
 
@@ -112,13 +105,13 @@ def test_all_missed_slots_are_run_up_to_the_limit(limit: int) -> None:
 )
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout", "cancelled", "abandoned"])
 def test_an_item_without_a_next_slot_is_done(said: dict[str, object], outcome: str) -> None:
-    plan = after(claim(), outcome, run=settings(**said))
+    plan = after(running(), outcome, run=settings(**said))
     assert plan.state is State.DONE
     assert not plan.waits
 
 
 def test_a_paused_item_keeps_its_next_slot_but_no_token() -> None:
-    plan = after(claim(state=State.PAUSED), "ok", run=settings(every="8h"))
+    plan = after(running(state=State.PAUSED), "ok", run=settings(every="8h"))
     assert (plan.state, plan.slot) == (State.PAUSED, NOON + 8 * HOUR)
     assert not plan.waits
 
@@ -126,8 +119,8 @@ def test_a_paused_item_keeps_its_next_slot_but_no_token() -> None:
 # ---- run now
 
 
-ASKED = Request(name="a", slot=NOON + timedelta(seconds=30), once='{"x":1}')
-NEXT = Request(name="b", slot=NOON + timedelta(seconds=40))
+ASKED = QueuedRun(name="a", slot=NOON + timedelta(seconds=30), once='{"x":1}')
+NEXT = QueuedRun(name="b", slot=NOON + timedelta(seconds=40))
 
 
 @pytest.mark.parametrize(
@@ -143,8 +136,8 @@ NEXT = Request(name="b", slot=NOON + timedelta(seconds=40))
 def test_run_now_while_it_ran_is_the_next_run_whatever_the_outcome(
     said: dict[str, object], planned: datetime, outcome: str
 ) -> None:
-    plan = after(claim(), outcome, run=settings(**said), requests=(ASKED, NEXT))
-    assert requests_of(plan) == (NEXT,)
+    plan = after(running(), outcome, run=settings(**said), requests=(ASKED, NEXT))
+    assert plan.requests == (NEXT,)
     assert plan.slot == ASKED.slot
     assert plan.ready == NOON + MINUTE
     assert plan.planned == planned
@@ -170,7 +163,7 @@ def test_run_now_while_it_ran_is_the_next_run_whatever_the_outcome(
 def test_a_run_that_was_asked_for_leaves_the_scheduled_slot_as_it_was(
     said: dict[str, object], planned: datetime, slot: datetime | None
 ) -> None:
-    asked_for = claim(slot=NOON + timedelta(seconds=30), planned=planned)
+    asked_for = running(slot=NOON + timedelta(seconds=30), planned=planned)
     plan = after(asked_for, "ok", run=settings(**said))
     assert plan.slot == plan.planned == (slot or planned)
     assert plan.waits
@@ -181,13 +174,13 @@ def test_a_run_that_was_asked_for_in_the_millisecond_that_is_planned_has_a_slot_
 ):
     planned = NOON + 8 * HOUR
     plan = after(
-        claim(), "ok", run=settings(every="8h"), requests=(Request(name="a", slot=planned),)
+        running(), "ok", run=settings(every="8h"), requests=(QueuedRun(name="a", slot=planned),)
     )
     assert (plan.slot, plan.planned) == (planned - MILLISECOND, planned)
 
 
 def test_a_run_that_was_asked_for_and_starts_at_the_scheduled_slot_covers_it() -> None:
-    early = claim(slot=NOON - MINUTE, planned=NOON, start=NOON)
+    early = running(slot=NOON - MINUTE, planned=NOON, start=NOON)
     assert after(early, "ok", run=settings(cron=HOURLY)).slot == NOON + HOUR
 
 
@@ -197,7 +190,7 @@ def test_where_nothing_is_planned_only_what_the_schedule_has_comes_after_a_run_t
     said: dict[str, object], missed: str
 ) -> None:
     asked = NOON + timedelta(seconds=30)
-    asked_for = claim(slot=asked, planned=NEVER)
+    asked_for = running(slot=asked, planned=NEVER)
     plan = after(asked_for, "ok", run=settings(missed=missed, **said))
     assert (plan.state, plan.slot) == (
         (State.ACTIVE, NOON + DAY) if "cron" in said else (State.DONE, asked)
@@ -208,7 +201,7 @@ def test_a_first_slot_that_was_missed_is_made_up_after_a_run_that_was_asked_for(
     """It is none that the schedule has, and the first of all that were missed."""
     first, asked = NOON - 2 * HOUR + 5 * MINUTE, NOON + 25 * MINUTE
     run = settings(cron=HOURLY, missed="all")
-    plan = after(claim(slot=asked, planned=first, start=asked), "ok", run=run)
+    plan = after(running(slot=asked, planned=first, start=asked), "ok", run=run)
     assert (plan.slot, plan.planned) == (first, first)
 
 
@@ -223,7 +216,7 @@ def test_a_slot_that_made_way_serves_what_was_asked_for() -> None:
 
 
 def test_a_run_that_was_asked_for_of_a_done_item_leaves_it_done() -> None:
-    asked_for = claim(slot=NOON, planned=NOON - DAY)
+    asked_for = running(slot=NOON, planned=NOON - DAY)
     assert after(asked_for, "ok", run=settings(at="2026-11-20T12:00Z")).state is State.DONE
     assert after(asked_for, "ok", run=settings()).state is State.DONE
 
@@ -248,7 +241,7 @@ def test_a_run_that_was_asked_for_of_a_done_item_leaves_it_done() -> None:
 def test_a_failure_is_retried_with_the_same_slot_while_retries_are_left(
     outcome: str, attempt: int, retries: int, *, again: bool, said: dict[str, object]
 ) -> None:
-    made = claim(attempt=attempt, once='{"x":1}')
+    made = running(attempt=attempt, once='{"x":1}')
     plan = after(made, outcome, run=settings(retries=retries, backoff="10s", **said))
     if again:
         wait = timedelta(seconds=5) * 2 ** (attempt - 1)
@@ -265,7 +258,7 @@ def test_a_failure_is_retried_with_the_same_slot_while_retries_are_left(
     [("ok", 0), ("failed", 4), ("timeout", 4), ("abandoned", 4), ("cancelled", 3)],
 )
 def test_failures_in_a_row_are_counted_since_the_last_ok(outcome: str, failures: int) -> None:
-    assert after(claim(failures=3), outcome, run=settings(every="1h")).failures == failures
+    assert after(running(failures=3), outcome, run=settings(every="1h")).failures == failures
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3, 9, 31, 10_000])
@@ -284,14 +277,14 @@ def test_full_jitter_is_anything_up_to_the_doubled_base_and_an_hour_or_a_longer_
 
 def test_a_retry_is_ready_at_a_whole_millisecond() -> None:
     run = settings(every="8h", retries=1, backoff="10s")
-    assert after(claim(), "failed", run=run, fraction=1 / 3).ready.microsecond % 1000 == 0
+    assert after(running(), "failed", run=run, fraction=1 / 3).ready.microsecond % 1000 == 0
 
 
 # ---- shutdown
 
 
 def test_a_run_cut_short_by_its_workers_shutdown_is_due_again_at_once() -> None:
-    made = claim(attempt=2, failures=1, once='{"x":1}')
+    made = running(attempt=2, failures=1, once='{"x":1}')
     plan = after(made, "cancelled", run=settings(every="8h"), requeue=True)
     assert (plan.slot, plan.planned, plan.ready) == (NOON, NOON, NOON + MINUTE)
     assert (plan.attempt, plan.failures, plan.once) == (2, 1, made.once)
@@ -300,10 +293,10 @@ def test_a_run_cut_short_by_its_workers_shutdown_is_due_again_at_once() -> None:
 def test_a_run_that_a_person_cancelled_waits_for_the_next_slot() -> None:
     """Nobody has to say that it was no shutdown."""
     run = settings(every="8h")
-    plan = after_run(claim(), Outcome.CANCELLED, settings=run, now=NOON + MINUTE, fraction=0.5)
+    plan = after(running(), "cancelled", run=run)
     assert (plan.slot, plan.attempt) == (NOON + 8 * HOUR, 1)
 
 
 def test_a_run_that_ended_well_during_a_shutdown_is_not_run_again() -> None:
-    plan = after(claim(), "ok", run=settings(every="8h"), requeue=True)
+    plan = after(running(), "ok", run=settings(every="8h"), requeue=True)
     assert plan.slot == NOON + 8 * HOUR

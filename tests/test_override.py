@@ -5,14 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Claim, Outcome, State
+from blackboard.model import Applied, Claim, Outcome, State
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
-from blackboard.protocol.claims import (
-    adopt,
-    override,
-    renew,
-)
+from blackboard.protocol.claims import adopt, override, renew
 from blackboard.protocol.edits import edit, pause, remove, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec
@@ -120,9 +116,9 @@ async def test_a_stale_lock_is_taken_with_the_next_fence_and_the_history_says_ab
     assert taken is not None
     item, lock = await scene.item(), await scene.lock()
     assert (taken.fence, taken.attempt, taken.owner) == (2, 2, "you")
-    assert (taken.slot, taken.planned) == (made.slot, made.planned)
+    assert (taken.slot, taken.item.planned) == (made.slot, made.item.planned)
     assert (lock.nonce, lock.fence, lock.owner) == (taken.nonce, 2, "you")
-    assert (taken.lock_etag, taken.item_etag) == (lock.etag, item.etag)
+    assert (taken.lock.etag, taken.item.etag) == (lock.etag, item.etag)
     assert (item.fence, item.owner, item.start) == (2, "you", scene.clock.now())
     assert (item.runs, item.failures, item.running) == (1, 1, True)
     (run,) = await scene.runs()
@@ -175,7 +171,7 @@ async def test_ov04_the_holder_that_was_overridden_leaves_the_overriders_lock(
     taken = await override(scene.other, await scene.lock(), owner="you")
     assert taken is not None
     assert (await scene.let_go(made)).how == "late"
-    assert (await scene.lock()).etag == taken.lock_etag
+    assert (await scene.lock()).etag == taken.lock.etag
 
 
 @pytest.mark.case("OV02", "S4")
@@ -215,8 +211,8 @@ async def test_lr03_an_override_whose_reply_was_lost_is_known_by_its_nonce(scene
     scene.table.script(Fault.LOST)
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
-    assert taken.lock_etag == (await scene.lock()).etag
-    assert taken.item_etag == ""
+    assert taken.lock.etag == (await scene.lock()).etag
+    assert taken.item.etag == ""
     await scene.let_go(taken)
     assert await scene.outcomes() == [(1, "abandoned"), (2, "ok")]
 
@@ -358,14 +354,17 @@ async def test_me03_two_items_are_independent(scene: Scene) -> None:
     made = await scene.claimed("a")
     other = await scene.claimed("b", board=scene.other, owner="you")
     await scene.let_go(made)
-    assert (await scene.lock("b")).etag == other.lock_etag
+    assert (await scene.lock("b")).etag == other.lock.etag
 
 
 @story
 async def test_every_change_of_a_waiting_item_makes_its_token_anew(scene: Scene) -> None:
     """Else a claim planned before it would land after it: its item is merged whatever it is."""
     before = await scene.add("davis")
-    for after in (replace(before, applied='["x"]'), replace(before, spec='{"every":"2h"}')):
+    for after in (
+        replace(before, applied=(Applied(name="x", at=before.slot),)),
+        replace(before, spec='{"every":"2h"}'),
+    ):
         ops = change_ops(before, after)
         (key, written) = next((op.key, op) for op in ops if op.key.startswith("next:"))
         assert key == keys.next_key(before.ready, "davis")

@@ -6,18 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Item, Outcome, State
-from blackboard.protocol.keys import phase
-from blackboard.rules.outcomes import (
-    LateMove,
-    Plan,
-    edited_plan,
-    first_plan,
-    late_move,
-    passed_plan,
-)
-from tests.plans import DAY, HOUR, HOURLY, NOON, after, claim, item, settings
+from blackboard.rules.next_run import phase
+from blackboard.rules.transitions import LateMove, added, late_move, passed_over, replanned
+from blackboard.spec import RunSettings
+from tests.plans import DAY, HOUR, HOURLY, NOON, after, item, running, settings
 
 # ---- the first slot, jitter
+
+
+def new_item(run: RunSettings, *, first: datetime | None = None) -> Item:
+    return added("davis", "feed", "{}", before=None, settings=run, first=first, now=NOON)
 
 
 @pytest.mark.parametrize(
@@ -40,15 +38,15 @@ from tests.plans import DAY, HOUR, HOURLY, NOON, after, claim, item, settings
 def test_a_new_item_is_due_at_once_unless_a_first_time_is_given(
     said: dict[str, object], first: datetime | None, slot: datetime
 ) -> None:
-    plan = first_plan("davis", settings=settings(**said), first=first, now=NOON)
-    assert plan == Plan(
-        state=State.ACTIVE, slot=slot, ready=slot, planned=slot, attempt=1, failures=0
-    )
+    new = new_item(settings(**said), first=first)
+    assert (new.slot, new.ready, new.planned) == (slot, slot, slot)
+    assert (new.state, new.attempt, new.failures) == (State.ACTIVE, 1, 0)
+    assert new.first == (slot if first else None)
 
 
 def test_the_slot_of_an_at_is_in_utc_whatever_its_zone() -> None:
     run = settings(at="2026-12-24T18:00", timezone="Europe/Berlin")
-    plan = first_plan("davis", settings=run, first=None, now=NOON)
+    plan = new_item(run)
     assert plan.slot == datetime(2026, 12, 24, 17, tzinfo=UTC)
     assert plan.slot.tzinfo is UTC
 
@@ -57,18 +55,18 @@ def test_jitter_delays_the_token_and_not_the_slot_by_the_items_own_part() -> Non
     run = settings(cron=HOURLY, jitter="10m")
     wait = timedelta(minutes=10) * phase("davis")
     assert timedelta(0) < wait < timedelta(minutes=10)
-    plan = after(claim(), "ok", run=run)
+    plan = after(running(), "ok", run=run)
     assert plan.slot == NOON + HOUR
     assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
-    first = first_plan("davis", settings=run, first=None, now=NOON)
+    first = new_item(run)
     assert first.ready - first.slot == plan.ready - plan.slot
 
 
 def test_an_every_is_spread_by_its_first_run_and_keeps_that_phase() -> None:
     run = settings(every="1h", jitter="10m")
-    first = first_plan("davis", settings=run, first=None, now=NOON)
+    first = new_item(run)
     assert first.ready > first.slot
-    started = claim(slot=first.slot, start=first.ready)
+    started = running(slot=first.slot, start=first.ready)
     ended = after(started, "ok", run=run, now=first.ready)
     assert ended.ready == first.ready + HOUR
 
@@ -89,7 +87,7 @@ def test_a_slot_that_is_passed_over_gives_way_to_the_first_after_now(
     said: dict[str, object], slot: datetime | None
 ) -> None:
     waiting = item(slot=NOON - 2 * HOUR)
-    plan = passed_plan(waiting, settings=settings(**said), now=NOON)
+    plan = passed_over(waiting, settings=settings(**said), now=NOON)
     assert plan.slot == plan.planned == (slot or waiting.slot)
     assert plan.state is (State.DONE if slot is None else State.ACTIVE)
     assert (plan.attempt, plan.failures) == (1, waiting.failures)
@@ -101,7 +99,7 @@ def test_passing_over_a_missed_slot_with_jitter_skips_no_slot_to_come(jitter: st
     waiting = item(start=NOON - 2 * HOUR, slot=NOON - HOUR)
     for minutes in (1, 30, 59):
         now = NOON + timedelta(minutes=minutes)
-        plan = passed_plan(waiting, settings=run, now=now)
+        plan = passed_over(waiting, settings=run, now=now)
         assert plan.slot == plan.planned == NOON + HOUR
         wait = timedelta(seconds=int(run.jitter.total_seconds())) * phase("davis")
         assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
@@ -140,7 +138,7 @@ HAD_A_TIME = item(slot=NOON + DAY)
 def test_a_new_schedule_counts_from_now_and_an_every_from_the_last_start(
     edited: Item, said: dict[str, object], state: str, slot: datetime
 ) -> None:
-    plan = edited_plan(edited, settings=settings(**said), now=NOON)
+    plan = replanned(edited, settings=settings(**said), now=NOON)
     assert (plan.state, plan.slot, plan.planned) == (State(state), slot, slot)
 
 
@@ -148,7 +146,7 @@ def test_an_edit_that_waited_for_its_store_asks_for_no_slot_that_was_run_meanwhi
     """It was asked for before the hour, and written after the hour's run."""
     ran = replace(RAN, start=NOON + timedelta(seconds=2))
     asked_at = NOON - timedelta(seconds=5)
-    plan = edited_plan(ran, settings=settings(cron=HOURLY), now=asked_at)
+    plan = replanned(ran, settings=settings(cron=HOURLY), now=asked_at)
     assert plan.slot == NOON + HOUR
 
 
@@ -164,7 +162,7 @@ def test_an_edit_that_waited_for_its_store_asks_for_no_slot_that_was_run_meanwhi
 def test_an_edited_item_keeps_its_jitter_but_an_every_that_ran_has_its_phase(
     edited: Item, said: dict[str, object], *, delayed: bool
 ) -> None:
-    plan = edited_plan(edited, settings=settings(jitter="10m", **said), now=NOON)
+    plan = replanned(edited, settings=settings(jitter="10m", **said), now=NOON)
     wait = timedelta(minutes=10) * phase("davis") if delayed else timedelta(0)
     assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
 

@@ -8,9 +8,8 @@ import pytest
 
 from blackboard.model import Outcome, State
 from blackboard.protocol import keys
-from blackboard.protocol.claims import LONGEST_WAIT
 from blackboard.protocol.edits import edit, pause, resume, run_now
-from blackboard.protocol.releases import Release, release
+from blackboard.protocol.releases import LONGEST_WAIT, ReleaseOutcome, release
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Merge, Op
 from tests.boards import Scene, finished, make_board, story
@@ -31,7 +30,7 @@ async def test_me01_claim_and_release_leave_no_lock(scene: Scene) -> None:
     let_go = await scene.let_go(made, result={"events": 3})
     item, token = await scene.item(), await scene.token()
     assert await scene.rows("lock:") == []
-    assert let_go.how is Release.DONE
+    assert let_go.how is ReleaseOutcome.DONE
     assert let_go.ready == token.ready == made.start + HOUR
     assert (item.running, item.stop, item.outcome) == (False, stop, Outcome.OK)
     assert (item.result, item.result_fence, item.error) == ('{"events":3}', 1, "")
@@ -145,7 +144,7 @@ async def test_one_conflict_in_a_batch_spoils_none_of_the_others(scene: Scene) -
     await pause(scene.other, "b", scene.mark())
     scene.table.batches.clear()
     let_go = await release(scene.board, [finished(made) for made in claims])
-    assert [one.how for one in let_go] == [Release.DONE] * 3
+    assert [one.how for one in let_go] == [ReleaseOutcome.DONE] * 3
     assert [one.run.id for one in let_go] == ["a", "b", "c"]
     assert [token.id for token in await scene.tokens()] == ["a", "c"]
     together, others, alone = map(_locks_freed, scene.table.batches)
@@ -278,7 +277,7 @@ async def test_lr03_a_release_whose_reply_was_lost_has_landed_once(scene: Scene)
     made = await scene.claimed("davis")
     scene.table.script(Fault.LOST)
     let_go = await scene.let_go(made, result="good")
-    assert let_go.how is Release.DONE
+    assert let_go.how is ReleaseOutcome.DONE
     assert let_go.run.result == '"good"'
     assert await scene.outcomes() == [(1, "ok")]
     assert (await scene.item()).runs == 1
@@ -300,7 +299,7 @@ async def test_a_release_whose_reply_was_lost_is_known_though_the_item_runs_agai
     scene.table.script(Fault.LOST)
     scene.table.script_reads(claimed_again)
     let_go = await scene.let_go(made, "failed", error="no")
-    assert let_go.how is Release.DONE
+    assert let_go.how is ReleaseOutcome.DONE
     assert await scene.outcomes() == [(1, "failed")]
     item = await scene.item()
     assert (item.fence, item.running, item.runs) == (2, True, 1)
@@ -313,7 +312,7 @@ async def test_lr07_a_release_that_did_not_arrive_is_built_anew(scene: Scene, fa
     await scene.add("davis")
     made = await scene.claimed("davis")
     scene.table.script(fault)
-    assert (await scene.let_go(made)).how is Release.DONE
+    assert (await scene.let_go(made)).how is ReleaseOutcome.DONE
     assert not any(await scene.table.land())
     assert await scene.outcomes() == [(1, "ok")]
 
@@ -328,7 +327,7 @@ async def test_lr11_a_batch_of_which_nothing_is_known_is_settled_one_by_one(
     claims = (await scene.take("a", "b", "c")).claims
     scene.table.script(Fault.LATE, Fault.LOST, Fault.NEVER)
     let_go = await release(scene.board, [finished(made) for made in claims])
-    assert [one.how for one in let_go] == [Release.DONE] * 3
+    assert [one.how for one in let_go] == [ReleaseOutcome.DONE] * 3
     assert not any(await scene.table.land())
     for name in "abc":
         assert await scene.outcomes(name) == [(1, "ok")]
@@ -349,7 +348,7 @@ async def test_so01_a_store_that_is_busy_or_away_is_waited_for(scene: Scene) -> 
     made = await scene.claimed("davis")
     started = scene.clock.monotonic()
     scene.table.script(Fault.BUSY, Fault.AWAY, Fault.AWAY, Fault.BUSY)
-    assert (await scene.let_go(made)).how is Release.DONE
+    assert (await scene.let_go(made)).how is ReleaseOutcome.DONE
     assert scene.clock.monotonic() - started == pytest.approx(2 * RETRY_AFTER + 0.5 + 1.0)
     assert await scene.outcomes() == [(1, "ok")]
 
@@ -371,7 +370,7 @@ async def test_readings_are_waited_for_too(scene: Scene) -> None:
     made = await scene.claimed("davis")
     scene.table.script(Fault.NEVER)
     scene.table.script_reads(Fault.BUSY, Fault.NONE, Fault.AWAY)
-    assert (await scene.let_go(made)).how is Release.DONE
+    assert (await scene.let_go(made)).how is ReleaseOutcome.DONE
 
 
 @story
@@ -395,7 +394,7 @@ async def test_cr02_a_lock_of_mine_that_no_item_is_run_under_goes(scene: Scene, 
     await scene.table.table.commit(partition, [damage])
     scene.table.script(Fault.NONE, Fault.BUSY)
     let_go = await scene.let_go(made)
-    assert let_go.how is (Release.DROPPED if harm == "item gone" else Release.LATE)
+    assert let_go.how is (ReleaseOutcome.DROPPED if harm == "item gone" else ReleaseOutcome.LATE)
     assert await scene.rows("lock:") == []
     gone = [Delete(row.key, ANY) for row in await scene.rows()]
     await scene.table.table.commit(partition, gone)

@@ -12,7 +12,7 @@ from blackboard.model import State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Leases, Released, release
+from blackboard.protocol.releases import FinishedRun, Leases, Released, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.table import Busy, Etag, Merge, Op, Unknown
@@ -33,7 +33,7 @@ async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     written = asyncio.Event()
 
     async def slowly(
-        board: BoardTable, finished: Sequence[Finished], *, leases: Leases
+        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases
     ) -> list[Released]:
         await written.wait()
         return await release(board, finished, leases=leases)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blackboard.doctor import Request, examine
+from blackboard.doctor import Examination, examine
 from blackboard.protocol import keys
 from blackboard.table import ANY, Delete, Merge
 from tests.ailments import (
@@ -186,7 +186,7 @@ async def test_an_item_that_never_holds_still_is_left_alone(scene: Scene) -> Non
     for _ in range(20):
         scene.table.script_reads(Fault.NONE, move_it)
     scene.table.batches.clear()
-    report = await examine(scene.board, Request(repair=True))
+    report = await examine(scene.board, Examination(repair=True))
     scene.table._reads.clear()
     assert report.findings == []
     assert scene.table.batches == []

@@ -7,7 +7,7 @@ from blackboard.model import State
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, edit, pause, resume, run_now, unlock
 from blackboard.protocol.rows import text_of
-from blackboard.rules.requests import LONGEST_QUEUE, requests_of
+from blackboard.rules.transitions import LONGEST_QUEUE
 from tests.boards import Scene, story
 from tests.verbs import says
 
@@ -48,7 +48,7 @@ async def test_each_acknowledged_request_has_its_run_with_its_params(
         text_of(MONDAY),
     ]
     item = await scene.item()
-    assert (item.once, item.requests) == ("", "")
+    assert (item.once, item.requests) == ("", ())
     assert item.state is (State.DONE if was == "done" else State.ACTIVE)
 
 
@@ -87,7 +87,7 @@ async def test_a_full_queue_refuses_and_forgets_nothing(scene: Scene) -> None:
         await run_now(scene.other, "davis", once={"n": n})
     with pytest.raises(BlackboardError, match="100 runs wait already"):
         await run_now(scene.other, "davis", once={"n": LONGEST_QUEUE})
-    waiting = requests_of(await scene.item())
+    waiting = (await scene.item()).requests
     assert [one.once for one in waiting] == [text_of({"n": n}) for n in range(LONGEST_QUEUE)]
 
 
@@ -125,7 +125,7 @@ async def test_a_claim_knows_the_requests_behind_it(scene: Scene) -> None:
     for once in (MONDAY, TUESDAY):
         await run_now(scene.other, "davis", once=once)
     made = await scene.claimed("davis")
-    assert [one.once for one in requests_of(made)] == [text_of(TUESDAY)]
+    assert [one.once for one in made.item.requests] == [text_of(TUESDAY)]
     await run_now(scene.other, "davis", once={"n": 3})
     await scene.let_go(made)
     assert await params_run(scene, 2) == [text_of(TUESDAY), '{"n":3}']

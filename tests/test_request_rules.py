@@ -6,25 +6,24 @@ from itertools import pairwise
 
 import pytest
 
-from blackboard.model import NEVER, Item, Outcome, Request, State
-from blackboard.rules.outcomes import edited_plan, passed_plan, unlocked_plan
-from blackboard.rules.requests import (
-    APART,
-    MILLISECOND,
+from blackboard.model import NEVER, Item, Outcome, QueuedRun, State
+from blackboard.rules.next_run import APART, MILLISECOND, slots_in_line
+from blackboard.rules.transitions import (
     Requested,
-    in_line,
+    passed_over,
+    replanned,
     requested,
-    requests_of,
-    requests_text,
+    run_of,
+    unlocked,
 )
-from tests.plans import HOUR, HOURLY, MINUTE, NOON, after, claim, item, settings
+from tests.plans import HOUR, HOURLY, MINUTE, NOON, after, item, running, settings
 
 MONDAY, TUESDAY = '{"date":"monday"}', '{"date":"tuesday"}'
 WAITING = item(start=NOON - HOUR, slot=NOON + HOUR)
 RUNNING = replace(item(start=NOON), running=True)
 RETRIED = replace(item(start=NOON), attempt=2, ready=NOON + HOUR)
-ASKED = Request(name="a", slot=NOON + MINUTE, once=MONDAY)
-NEXT = Request(name="b", slot=NOON + 2 * MINUTE, once=TUESDAY)
+ASKED = QueuedRun(name="a", slot=NOON + MINUTE, once=MONDAY)
+NEXT = QueuedRun(name="b", slot=NOON + 2 * MINUTE, once=TUESDAY)
 
 
 def asked(before: Item, *onces: str, now: datetime = NOON) -> Requested:
@@ -39,7 +38,7 @@ def asked(before: Item, *onces: str, now: datetime = NOON) -> Requested:
 
 def line_of(before: Item) -> list[str]:
     """The params of the run in hand, and of what waits behind it."""
-    return [before.once, *(one.once for one in requests_of(before))]
+    return [before.once, *(one.once for one in before.requests)]
 
 
 # ---- asking
@@ -83,7 +82,7 @@ def test_a_request_without_params_joins_one_without_params_that_has_not_started(
     found = asked(before, *onces)
     assert line_of(found.item) == line
     assert found.joined is joined
-    assert found.slot == in_line(found.item)[-1]
+    assert found.slot == slots_in_line(found.item)[-1]
 
 
 def test_a_retry_that_a_request_finds_is_due_at_once_and_stays_that_retry() -> None:
@@ -103,7 +102,7 @@ def test_the_first_request_leaves_the_planned_slot_of_a_waiting_item() -> None:
 def test_requests_of_one_millisecond_have_slots_that_cannot_be_taken_for_each_other(
     before: Item,
 ) -> None:
-    slots = in_line(asked(before, MONDAY, TUESDAY, MONDAY).item)
+    slots = slots_in_line(asked(before, MONDAY, TUESDAY, MONDAY).item)
     steps = [later - earlier for earlier, later in pairwise(slots)]
     assert min(steps) >= APART
 
@@ -123,7 +122,7 @@ QUEUE = (ASKED, NEXT)
 def test_the_next_request_outlasts_whatever_became_of_the_run_before(
     outcome: str, said: dict[str, str]
 ) -> None:
-    made = claim(once='{"other":1}')
+    made = running(once='{"other":1}')
     plan = after(made, outcome, run=settings(**said), requests=QUEUE)
     assert (plan.slot, plan.once, plan.ready, plan.attempt) == (
         ASKED.slot,
@@ -131,53 +130,53 @@ def test_the_next_request_outlasts_whatever_became_of_the_run_before(
         NOON + MINUTE,
         1,
     )
-    assert requests_of(plan) == (NEXT,)
-    last = after(claim(slot=NEXT.slot, planned=NEVER), outcome, run=settings())
-    assert (last.once, last.requests) == ("", "")
+    assert plan.requests == (NEXT,)
+    last = after(running(slot=NEXT.slot, planned=NEVER), outcome, run=settings())
+    assert (last.once, last.requests) == ("", ())
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timeout"])
 def test_the_retries_of_the_run_in_hand_come_before_the_requests(outcome: str) -> None:
-    made = claim(once=MONDAY, planned=NOON + HOUR)
+    made = running(once=MONDAY, planned=NOON + HOUR)
     plan = after(made, outcome, run=settings(cron=HOURLY, retries=1), requests=QUEUE)
     assert (plan.slot, plan.attempt, plan.once) == (made.slot, 2, MONDAY)
-    assert requests_of(plan) == QUEUE
+    assert plan.requests == QUEUE
 
 
 def test_what_a_shutdown_put_back_comes_before_the_requests() -> None:
-    made = claim(once=MONDAY, attempt=2, planned=NOON + HOUR)
+    made = running(once=MONDAY, attempt=2, planned=NOON + HOUR)
     plan = after(made, "cancelled", run=settings(), requests=QUEUE, requeue=True)
     assert (plan.slot, plan.attempt, plan.once) == (made.slot, 2, MONDAY)
-    assert requests_of(plan) == QUEUE
+    assert plan.requests == QUEUE
 
 
 def test_an_unlocked_run_is_due_at_once_with_all_that_it_had() -> None:
-    running = replace(RUNNING, attempt=3, failures=2, once=MONDAY, requests=requests_text(QUEUE))
-    plan = unlocked_plan(running, now=NOON + MINUTE)
-    assert (plan.slot, plan.attempt, plan.once) == (running.slot, 3, MONDAY)
-    assert (plan.ready, requests_of(plan)) == (NOON + MINUTE, QUEUE)
+    before = replace(RUNNING, attempt=3, failures=2, once=MONDAY, requests=QUEUE)
+    plan = unlocked(before, run_of(before, Outcome.ABANDONED, now=NOON + MINUTE))
+    assert (plan.slot, plan.attempt, plan.once) == (before.slot, 3, MONDAY)
+    assert (plan.ready, plan.requests) == (NOON + MINUTE, QUEUE)
     same = (plan.state, plan.planned, plan.failures)
-    assert same == (running.state, running.planned, running.failures)
+    assert same == (before.state, before.planned, before.failures)
 
 
 def test_a_paused_item_keeps_its_requests_for_the_day_it_is_resumed() -> None:
-    plan = after(claim(state=State.PAUSED), "ok", run=settings(), requests=QUEUE)
-    assert (plan.state, plan.slot, requests_of(plan)) == (State.PAUSED, ASKED.slot, (NEXT,))
+    plan = after(running(state=State.PAUSED), "ok", run=settings(), requests=QUEUE)
+    assert (plan.state, plan.slot, plan.requests) == (State.PAUSED, ASKED.slot, (NEXT,))
 
 
 def test_the_last_request_of_an_item_without_a_next_slot_leaves_it_done() -> None:
-    made = claim(slot=NEXT.slot, planned=NEVER, once=TUESDAY)
+    made = running(slot=NEXT.slot, planned=NEVER, once=TUESDAY)
     assert after(made, "ok", run=settings()).state is State.DONE
 
 
-@pytest.mark.parametrize("plan_of", [edited_plan, passed_plan])
+@pytest.mark.parametrize("plan_of", [replanned, passed_over])
 def test_no_request_is_lost_with_a_slot_that_is_given_up(plan_of: object) -> None:
     """One that a shutdown put back, before a request that came while it ran."""
-    before = item(start=NOON - HOUR, requests=requests_text(QUEUE))
+    before = item(start=NOON - HOUR, requests=QUEUE)
     for said, planned in (({"at": "2026-11-21T11:00Z"}, NEVER), ({"cron": HOURLY}, NOON + HOUR)):
         plan = plan_of(before, settings=settings(**said), now=NOON)  # type: ignore[operator]
         assert (plan.state, plan.slot, plan.once) == (State.ACTIVE, ASKED.slot, MONDAY)
-        assert (plan.planned, plan.ready, requests_of(plan)) == (planned, NOON, (NEXT,))
+        assert (plan.planned, plan.ready, plan.requests) == (planned, NOON, (NEXT,))
 
 
 # ---- what the schedule has of it
@@ -198,13 +197,13 @@ def test_a_run_with_params_of_its_own_covers_no_slot_of_the_schedule(
     missed: str, once: str, slot: datetime
 ) -> None:
     """The slot of noon had come when the run that was asked for started."""
-    made = claim(slot=NOON + timedelta(seconds=5), planned=NOON, once=once)
+    made = running(slot=NOON + timedelta(seconds=5), planned=NOON, once=once)
     plan = after(made, "ok", run=settings(cron=HOURLY, missed=missed))
     assert (plan.slot, plan.planned, plan.once) == (slot, slot, "")
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_params_of_one_run_do_not_stick(outcome: Outcome) -> None:
-    made = claim(slot=NOON + MINUTE, planned=NOON + HOUR, once=MONDAY)
+    made = running(slot=NOON + MINUTE, planned=NOON + HOUR, once=MONDAY)
     plan = after(made, outcome.value, run=settings(cron=HOURLY))
     assert (plan.slot, plan.once) == (NOON + HOUR, "")

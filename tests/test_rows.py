@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.errors import BadRow
-from blackboard.model import Item, Lock, Member, Outcome, Request, Run, State, Token
+from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, Token
 from blackboard.protocol.rows import columns_of, data_of, record_of, text_of, version_of
 from blackboard.table import Row
 
@@ -135,7 +135,7 @@ def test_a_merge_writes_the_named_columns_and_never_none() -> None:
 
 def test_nested_values_are_json_that_does_not_depend_on_order() -> None:
     assert text_of({"b": 1, "a": [True, None]}) == '{"a":[true,null],"b":1}'
-    request = Request(name="a", slot=NOON)
+    request = QueuedRun(name="a", slot=NOON)
     assert text_of([request]) == '[{"name":"a","slot":"2026-11-21T12:00:00Z","once":""}]'
 
 

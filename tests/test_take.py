@@ -1,6 +1,5 @@
 """Taking an item: claim, renew; and passing a missed slot over."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -56,8 +55,8 @@ async def test_a_claim_turns_the_token_into_a_lock_with_the_next_fence(scene: Sc
     assert (item.schedule, item.timezone) == ("every 1h", "UTC")
     assert (lock.owner, lock.nonce, lock.fence) == ("me", made.nonce, 1)
     assert (lock.since, lock.stale_after) == (start, 3600.0)
-    assert (made.lock_etag, made.item_etag) == (lock.etag, item.etag)
-    assert (made.start - made.ready).total_seconds() == 5.0
+    assert (made.lock.etag, made.item.etag) == (lock.etag, item.etag)
+    assert (made.start - made.item.ready).total_seconds() == 5.0
     assert made.sent == scene.clock.monotonic()
     assert not scene.board.in_flight
 
@@ -73,7 +72,7 @@ async def test_several_items_are_claimed_in_one_batch(scene: Scene) -> None:
     assert len(scene.table.batches[-1]) == 9
     for made in answer.claims:
         lock, item = await scene.lock(made.id), await scene.item(made.id)
-        assert (made.lock_etag, made.item_etag) == (lock.etag, item.etag)
+        assert (made.lock.etag, made.item.etag) == (lock.etag, item.etag)
         await scene.let_go(made)
 
 
@@ -178,8 +177,8 @@ async def test_lr01_a_claim_whose_reply_was_lost_is_known_by_its_nonce_and_runs_
     assert [one.id for one in answer.claims] == ["a", "b"]
     for made in answer.claims:
         lock = await scene.lock(made.id)
-        assert (lock.nonce, lock.etag) == (made.nonce, made.lock_etag)
-        assert made.item_etag == "", "the item is read again before the release"
+        assert (lock.nonce, lock.etag) == (made.nonce, made.lock.etag)
+        assert made.item.etag == "", "the item is read again before the release"
         await scene.let_go(made)
     assert await scene.outcomes("a") == await scene.outcomes("b") == [(1, "ok")]
 
@@ -240,7 +239,7 @@ async def test_what_is_known_only_when_its_lease_is_nearly_over_is_renewed_befor
     assert made is not None
     (made,) = await trusted(scene.board, [made])
     assert made.sent == scene.clock.monotonic()
-    assert made.lock_etag == (await scene.lock()).etag
+    assert made.lock.etag == (await scene.lock()).etag
     (renewal,) = scene.table.batches[-1]
     assert (type(renewal), renewal.key) == (Merge, keys.lock_key("davis"))
 
@@ -344,7 +343,7 @@ async def test_a_renewal_makes_the_lock_young_and_its_deadline_later(scene: Scen
     scene.later(minutes=30)
     renewed = await renew(scene.board, made, progress="[1,2]")
     lock = await scene.lock()
-    assert renewed == replace(made, lock_etag=lock.etag, sent=scene.clock.monotonic())
+    assert renewed == made.renewed(lock.etag, sent=scene.clock.monotonic())
     assert lock.progress == "[1,2]"
     assert lock.age == pytest.approx(0.0, abs=0.002)
     assert await renew(scene.board, renewed) is not None
@@ -360,7 +359,7 @@ async def test_lr05_a_renewal_whose_reply_was_lost_adopts_the_locks_etag(scene: 
     scene.table.script(Fault.LOST)
     renewed = await renew(scene.board, made)
     assert renewed is not None
-    assert renewed.lock_etag == (await scene.lock()).etag
+    assert renewed.lock.etag == (await scene.lock()).etag
     assert renewed.sent == scene.clock.monotonic()
     assert (await scene.let_go(renewed)).how == "done"
 
@@ -375,7 +374,7 @@ async def test_lr07_a_renewal_that_did_not_arrive_is_sent_again(scene: Scene, fa
     renewed = await renew(scene.board, made)
     assert renewed is not None
     assert not any(await scene.table.land())
-    assert renewed.lock_etag == (await scene.lock()).etag
+    assert renewed.lock.etag == (await scene.lock()).etag
 
 
 @story
@@ -387,7 +386,7 @@ async def test_a_renewal_that_gets_no_answer_does_not_move_the_deadline(scene: S
     renewed = await renew(scene.board, made)
     assert renewed is not None
     assert renewed.sent == made.sent
-    assert renewed.lock_etag == (await scene.lock()).etag
+    assert renewed.lock.etag == (await scene.lock()).etag
 
 
 @pytest.mark.case("LF05")
@@ -416,7 +415,7 @@ async def test_lf09_a_newer_claim_of_the_same_worker_is_not_renewed_for_the_olde
     await unlock(scene.other, "davis", scene.mark(), fence=1)
     newer = await scene.claimed("davis")
     assert await renew(scene.board, older) is None
-    assert (await scene.lock()).etag == newer.lock_etag
+    assert (await scene.lock()).etag == newer.lock.etag
 
 
 @story
@@ -428,7 +427,7 @@ async def test_an_edit_of_a_running_item_does_not_touch_its_lock(scene: Scene) -
     await pause(scene.other, "davis", scene.mark())
     await resume(scene.other, "davis", scene.mark())
     await run_now(scene.other, "davis")
-    assert (await scene.lock()).etag == made.lock_etag
+    assert (await scene.lock()).etag == made.lock.etag
 
 
 @pytest.mark.case("OV10")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli.gather import gather
-from blackboard.doctor import Request, examine
+from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput
 from blackboard.events import Kind
 from blackboard.handlers import handler, handler_of
@@ -188,7 +188,7 @@ async def test_they_are_in_nobodys_way(place: Workplace) -> None:
     await add_more(place)
     assert await place.outcomes() == [(1, "ok")]
     await looked_at(place, "davis", "held")
-    report = await examine(place.other, Request())
+    report = await examine(place.other, Examination())
     assert [one for one in report.findings if one.grave] == []
     owners = {one.member.owner for one in await workers(place.other)}
     assert owners == {MEMBER.owner, "rabbit:2:b"}
@@ -241,7 +241,7 @@ async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace
     await worker.run("davis", 1)
     assert set(worker.order) == {"davis"}
     await looked_at(place, "davis", "newer")
-    report = await examine(place.other, Request(repair=True))
+    report = await examine(place.other, Examination(repair=True))
     assert {(one.code, one.subject) for one in report.findings} == {("D10", "newer")}
     for verb in (edits.pause, edits.resume):
         with pytest.raises(BadInput, match="newer version"):
@@ -261,7 +261,7 @@ async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) 
         worker = await place.worker(owner=owner)
         assert worker.order == []
         assert not worker.of(Kind.OVERRIDDEN) + worker.of(Kind.ADOPTED)
-    report = await examine(place.other, Request(repair=True))
+    report = await examine(place.other, Examination(repair=True))
     assert {(one.code, one.subject) for one in report.findings} == {("D10", "newer")}
     with pytest.raises(BadInput, match="newer version"):
         await edits.unlock(place.other, "newer", place.mark(), fence=1)
@@ -334,7 +334,7 @@ async def test_a_state_that_this_version_does_not_know_hides_no_other_item(scene
     partition = scene.other.partition("newer")
     await scene.table.table.commit(partition, [odd])
     await looked_at(scene, "davis")
-    assert [one.code for one in (await examine(scene.other, Request())).findings] == ["D10"]
+    assert [one.code for one in (await examine(scene.other, Examination())).findings] == ["D10"]
     await scene.table.table.commit(
         partition, [Merge(odd.key, {"version": VERSION, "state": "active"}, ANY)]
     )

@@ -9,8 +9,8 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import cancel, edit, pause, run_now, unlock
 from blackboard.protocol.rows import text_of
-from blackboard.rules.applied import ALWAYS, applied_to
-from blackboard.rules.requests import APART, requests_of
+from blackboard.rules.next_run import APART
+from blackboard.rules.transitions import ALWAYS
 from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import VERBS, ready_for, says
@@ -54,7 +54,7 @@ async def test_dd03_a_trigger_is_known_again_after_others(scene: Scene) -> None:
         scene.later(hours=1)
     assert not (await run_now(scene.board, "davis", trigger="t0")).changed
     await run_now(scene.board, "davis", trigger="last")
-    assert len(applied_to(await scene.item())) == ALWAYS
+    assert len((await scene.item()).applied) == ALWAYS
 
 
 @pytest.mark.case("DD03")
@@ -72,7 +72,7 @@ async def test_dd03_a_run_now_racing_the_claim_of_the_schedule_runs_once_for_eac
     item = await scene.item()
     assert item.running
     assert item.slot == scene.clock.now()
-    (waits,) = requests_of(item)
+    (waits,) = item.requests
     assert (waits.name, waits.slot) == ("x", item.slot + APART), "a slot of its own"
 
 

@@ -8,7 +8,7 @@ import pytest
 from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Leases, Released, release
+from blackboard.protocol.releases import FinishedRun, Leases, Released, release
 from blackboard.worker import release_queue as releases
 from blackboard.worker.backlog import PAUSE_GROWTH
 from tests.faults import Fault
@@ -79,7 +79,7 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
     running = await worker.run("davis")
 
     async def read_before_it_is_told(
-        board: BoardTable, finished: Sequence[Finished], *, leases: Leases
+        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases
     ) -> list[Released]:
         released = await release(board, finished, leases=leases)
         await worker.walk()

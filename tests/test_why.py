@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Item, Lock, Outcome, State
+from blackboard.model import Item, Lock, Outcome, QueuedRun, State
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
 from blackboard.rules.due import Move
 from blackboard.rules.status import standing
 from blackboard.spec import RunSettings, Spec, resolve
-from blackboard.why import Explanation, Known, explain
+from blackboard.why import Circumstances, Explanation, explain
 from tests.boards import Scene, settings_of, story
 from tests.clocks import ManualClock
 
@@ -64,7 +64,7 @@ def why(
     takers: int | None = None,
 ) -> Explanation:
     one = standing(replace(ITEM, **item), lock, now=NOW, resolution=0.01)
-    return explain(one, Known(now=NOW, resolution=0.01, settings=settings, takers=takers))
+    return explain(one, Circumstances(now=NOW, resolution=0.01, settings=settings, takers=takers))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def why(
         ),
         (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been let go"]),
         (
-            RUNS | {"requests": '[{"name":"a","slot":"2026-11-21T08:59:00Z"}]'},
+            RUNS | {"requests": (QueuedRun(name="a", slot=NOW),)},
             {"lock": LOCK},
             Move.LEAVE,
             ["Another run was asked for and follows."],
@@ -279,7 +279,7 @@ async def told_of(scene: Scene) -> Explanation:
     now = await scene.other.table.now()
     one = standing(item, lock, now=now, resolution=resolution)
     settings = settings_of(item.type, item.spec)
-    return explain(one, Known(now=now, resolution=resolution, settings=settings))
+    return explain(one, Circumstances(now=now, resolution=resolution, settings=settings))
 
 
 @story

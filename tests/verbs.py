@@ -14,6 +14,7 @@ from blackboard.protocol.edits import (
     run_now,
     unlock,
 )
+from blackboard.rules.transitions import Requested
 from blackboard.spec import Spec
 from tests.boards import Scene
 
@@ -27,7 +28,7 @@ async def add_here(scene: Scene, item_id: str = "davis", **said: Any) -> Changed
     return await add(scene.board, item_id=item_id, item_type="feed", spec=spec)
 
 
-VERBS: dict[str, Callable[[Scene], Awaitable[Changed]]] = {
+VERBS: dict[str, Callable[[Scene], Awaitable[Changed | Requested]]] = {
     "edit": lambda scene: edit(scene.board, "davis", says(every="3h")),
     "pause": lambda scene: pause(scene.board, "davis", scene.mark()),
     "resume": lambda scene: resume(scene.board, "davis", scene.mark()),

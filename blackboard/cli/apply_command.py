@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from blackboard.cli.moments import check_first, first_of
-from blackboard.cli.plan import Plan, clashes, make_plan
+from blackboard.cli.plan import ApplyPlan, clashes, make_plan
 from blackboard.cli.selection import check_id
 from blackboard.cli.session import Chosen, Session, common, emit, run
 from blackboard.cli.text import shown
@@ -128,7 +128,7 @@ async def _apply(session: Session, declared: _Declared, *, prune: bool, dry_run:
     return 0
 
 
-def _tell(plan: Plan, session: Session, *, dry_run: bool) -> None:
+def _tell(plan: ApplyPlan, session: Session, *, dry_run: bool) -> None:
     if session.chosen.json:
         emit(plan.record() | {"dry_run": dry_run})
         return
@@ -137,7 +137,7 @@ def _tell(plan: Plan, session: Session, *, dry_run: bool) -> None:
         click.echo("dry run: nothing was changed")
 
 
-async def _carry_out(board: BoardTable, plan: Plan) -> None:
+async def _carry_out(board: BoardTable, plan: ApplyPlan) -> None:
     now = await board.table.now()
     firsts = [_first(board, item, now) for item in plan.add]
     for item, first in zip(plan.add, firsts, strict=True):

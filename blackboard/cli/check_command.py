@@ -14,7 +14,7 @@ from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
 from blackboard.doctor.repairs import planning_of
 from blackboard.phrases import first_line, iso, plural, since, span
-from blackboard.rules.ahead import Planning, ahead
+from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import Standing
 from blackboard.schedule.durations import UNITS, parse_duration
 

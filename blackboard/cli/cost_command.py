@@ -12,7 +12,7 @@ from blackboard.cli import terminal
 from blackboard.cli.layout import Column, Style, table, texts_of
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
-from blackboard.cost import Asked, Load, Rhythm
+from blackboard.cost import Load, RequestCounts, Rhythm
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
 from blackboard.protocol.reading import BoardTable
@@ -54,11 +54,11 @@ class Estimate:
     """Whether the workers are those that have announced themselves."""
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> RequestCounts:
         return cost.asked_for(self.load)
 
     @property
-    def least(self) -> Asked:
+    def least(self) -> RequestCounts:
         """If all that is ready together is claimed, and ends, together."""
         return cost.asked_for(self.load, together=True)
 

@@ -7,7 +7,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
-from blackboard.doctor import Report, Request, examine
+from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import VERSION
 from blackboard.phrases import plural
@@ -35,7 +35,7 @@ def command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
     """
     session = Session.start(chosen)
     session = session.with_jobs(jobs) if jobs else session.with_defaults()
-    request = Request(
+    request = Examination(
         cycle=parse_duration(session.settings.worker.cycle, "cycle"),
         types=set(session.handlers) or None,
         repair=repair,
@@ -52,12 +52,12 @@ def command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
     return 0 if report.clean else 1
 
 
-async def _examine(session: Session, request: Request) -> Report:
+async def _examine(session: Session, request: Examination) -> DoctorReport:
     async with session.board() as board:
         return await examine(board, request)
 
 
-def _lines(report: Report, session: Session) -> Iterator[str]:
+def _lines(report: DoctorReport, session: Session) -> Iterator[str]:
     for one in report.findings:
         yield f"{one.code:<8}{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
     swept = report.swept
@@ -80,7 +80,7 @@ def _fate(one: Finding) -> str:
     return "" if one.grave else "  [for your information]"
 
 
-def _view(report: Report) -> dict[str, object]:
+def _view(report: DoctorReport) -> dict[str, object]:
     swept = report.swept
     return {
         "clean": report.clean,

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, span
-from blackboard.protocol.edits import Asked
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.requests import in_line, serves
+from blackboard.rules.next_run import serves, slots_in_line
+from blackboard.rules.transitions import Requested
 from blackboard.worker.membership import takers, workers
 
 FIRST_PAUSE = 0.05
@@ -43,10 +43,10 @@ class Followed:
 def is_pending(item: Item, slot: datetime) -> bool:
     """Whether the run for `slot` is still to come, or under way, or to be tried again."""
     alive = item.running or item.state is State.ACTIVE
-    return alive and any(serves(one, slot) for one in in_line(item))
+    return alive and any(serves(one, slot) for one in slots_in_line(item))
 
 
-async def follow(board: BoardTable, asked: Asked, *, patience: float | None) -> Followed:
+async def follow(board: BoardTable, asked: Requested, *, patience: float | None) -> Followed:
     """Wait for the run; for `patience` seconds at the most, and no longer than `NOBODY_WAIT` for a
     worker to show up.
     """
@@ -72,7 +72,7 @@ async def follow(board: BoardTable, asked: Asked, *, patience: float | None) -> 
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def _ended(board: BoardTable, asked: Asked, item: Item) -> Followed:
+async def _ended(board: BoardTable, asked: Requested, item: Item) -> Followed:
     async for run in board.runs(asked.item.id):
         if serves(run.slot, asked.slot) and run.fence > asked.item.fence - asked.item.running:
             return Followed(end=End.ENDED, words=_told(run), run=run)

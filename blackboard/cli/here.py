@@ -36,10 +36,10 @@ from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import next_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Released, release
+from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.patience import Need
-from blackboard.rules.requests import requested
+from blackboard.rules.transitions import requested
 from blackboard.runners.ending import failure, fitting_result
 from blackboard.runners.prints import Tail
 from blackboard.runners.secrets import Mask
@@ -52,7 +52,7 @@ from blackboard.worker.store_breaker import Asking
 
 
 @dataclass(slots=True)
-class Lost:
+class LostFlag:
     """`ctx.lost` of a handler that runs here."""
 
     waits_async: bool
@@ -77,7 +77,7 @@ class Lost:
 class Watched:
     """What the heartbeat knows of the handler: it can be told and waited for, and no more."""
 
-    lost: Lost
+    lost: LostFlag
     ended: Future[Ended]
 
     async def wait(self) -> Ended:
@@ -113,7 +113,7 @@ class Here:
             known = ", ".join(sorted(self._session.handlers)) or "none"
             problem = f"no handler for {self._item.type!r}"
             raise BadInput("jobs", problem, f"name it with --jobs; there are handlers for: {known}")
-        lost = Lost(waits_async=handler.is_async)
+        lost = LostFlag(waits_async=handler.is_async)
         side = threading.Thread(
             target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
         )
@@ -122,7 +122,7 @@ class Here:
         self._ended.set_result(self._called(handler, held, lost))
         return self._released.result()
 
-    def _called(self, handler: Handler, held: Holding, lost: Lost) -> Ended:
+    def _called(self, handler: Handler, held: Holding, lost: LostFlag) -> Ended:
         """One run, told without what its params took from the environment."""
         try:
             item, mask = given(held, os.environ)
@@ -136,7 +136,7 @@ class Here:
             ended = self._call(handler, item, self._context(held, lost, mask), mask)
         return mask.ended(replace(ended, output=tail.text()))
 
-    def _context(self, held: Holding, lost: Lost, mask: Mask) -> Context:
+    def _context(self, held: Holding, lost: LostFlag, mask: Mask) -> Context:
         claim = held.claim
         return Context(
             due=claim.slot,
@@ -181,7 +181,7 @@ class Here:
             self._claimed.set_result(holding)
             ended = await asyncio.wrap_future(self._ended)
             holding.ended = True
-            finished = Finished(claim=holding.claim, ended=ended, settings=holding.settings)
+            finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
             try:
                 return (await release(board, [finished], leases=Renewed([holding])))[0]
             finally:
@@ -203,7 +203,8 @@ async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) 
     if item.running:
         raise BlackboardError(f"{item.id} is being run by {item.owner}")
     params = text_of(once) if once else ""
-    if ahead := requested(item, name="", once=params, now=await board.table.now()).ahead:
+    now = await board.table.now()
+    if not item.is_paused and (ahead := requested(item, name="", once=params, now=now).ahead):
         raise BlackboardError(
             f"{item.id} has {plural(ahead, 'run')} to do first: `blackboard run` without --here "
             "asks for this one in its turn"

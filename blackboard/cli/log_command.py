@@ -31,7 +31,7 @@ OUTCOMES = [one.value for one in Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LogQuery:
     """Which items and how much of each run."""
 
     ids: Sequence[str]
@@ -74,7 +74,7 @@ def command(
     A line for each run; with --full, or --fence, everything about it.
     """
     session = Session.start(chosen)
-    asked = Asked(
+    asked = LogQuery(
         ids=ids,
         exact=exact,
         fence=fence,
@@ -106,7 +106,7 @@ def command(
     return 0
 
 
-def _told(runs: Sequence[Run], asked: Asked, *, now: datetime) -> Iterator[str]:
+def _told(runs: Sequence[Run], asked: LogQuery, *, now: datetime) -> Iterator[str]:
     if asked.full:
         yield "\n\n".join("\n".join(in_full(one)) for one in runs)
         return

@@ -15,7 +15,7 @@ from blackboard.spec import Spec, encode_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ItemChange:
     """An item that is there, but not as declared: by its own table, or by its type's."""
 
     id: str
@@ -28,11 +28,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
     add: Sequence[ItemTable]
-    change: Sequence[Change]
+    change: Sequence[ItemChange]
     remove: Sequence[Item]
     unchanged: int
 
@@ -91,7 +91,7 @@ def make_plan(
     *,
     prune: bool,
     resolve: Resolve | None = None,
-) -> Plan:
+) -> ApplyPlan:
     """`there` are the board's items by id. What is not declared is removed if `prune` says so.
     `resolve` tells what the defaults of types make of an item.
     """
@@ -99,7 +99,7 @@ def make_plan(
     gone = [item for item in there.values() if prune and item.id not in specs]
     kept = [item for item in there.values() if not (prune and item.id not in specs)]
     changed = [_change(item, specs.get(item.id), resolve) for item in kept]
-    return Plan(
+    return ApplyPlan(
         add=[one for one in declared if one.id not in there],
         change=[one for one in changed if one.differences],
         remove=gone,
@@ -107,11 +107,11 @@ def make_plan(
     )
 
 
-def _change(item: Item, declared: Spec | None, resolve: Resolve | None) -> Change:
+def _change(item: Item, declared: Spec | None, resolve: Resolve | None) -> ItemChange:
     """How an item differs from what it shall be: in what it says, else in its schedule."""
     found = differences(spec_of(item), declared) if declared is not None else []
     if not found and resolve is not None and item.schedule:
         settings = resolve(item.type, encode_spec(declared or spec_of(item)))
         if settings.schedule is not None and settings.text != item.schedule:
             found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
-    return Change(id=item.id, declared=declared, differences=found)
+    return ItemChange(id=item.id, declared=declared, differences=found)

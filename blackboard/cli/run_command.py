@@ -19,6 +19,7 @@ from blackboard.model import Item, Run
 from blackboard.phrases import plural
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.transitions import Requested
 from blackboard.schedule.durations import parse_duration
 
 EPILOG = """\b
@@ -90,7 +91,7 @@ class _Request:
             return await self._wait(board, asked, seconds=seconds)
 
     async def _wait(
-        self, board: BoardTable, asked: Sequence[edits.Asked], *, seconds: float | None
+        self, board: BoardTable, asked: Sequence[Requested], *, seconds: float | None
     ) -> int:
         json = self._session.chosen.json
         waits = [follow(board, one, patience=seconds) for one in asked]
@@ -120,7 +121,7 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     return once
 
 
-def _due(asked: edits.Asked) -> str:
+def _due(asked: Requested) -> str:
     item, ahead = asked.item, asked.ahead
     if asked.joined:
         due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"

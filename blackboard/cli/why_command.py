@@ -15,7 +15,7 @@ from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import standing
 from blackboard.spec import RunSettings
-from blackboard.why import Known, explain
+from blackboard.why import Circumstances, explain
 from blackboard.worker.membership import Sighting, takers, workers
 
 EPILOG = """\b
@@ -51,7 +51,7 @@ async def _view(board: BoardTable, item: Item, present: Sequence[Sighting]) -> J
     lock = await board.lock(item.id) if item.running else None
     now, resolution = await board.table.now(), board.table.resolution
     one = standing(item, lock, now=now, resolution=resolution)
-    known = Known(
+    known = Circumstances(
         now=now,
         resolution=resolution,
         settings=_settings(board, item),

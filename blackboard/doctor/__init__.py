@@ -33,7 +33,7 @@ USUAL_LEASE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Examination:
     """What to look for, and whether to repair."""
 
     cycle: timedelta = timedelta(seconds=60)
@@ -46,7 +46,7 @@ class Request:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class DoctorReport:
     """What was looked at, and what was found."""
 
     swept: Swept = field(default_factory=Swept)
@@ -58,9 +58,9 @@ class Report:
         return not any(one.grave and not one.repaired for one in self.findings)
 
 
-async def examine(board: BoardTable, request: Request) -> Report:
+async def examine(board: BoardTable, request: Examination) -> DoctorReport:
     """Look at all of a board."""
-    report = Report()
+    report = DoctorReport()
     present = await workers(board)
     now = await board.table.now()
     types: Counter[str] = Counter()
@@ -84,7 +84,12 @@ async def examine(board: BoardTable, request: Request) -> Report:
 
 
 async def _judge(
-    board: BoardTable, case: Case, request: Request, present: Sequence[Sighting], *, now: datetime
+    board: BoardTable,
+    case: Case,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    now: datetime,
 ) -> list[Finding]:
     """What a second look confirms; repaired, if that was asked for."""
     mended: list[Finding] = []
@@ -123,7 +128,12 @@ def _among(one: Finding, others: Sequence[Finding]) -> bool:
 
 
 def _bounds(
-    board: BoardTable, case: Case, request: Request, present: Sequence[Sighting], *, now: datetime
+    board: BoardTable,
+    case: Case,
+    request: Examination,
+    present: Sequence[Sighting],
+    *,
+    now: datetime,
 ) -> Bounds:
     item = case.item
     return Bounds(
@@ -146,7 +156,9 @@ def _lease(board: BoardTable, item: Item) -> timedelta:
 # ---- what concerns the whole board
 
 
-def _unserved(types: Counter[str], request: Request, present: Sequence[Sighting]) -> list[Finding]:
+def _unserved(
+    types: Counter[str], request: Examination, present: Sequence[Sighting]
+) -> list[Finding]:
     """Types that no handler here and no worker that is there can run."""
     if request.types is None:
         return []

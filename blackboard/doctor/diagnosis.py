@@ -27,8 +27,7 @@ from blackboard.model import Item, Lock, Outcome, Run, State, Token
 from blackboard.phrases import since, span, stamp
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.keys import next_key, shard_of
-from blackboard.rules.ahead import Planning, ahead
-from blackboard.rules.clocks import is_ahead
+from blackboard.rules.next_run import Planning, ahead, is_ahead
 
 HORIZON = timedelta(days=51 * 366)
 """No schedule that repeats looks further ahead than fifty years."""

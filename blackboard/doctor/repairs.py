@@ -22,13 +22,13 @@ from dataclasses import replace
 from blackboard.doctor.diagnosis import Bounds, Case, differences, speaks_for
 from blackboard.errors import BadInput
 from blackboard.model import Item, Lock, State
-from blackboard.protocol.batches import insert_next
+from blackboard.protocol.batches import PLANNED, insert_next
 from blackboard.protocol.edits import settings_of
 from blackboard.protocol.keys import item_key, lock_key, shard_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import columns_of
-from blackboard.rules.ahead import Planning, brought_back
-from blackboard.rules.outcomes import PLANNED
+from blackboard.rules.next_run import Planning
+from blackboard.rules.transitions import brought_back
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.table import Delete, Merge, Op, Replace
 

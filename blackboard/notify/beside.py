@@ -32,7 +32,7 @@ class Ending(asyncio.Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class SendingTrouble:
     """Tells what went wrong, once a minute for each way."""
 
     events: Events

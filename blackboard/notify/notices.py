@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.model import Lock, Outcome, Token
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
-from blackboard.protocol.releases import Finished, Release, Released
+from blackboard.protocol.releases import FinishedRun, Released, ReleaseOutcome
 from blackboard.results import warnings_in
-from blackboard.rules.outcomes import FAILING
+from blackboard.rules.transitions import FAILING
 
 Payload = dict[str, Any]
 """What is sent, as JSON."""
@@ -31,7 +31,7 @@ MOST_IN_TEXT = 10
 class Notice:
     """One thing to be told of one item."""
 
-    event: News
+    event: NoticeKind
     id: str
     type: str
     fence: int
@@ -102,19 +102,19 @@ class Teller:
 
 
 def of_run(
-    finished: Finished, released: Released, *, overdue_after: timedelta | None
+    finished: FinishedRun, released: Released, *, overdue_after: timedelta | None
 ) -> Notice | None:
     """What the end of a run may be news of. `overdue_after` is how late is late, if that is told.
     That what was well ended well is no news, nor is a failure that is tried again.
     """
     claim, run = finished.claim, released.run
-    late = overdue_after is not None and run.start - claim.ready >= overdue_after
-    if released.how is not Release.DONE:
+    late = overdue_after is not None and run.start - claim.item.ready >= overdue_after
+    if released.how is not ReleaseOutcome.DONE:
         return None
-    if run.outcome is Outcome.OK and (claim.failures or late):
-        event, failures = News.RECOVERED, claim.failures
+    if run.outcome is Outcome.OK and (claim.item.failures or late):
+        event, failures = NoticeKind.RECOVERED, claim.item.failures
     elif run.outcome in FAILING and run.attempt > finished.settings.retries:
-        event, failures = News.FAILED, claim.failures + 1
+        event, failures = NoticeKind.FAILED, claim.item.failures + 1
     else:
         return None
     return Notice(
@@ -125,7 +125,7 @@ def of_run(
         outcome=run.outcome.value,
         error=run.error,
         due=run.slot,
-        ready=claim.ready,
+        ready=claim.item.ready,
         start=run.start,
         stop=run.stop,
         attempt=run.attempt,
@@ -133,21 +133,21 @@ def of_run(
     )
 
 
-def of_warnings(finished: Finished, released: Released) -> Notice | None:
+def of_warnings(finished: FinishedRun, released: Released) -> Notice | None:
     """What a run that ended well warns of."""
     run = released.run
     warnings = warnings_in(run.result)
-    if released.how is not Release.DONE or run.outcome is not Outcome.OK or not warnings:
+    if released.how is not ReleaseOutcome.DONE or run.outcome is not Outcome.OK or not warnings:
         return None
     return Notice(
-        event=News.WARNED,
+        event=NoticeKind.WARNED,
         id=run.id,
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
         error="; ".join(warnings),
         due=run.slot,
-        ready=finished.claim.ready,
+        ready=finished.claim.item.ready,
         start=run.start,
         stop=run.stop,
         attempt=run.attempt,
@@ -157,7 +157,7 @@ def of_warnings(finished: Finished, released: Released) -> Notice | None:
 def of_lock(lock: Lock) -> Notice:
     """Of a stale lock that was taken away, and nothing is run."""
     return Notice(
-        event=News.FAILED,
+        event=NoticeKind.FAILED,
         id=lock.id,
         type=lock.type,
         fence=lock.fence,
@@ -172,7 +172,7 @@ def of_lock(lock: Lock) -> Notice:
 def of_token(token: Token) -> Notice:
     """Of a token that nobody takes."""
     return Notice(
-        event=News.OVERDUE,
+        event=NoticeKind.OVERDUE,
         id=token.id,
         type=token.type,
         fence=token.fence,
@@ -184,14 +184,14 @@ def of_token(token: Token) -> Notice:
 
 
 def _words(notice: Notice, *, at: datetime) -> str:
-    if notice.event is News.OVERDUE:
+    if notice.event is NoticeKind.OVERDUE:
         return f"is overdue: ready for {_span(at - notice.ready)} and not started"
-    if notice.event is News.FAILED:
+    if notice.event is NoticeKind.FAILED:
         how = "" if notice.outcome == Outcome.FAILED.value else f" ({notice.outcome})"
         times = f", {notice.failures:,} times in a row" if notice.failures > 1 else ""
         said = first_line(notice.error)
         return f"failed{how}{times}" + (f": {said}" if said else "")
-    if notice.event is News.WARNED:
+    if notice.event is NoticeKind.WARNED:
         return f"warns: {notice.error}"
     if notice.failures:
         return f"recovered after {plural(notice.failures, 'failure')}"

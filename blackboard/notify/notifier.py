@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from blackboard.events import Event, Events, Kind
-from blackboard.notify.beside import Ending, Trouble, label_of
+from blackboard.notify.beside import Ending, SendingTrouble, label_of
 from blackboard.notify.notices import (
     Notice,
     Payload,
@@ -28,11 +28,11 @@ from blackboard.notify.notices import (
     of_warnings,
 )
 from blackboard.notify.pings import Pinger
-from blackboard.notify.table import NEVER, News, NotifyTable
+from blackboard.notify.table import NEVER, NoticeKind, NotifyTable
 from blackboard.notify.told import HANDOVER, begin, confirmed, end, taken
 from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, Released
+from blackboard.protocol.releases import FinishedRun, Released
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
 from blackboard.worker.seen import Seen
@@ -70,14 +70,14 @@ class Notifier:
     events: Events
     ways: Sequence[Way]
     dead_man: Address | None
-    on: frozenset[News]
+    on: frozenset[NoticeKind]
     late: timedelta
     """For how long a token is ready until it is overdue."""
     again: timedelta | None
     at_most: int
     """Notices a minute."""
-    _waiting: dict[tuple[News, str], Notice] = field(default_factory=dict)
-    _failed: Counter[tuple[News, str]] = field(default_factory=Counter)
+    _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
+    _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
     """Tries of the notices that wait, or are being told, that something odd happened to."""
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
     """Overdue items: the ready time, and when their row was last looked at, in monotonic
@@ -86,12 +86,12 @@ class Notifier:
     """When notices were sent, in the last minute."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _ending: Ending = field(default_factory=Ending)
-    _trouble: Trouble = field(init=False)
+    _trouble: SendingTrouble = field(init=False)
     _pinger: Pinger | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         clock = self.board.clock
-        self._trouble = Trouble(events=self.events, clock=clock)
+        self._trouble = SendingTrouble(events=self.events, clock=clock)
         if self.dead_man is not None:
             self._pinger = Pinger(
                 dead_man=self.dead_man, clock=clock, ending=self._ending, trouble=self._trouble
@@ -100,12 +100,12 @@ class Notifier:
     @property
     def overdue_after(self) -> timedelta | None:
         """From when on a walk should speak of a token that it cannot take."""
-        return self.late if News.OVERDUE in self.on and self.ways else None
+        return self.late if NoticeKind.OVERDUE in self.on and self.ways else None
 
     def heard(self, event: Event) -> None:
         """The subscriber."""
         match event.kind, event.record:
-            case Kind.ENDED, (Finished() as finished, Released() as released):
+            case Kind.ENDED, (FinishedRun() as finished, Released() as released):
                 ended = of_run(finished, released, overdue_after=self.overdue_after)
                 for notice in (ended, of_warnings(finished, released)):
                     if notice is not None:
@@ -119,7 +119,7 @@ class Notifier:
                     self._queue(notice)
 
     def _queue(self, notice: Notice) -> None:
-        wanted = notice.event in self.on or notice.event is News.RECOVERED
+        wanted = notice.event in self.on or notice.event is NoticeKind.RECOVERED
         if not (wanted and self.ways):
             return
         if len(self._waiting) >= MOST_WAITING:
@@ -229,7 +229,7 @@ class Notifier:
             found = await confirmed(self.board, notice)
             if found is None:
                 return None
-            if found.event is News.RECOVERED:
+            if found.event is NoticeKind.RECOVERED:
                 was_told = await end(self.board, found.id)
                 return (found, "") if was_told and found.event in self.on else None
             etag = await begin(self.board, found, again=self.again)
@@ -280,7 +280,7 @@ def notifier_of(
         events=events,
         ways=ways_of(table, environ),
         dead_man=dead_man_of(table, environ),
-        on=frozenset(map(News, table.on)),
+        on=frozenset(map(NoticeKind, table.on)),
         late=parse_duration(table.overdue, "overdue"),
         again=None if table.again == NEVER else parse_duration(table.again, "again"),
         at_most=table.at_most,

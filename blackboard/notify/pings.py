@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from blackboard.clock import Clock
-from blackboard.notify.beside import Ending, Trouble, label_of
+from blackboard.notify.beside import Ending, SendingTrouble, label_of
 from blackboard.notify.ways import Address, NotSent
 
 PING_EVERY = 10.0
@@ -22,7 +22,7 @@ class Pinger:
     dead_man: Address
     clock: Clock
     ending: Ending
-    trouble: Trouble
+    trouble: SendingTrouble
     _walked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def walked(self) -> None:

@@ -19,7 +19,7 @@ LONGEST_TIMEOUT = timedelta(minutes=1)
 REMEDY = 'such as "https://hooks.example.org/path", or "${NAME}" for a variable that holds it'
 
 
-class News(StrEnum):
+class NoticeKind(StrEnum):
     """What may be told of an item."""
 
     FAILED = "failed"
@@ -40,7 +40,7 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """A program and its arguments; it reads JSON."""
     dead_man: str | None = None
     """Is asked for after each walk."""
-    on: tuple[str, ...] = tuple(one.value for one in News)
+    on: tuple[str, ...] = tuple(one.value for one in NoticeKind)
     """Text, so that `check_notify` refuses what is no news in words of its own."""
     overdue: str = "10m"
     again: str = "24h"
@@ -59,7 +59,7 @@ def check_notify(table: NotifyTable) -> None:
             check_address(address, name)
     if table.command and not table.command[0]:
         raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
-    known = [one.value for one in News]
+    known = [one.value for one in NoticeKind]
     for one in table.on:
         if one not in known:
             raise BadInput("on", f"there is no {one!r}", f"known here: {', '.join(known)}")

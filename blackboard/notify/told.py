@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 
 from blackboard.model import VERSION, Outcome, State
 from blackboard.notify.notices import Notice
-from blackboard.notify.table import News
+from blackboard.notify.table import NoticeKind
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import version_of
@@ -72,7 +72,7 @@ def is_news(notice: Notice, told: Told, *, now: datetime, again: timedelta | Non
         return told.age > HANDOVER
     if notice.event.value not in told.events:
         return True
-    if notice.event is not News.WARNED and was_well_since(notice, told):
+    if notice.event is not NoticeKind.WARNED and was_well_since(notice, told):
         return True
     return again is not None and now - told.at >= again
 
@@ -86,14 +86,14 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     """The notice with what its item says now. None: there is nothing to tell any more, or a person
     has seen to the item: it is paused or gone.
     """
-    if notice.event is News.RECOVERED:
+    if notice.event is NoticeKind.RECOVERED:
         return notice
     item = await board.item(notice.id)
     if item is None or item.is_paused or item.state is State.REMOVED:
         return None
-    if notice.event is News.WARNED:
+    if notice.event is NoticeKind.WARNED:
         return notice
-    if notice.event is News.OVERDUE:
+    if notice.event is NoticeKind.OVERDUE:
         if not item.waits or item.ready != notice.ready:
             return None
         outcome = item.outcome.value if item.outcome else ""
@@ -162,7 +162,9 @@ async def end(board: BoardTable, item_id: str) -> bool:
     asked = False
     for _ in range(TRIES):
         row = await read(board.table, partition, key)
-        if row is None or told_of(row, age=board.table.age(row)).events == {News.WARNED.value}:
+        if row is None or told_of(row, age=board.table.age(row)).events == {
+            NoticeKind.WARNED.value
+        }:
             return asked  # what an item that is well warned of is no failure to recover from
         try:
             await board.table.commit(partition, [Delete(key, row.etag)])

@@ -19,15 +19,20 @@ of a waiting item makes its token anew. Leave out one condition and two tokens, 
 fence that goes back follow within a few steps.
 """
 
-from dataclasses import replace
-from datetime import datetime
-
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import item_key, lock_key, next_key, run_key
 from blackboard.protocol.rows import columns_of, data_of
-from blackboard.rules.outcomes import PLANNED, Plan
-from blackboard.rules.transitions import planned
+from blackboard.rules.transitions import run_of
 from blackboard.table import ANY, Data, Delete, Insert, Merge, Op, Replace
+
+PLANNED = ("state", "slot", "ready", "planned", "attempt", "failures", "once", "requests")
+"""The columns of an item that decide what it waits for."""
+CLAIMED = ("start", "running", "owner", "fence", "schedule", "timezone")
+OVERRIDDEN = ("start", "owner", "fence", "attempt", "runs", "failures")
+RELEASED = (*PLANNED, "stop", "running", "outcome", "runs", "error")
+GOOD = ("result", "result_fence")
+"""What the release of a good run writes besides."""
+FREED = (*RELEASED, "fence")
 
 
 def token_of(item: Item) -> Token:
@@ -50,44 +55,41 @@ def token_of(item: Item) -> Token:
     )
 
 
-def held(item: Item) -> Claim:
-    """A claim with all that the item says; its lock's part is for whoever holds the lock."""
-    return Claim(
-        id=item.id,
-        type=item.type,
-        spec=item.spec,
-        once=item.once,
-        state=item.state,
-        requests=item.requests,
-        fence=item.fence,
-        born=item.born,
-        slot=item.slot,
-        ready=item.ready,
-        planned=item.planned,
-        attempt=item.attempt,
-        runs=item.runs,
-        failures=item.failures,
-        owner=item.owner,
-        nonce="",
-        start=item.start or item.ready,
-        stale_after=0.0,
-        sent=0.0,
-        lock_etag="",
-        item_etag=item.etag,
-        version=item.version,
+def item_of(token: Token) -> Item:
+    """As much of an item as its waiting token says."""
+    return Item(
+        id=token.id,
+        type=token.type,
+        state=State.ACTIVE,
+        spec=token.spec,
+        fence=token.fence,
+        born=token.born,
+        slot=token.slot,
+        ready=token.ready,
+        planned=token.planned,
+        attempt=token.attempt,
+        runs=token.runs,
+        failures=token.failures,
+        once=token.once,
+        requests=token.requests,
+        version=token.version,
     )
 
 
-def freed(item: Item, plan: Plan, run: Run) -> Item:
-    """The item after its lock was taken away and nothing is run: told as `run` has it."""
-    return replace(
-        planned(item, plan),
-        stop=run.stop,
-        running=False,
-        outcome=run.outcome,
-        fence=item.fence + 1,
-        runs=item.runs + 1,
-        error=run.error,
+def lock_of(item: Item, *, nonce: str, stale_after: float) -> Lock:
+    """The lock of a run that has just begun."""
+    assert item.start is not None
+    return Lock(
+        id=item.id,
+        type=item.type,
+        owner=item.owner,
+        nonce=nonce,
+        fence=item.fence,
+        born=item.born,
+        slot=item.slot,
+        since=item.start,
+        stale_after=stale_after,
+        attempt=item.attempt,
     )
 
 
@@ -104,85 +106,42 @@ def add_ops(item: Item, *, over: Item | None) -> list[Op]:
     return [first, insert_next(item)] if item.waits else [first]
 
 
-def lock_of(claim: Claim) -> Lock:
-    return Lock(
-        id=claim.id,
-        type=claim.type,
-        owner=claim.owner,
-        nonce=claim.nonce,
-        fence=claim.fence,
-        born=claim.born,
-        slot=claim.slot,
-        since=claim.start,
-        stale_after=claim.stale_after,
-        attempt=claim.attempt,
-    )
-
-
-def claim_ops(token: Token, claim: Claim, *, schedule: str, timezone: str) -> list[Op]:
+def claim_ops(token: Token, claim: Claim) -> list[Op]:
     """Three operations; the answer's second etag is the lock's, the third the item's."""
     return [
         Delete(next_key(token.ready, token.id), token.etag),
-        Insert(lock_key(token.id), data_of(lock_of(claim))),
-        Merge(
-            item_key(token.id),
-            {
-                "start": claim.start,
-                "running": True,
-                "owner": claim.owner,
-                "fence": claim.fence,
-                "schedule": schedule,
-                "timezone": timezone,
-            },
-            ANY,
-        ),
+        Insert(lock_key(token.id), data_of(claim.lock)),
+        Merge(item_key(token.id), columns_of(claim.item, *CLAIMED), ANY),
     ]
 
 
 def override_ops(item: Item, lock: Lock, claim: Claim, run: Run) -> list[Op]:
     """Take a stale lock over; the first two etags are the lock's and the item's."""
     return [
-        Replace(lock_key(item.id), data_of(lock_of(claim)), lock.etag),
-        Merge(
-            item_key(item.id),
-            {
-                "start": claim.start,
-                "owner": claim.owner,
-                "fence": claim.fence,
-                "attempt": claim.attempt,
-                "runs": claim.runs,
-                "failures": claim.failures,
-            },
-            item.etag,
-        ),
+        Replace(lock_key(item.id), data_of(claim.lock), lock.etag),
+        Merge(item_key(item.id), columns_of(claim.item, *OVERRIDDEN), item.etag),
         Insert(run_key(item.id, run.fence), data_of(run)),
     ]
 
 
 def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
-    """`after` is the item as it will be, with the etag of the one it was built from."""
-    ops: list[Op] = [Delete(lock_key(claim.id), claim.lock_etag)]
+    """`after` is the item as it will be."""
+    ops: list[Op] = [Delete(lock_key(claim.id), claim.lock.etag)]
     if after.waits:
         ops.append(insert_next(after))
-    ended: tuple[str, ...] = (*PLANNED, "stop", "running", "outcome", "runs", "error")
-    if run.outcome is Outcome.OK:
-        ended = (*ended, "result", "result_fence")
-    ops.append(Merge(item_key(claim.id), columns_of(after, *ended), claim.item_etag))
+    columns = RELEASED + GOOD if run.outcome is Outcome.OK else RELEASED
+    ops.append(Merge(item_key(claim.id), columns_of(after, *columns), claim.item.etag))
     ops.append(Insert(run_key(claim.id, claim.fence), data_of(run)))
     return ops
 
 
 def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
-    """Take a lock from its holder and run nothing: the fence rises, so that the holder's result
-    is known for late.
-    """
+    """Take a lock from its holder and run nothing."""
     ops: list[Op] = [Delete(lock_key(item.id), lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
-    freed: tuple[str, ...] = (*PLANNED, "stop", "running", "outcome", "fence", "runs", "error")
-    if after.applied != item.applied:
-        freed = (*freed, "applied")
-    ops.append(Merge(item_key(item.id), columns_of(after, *freed), item.etag))
+    columns = FREED if after.applied == item.applied else (*FREED, "applied")
+    ops.append(Merge(item_key(item.id), columns_of(after, *columns), item.etag))
     ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     return ops
 
@@ -208,61 +167,12 @@ def change_ops(before: Item, after: Item) -> list[Op]:
     return ops
 
 
-def tombstone_of(item: Item, *, now: datetime) -> Item:
-    """What is left of an item: a fence, higher than any before, for whoever adds the id again. So
-    a run that is under way is known for late, and no two lives of an id are born with one fence.
-    """
-    return Item(
-        id=item.id,
-        type=item.type,
-        state=State.REMOVED,
-        spec="{}",
-        fence=item.fence + 1,
-        born=item.born,
-        slot=item.slot,
-        ready=item.ready,
-        planned=item.planned,
-        stop=now,
-        applied=item.applied,
-    )
-
-
-def run_of(
-    claim: Claim,
-    outcome: Outcome,
-    *,
-    now: datetime,
-    result: str = "",
-    error: str = "",
-    output: str = "",
-    note: str = "",
-) -> Run:
-    """What the history says of a run that ended at `now`, in whatever way."""
-    return Run(
-        id=claim.id,
-        type=claim.type,
-        fence=claim.fence,
-        attempt=claim.attempt,
-        slot=claim.slot,
-        start=claim.start,
-        stop=now,
-        lag=max((claim.start - claim.ready).total_seconds(), 0.0),
-        outcome=outcome,
-        worker=claim.owner,
-        nonce=claim.nonce,
-        result=result,
-        error=error,
-        output=output,
-        note=note,
-    )
-
-
 def remove_ops(item: Item, tombstone: Item) -> list[Op]:
     ops: list[Op] = [Replace(item_key(item.id), data_of(tombstone), item.etag)]
     if item.running:
         assert tombstone.stop is not None
         removed = "its item was removed"
-        run = run_of(held(item), Outcome.CANCELLED, now=tombstone.stop, error=removed)
+        run = run_of(item, Outcome.CANCELLED, now=tombstone.stop, error=removed)
         ops.append(Delete(lock_key(item.id), ANY))
         ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     elif item.state is State.ACTIVE:

@@ -2,18 +2,16 @@
 
 A lost race is a value: no claim. A lost reply is settled by reading the lock: every claim carries
 a fresh nonce, and the nonce in the lock says whose it is. A claim that lands after its owner gave
-up is found by the owner's next walk and adopted. What is only known when its lease is nearly over
-is renewed before it is run.
-
-Asking the store until it answers.
+up is found by the owner's next walk and adopted. A claim whose answer comes when its lease is
+nearly over is renewed before it is run.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
 
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol import keys
@@ -21,25 +19,21 @@ from blackboard.protocol.batches import (
     change_ops,
     claim_ops,
     free_ops,
-    freed,
-    held,
+    item_of,
+    lock_of,
     override_ops,
-    run_of,
 )
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import deadline, lease, may_take_over
-from blackboard.rules.outcomes import after_run, passed_plan
-from blackboard.rules.transitions import planned
+from blackboard.rules.transitions import claimed, freed, overridden, passed_over, run_of
 from blackboard.spec import RunSettings
 from blackboard.table import (
-    Busy,
     Conflict,
     ConflictKind,
     Merge,
     Refused,
     TableError,
-    Unavailable,
     Unknown,
     just_after,
 )
@@ -56,7 +50,7 @@ class Claimed:
 
     claims: tuple[Claim, ...] = ()
     reread: bool = False
-    """Somebody was faster: the range should be read again."""
+    """Another worker was faster: the range has to be read again."""
     broken: Token | None = None
     """No race, but a token that does not fit its item: not to be tried again in this walk."""
 
@@ -75,11 +69,7 @@ async def claim(
         _claim_of(token, settings=one, owner=owner, nonce=board.chance.nonce(), now=now, sent=sent)
         for token, one in zip(tokens, settings, strict=True)
     ]
-    ops = [
-        op
-        for token, one, made in zip(tokens, settings, claims, strict=True)
-        for op in claim_ops(token, made, schedule=one.text, timezone=one.timezone)
-    ]
+    ops = [op for token, made in zip(tokens, claims, strict=True) for op in claim_ops(token, made)]
     nonces = {made.nonce for made in claims}
     board.in_flight |= nonces
     try:
@@ -94,7 +84,7 @@ async def claim(
         board.in_flight -= nonces
     return Claimed(
         claims=tuple(
-            replace(made, lock_etag=lock_etag, item_etag=item_etag)
+            _landed_with(made, lock_etag=lock_etag, item_etag=item_etag)
             for made, lock_etag, item_etag in zip(
                 claims, etags[1::ROWS_OF_A_CLAIM], etags[2::ROWS_OF_A_CLAIM], strict=True
             )
@@ -110,7 +100,7 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
     rows = board.table.scan(board.partition(claims[0].id), min(made), just_after(max(made)))
     return tuple(
         [
-            replace(claim, lock_etag=row.etag, item_etag="")
+            claim.unread(row.etag)
             async for row in rows
             if (claim := made.get(row.key)) and row.data.get("nonce") == claim.nonce
         ]
@@ -129,42 +119,21 @@ async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
 def _claim_of(
     token: Token, *, settings: RunSettings, owner: str, nonce: str, now: datetime, sent: float
 ) -> Claim:
-    return Claim(
-        id=token.id,
-        type=token.type,
-        spec=token.spec,
-        once=token.once,
-        requests=token.requests,
-        fence=token.fence + 1,
-        born=token.born,
-        slot=token.slot,
-        ready=token.ready,
-        planned=token.planned,
-        attempt=token.attempt,
-        runs=token.runs,
-        failures=token.failures,
-        owner=owner,
-        nonce=nonce,
-        start=now,
-        stale_after=lease(settings, token.slot).total_seconds(),
-        sent=sent,
-        lock_etag="",
-        item_etag="",
-    )
+    item = claimed(item_of(token), settings=settings, owner=owner, now=now)
+    stale_after = lease(settings, token.slot).total_seconds()
+    return Claim(item=item, lock=lock_of(item, nonce=nonce, stale_after=stale_after), sent=sent)
+
+
+def _landed_with(claim: Claim, *, lock_etag: str, item_etag: str) -> Claim:
+    """A claim whose batch was answered with these etags."""
+    item, lock = replace(claim.item, etag=item_etag), replace(claim.lock, etag=lock_etag)
+    return replace(claim, item=item, lock=lock)
 
 
 def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
-    """The claim that a lock stands for, with what its item says now."""
-    return replace(
-        held(item),
-        attempt=lock.attempt,
-        owner=lock.owner,
-        nonce=lock.nonce,
-        start=lock.since,
-        stale_after=lock.stale_after,
-        sent=sent,
-        lock_etag=lock.etag,
-    )
+    """The claim of a lock, and its item as it is now. Attempt, owner and start are the lock's."""
+    item = replace(item, attempt=lock.attempt, owner=lock.owner, start=lock.since)
+    return Claim(item=item, lock=lock, sent=sent)
 
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
@@ -176,14 +145,14 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
     for _ in range(RENEWALS):
         sent = board.clock.monotonic()
         try:
-            etags = await board.table.commit(partition, [Merge(key, data, claim.lock_etag)])
+            etags = await board.table.commit(partition, [Merge(key, data, claim.lock.etag)])
         except (Conflict, Unknown):
             mine = await _landed(board, [claim])
             if not mine:
                 return None
             claim = mine[0]
         else:
-            return replace(claim, lock_etag=etags[0], sent=sent)
+            return claim.renewed(etags[0], sent=sent)
     return claim
 
 
@@ -248,8 +217,7 @@ async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -
         return False
     if not item.waits or _wanted(item) != _wanted(token):
         return False
-    now = await board.table.now()
-    after = planned(item, passed_plan(item, settings=settings, now=now))
+    after = passed_over(item, settings=settings, now=await board.table.now())
     try:
         await board.table.commit(board.partition(item.id), change_ops(item, after))
     except (Conflict, Unknown):
@@ -281,20 +249,18 @@ async def override(
     settings = board.resolve(item.type, item.spec)
     now, sent = await board.table.now(), board.clock.monotonic()
     gone = abandoned_run(item, lock, now=now)
+    held = claim_from(item, lock=lock, sent=sent).item
     if item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=settings.retries):
-        claim = claim_from(item, lock=lock, sent=sent)
-        await _free(board, item, lock=lock, claim=claim, settings=settings, run=gone)
+        ops = free_ops(item, lock.etag, freed(held, gone, settings=settings), gone)
+        with suppress(Conflict, Unknown):  # the lock moved, or the next walk finds it as it was
+            await board.table.commit(board.partition(item.id), ops)
         return None
-    taken = replace(
-        claim_from(item, lock=lock, sent=sent),
-        fence=lock.fence + 1,
-        attempt=lock.attempt + 1,
-        failures=item.failures + 1,
-        runs=item.runs + 1,
-        owner=owner,
-        nonce=board.chance.nonce(),
-        start=now,
-        stale_after=lease(settings, item.slot).total_seconds(),
+    after = overridden(held, owner=owner, now=now)
+    stale_after = lease(settings, item.slot).total_seconds()
+    taken = Claim(
+        item=after,
+        lock=lock_of(after, nonce=board.chance.nonce(), stale_after=stale_after),
+        sent=sent,
     )
     board.in_flight.add(taken.nonce)
     try:
@@ -307,61 +273,11 @@ async def override(
         return next(iter(await _landed(board, [taken])), None)
     finally:
         board.in_flight.discard(taken.nonce)
-    return replace(taken, lock_etag=etags[0], item_etag=etags[1])
+    return _landed_with(taken, lock_etag=etags[0], item_etag=etags[1])
 
 
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
     """What the history says of a holder that was not heard of any more."""
     error = f"its lock was not renewed for {lock.stale_after:g} s"
-    claim = claim_from(item, lock=lock, sent=0.0)
-    return run_of(claim, Outcome.ABANDONED, now=now, error=error)
-
-
-async def _free(
-    board: BoardTable, item: Item, *, lock: Lock, claim: Claim, settings: RunSettings, run: Run
-) -> None:
-    """Override a lock and run nothing: the item's next slot waits, unless it is paused."""
-    plan = after_run(
-        claim,
-        Outcome.ABANDONED,
-        settings=settings,
-        now=run.stop,
-        fraction=0.0,
-    )
-    after = freed(item, plan, run)
-    try:
-        await board.table.commit(board.partition(item.id), free_ops(item, lock.etag, after, run))
-    except (Conflict, Unknown):
-        return  # the lock moved, or the next walk finds it as it was
-
-
-Answer = TypeVar("Answer")
-
-SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds between tries while the store is away, at the least and at the most."""
-
-
-@dataclass(slots=True)
-class Pause:
-    """Between two tries, longer each time."""
-
-    board: BoardTable
-    _wait: float = SHORTEST_WAIT
-
-    async def after(self, trouble: Busy | Unavailable) -> None:
-        """Wait as long as the store asks for, or a while."""
-        if isinstance(trouble, Busy):
-            wait = min(max(trouble.retry_after, SHORTEST_WAIT), LONGEST_WAIT)
-        else:
-            wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
-        await self.board.clock.sleep(wait)
-
-
-async def until_answered(board: BoardTable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer, however long it takes."""
-    pause = Pause(board)
-    while True:
-        try:
-            return await ask()
-        except (Busy, Unavailable) as trouble:
-            await pause.after(trouble)
+    held = claim_from(item, lock=lock, sent=0.0).item
+    return run_of(held, Outcome.ABANDONED, now=now, nonce=lock.nonce, error=error)

@@ -1,24 +1,19 @@
-"""What people do to items: add, edit, pause, resume, run now, remove.
+"""What operators do to items: add, edit, pause, resume, run now, unlock, cancel, remove.
 
 Each reads the item and writes it with the etag it read, in one batch with the token that the item
 names. A locked item's token is its lock, which only its holder or an overrider writes: so edit,
-pause, resume and run now write the item alone, and the release obeys it. Each counts once, however
-often it is sent.
+pause, resume and run now then write the item alone, and the release obeys it. A `run now` is never
+dropped: what cannot be run next queues, and a queue that is full refuses it.
 
-A `run now` is never dropped: what cannot be run next queues, and a queue that is full refuses it.
+Unlock and cancel take a lock from its holder. Both are about the lock that was shown, by its fence,
+and do nothing to another. The fence rises, so that the holder's result is found to be late; the
+holder stops its handler at its next renewal or walk.
 
-Taking a lock from its holder by a person's word: unlock and cancel.
-
-Both are about the lock that was shown, by its fence, and do nothing to another. The fence rises, so
-the holder's result is known for late; it is told at its next renewal or walk.
-
-Applies a verb of an operator to an item: read, build, commit; once, whatever gets lost.
-
-What is tried again after a lost race or a lost reply stays bound to what was first read: an item
-removed and made anew meanwhile is another one, and a lock claimed meanwhile another lock. And it
-carries a name, which the item remembers: a pause that was applied is not applied again over a
-resume that came after it. `rules/applied.py` has how long a name is remembered, and why that is
-long enough.
+Each counts once, whatever gets lost. What is tried again after a lost race or a lost reply stays
+bound to what was first read: an item removed and made anew meanwhile is another one, and a lock
+claimed meanwhile another lock. And it carries a name, which the item remembers: a pause that was
+applied is not applied again over a resume that came after it. `rules/transitions.py` has how long
+a name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,34 +22,34 @@ from datetime import datetime
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Applied, Item, Mark, Outcome, Run, State
-from blackboard.protocol.batches import (
-    add_ops,
-    change_ops,
-    free_ops,
-    freed,
-    held,
-    remove_ops,
-    run_of,
-    tombstone_of,
-)
+from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import check_version, text_of
-from blackboard.rules.applied import (
+from blackboard.protocol.rows import check_version, data_of, text_of
+from blackboard.rules.transitions import (
     ADDED,
     LONGEST_NAME,
+    LONGEST_QUEUE,
     MOST,
     REMEMBERED,
     RETRIED_FOR,
+    ItemEvent,
+    Requested,
+    added,
     additions,
-    applied_to,
+    applies,
+    freed,
     is_applied,
     may_retry,
+    paused,
     remembering,
+    removed,
+    requested,
+    rescheduled,
+    resumed,
+    run_of,
+    unlocked,
 )
-from blackboard.rules.outcomes import after_run, first_plan, unlocked_plan
-from blackboard.rules.requests import LONGEST_QUEUE, Requested, requested, requests_of
-from blackboard.rules.transitions import paused, rescheduled, resumed
 from blackboard.schedule.durations import format_duration
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
@@ -116,7 +111,7 @@ async def change_item(
         after = build(item, began)
         if after is None:
             return Changed(item=item, changed=False)
-        after = replace(after, applied=remembered(item_id, applied_to(item), name, now=began))
+        after = replace(after, applied=remembered(item_id, item.applied, name, now=began))
         ops = write(item, after)
         try:
             etags = await board.table.commit(board.partition(item_id), ops)
@@ -130,10 +125,10 @@ async def change_item(
     raise restless(item_id)
 
 
-def remembered(item_id: str, before: Sequence[Applied], name: str, *, now: datetime) -> str:
-    """The names of an item and one more, as they stand in its column. Raises BlackboardError when
-    there is no room for it.
-    """
+def remembered(
+    item_id: str, before: Sequence[Applied], name: str, *, now: datetime
+) -> tuple[Applied, ...]:
+    """The names of an item and one more. Raises BlackboardError when there is no room for it."""
     names = remembering(before, name, now=now)
     if names is None:
         raise BlackboardError(
@@ -175,22 +170,16 @@ async def add(
             raise BadInput("id", f"{item_id!r} is on this board already", "`blackboard edit`")
         if old is not None:
             check_version(old)
-        plan = first_plan(item_id, settings=settings, first=first, now=now)
-        item = Item(
-            id=item_id,
-            type=item_type,
-            state=plan.state,
-            spec=encode_spec(spec),
-            fence=old.fence if old else 0,
-            born=old.fence if old else 0,
-            slot=plan.slot,
-            ready=plan.ready,
-            planned=plan.planned,
-            first=plan.planned if first else None,
-            schedule=settings.text,
-            timezone=settings.timezone,
-            applied=remembered(item_id, additions(old), name, now=began),
+        item = added(
+            item_id,
+            item_type,
+            encode_spec(spec),
+            before=old,
+            settings=settings,
+            first=first,
+            now=now,
         )
+        item = replace(item, applied=remembered(item_id, additions(old), name, now=began))
         try:
             etags = await board.table.commit(board.partition(item_id), add_ops(item, over=old))
         except Conflict:
@@ -237,7 +226,11 @@ def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
 async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
     """No run of the item starts until it is resumed; one that runs may finish."""
     by = text_of(mark)
-    return await change_item(board, item_id, lambda item, _: paused(item, by), write=change_ops)
+
+    def build(item: Item, _: datetime) -> Item | None:
+        return paused(item, by) if applies(ItemEvent.PAUSE, item) else None
+
+    return await change_item(board, item_id, build, write=change_ops)
 
 
 async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
@@ -245,25 +238,14 @@ async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
     by = text_of(mark)
 
     def build(item: Item, now: datetime) -> Item | None:
-        return resumed(item, by, now=now)
+        return resumed(item, by, now=now) if applies(ItemEvent.RESUME, item) else None
 
     return await change_item(board, item_id, build, write=change_ops)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(Changed):
-    """The item as it is now, and the run that was asked for."""
-
-    slot: datetime
-    ahead: int = 0
-    """Runs that come before it, the running one included."""
-    joined: bool = False
-    """Whether the run was asked for before, or is a retry: one run is for both."""
-
-
 async def run_now(
     board: BoardTable, item_id: str, *, trigger: str = "", once: Mapping[str, object] | None = None
-) -> Asked:
+) -> Requested:
     """One run now, or in its turn behind what runs and what was asked for before; `once` is laid
     over its params. The same `trigger` twice is one run. The schedule stays as it was.
 
@@ -292,28 +274,22 @@ async def run_now(
 
     done = await change_item(board, item_id, build, write=change_ops, name=name)
     if made is None:  # it was applied by an earlier call
-        return _asked_before(done.item, name)
-    return Asked(
-        item=done.item,
-        changed=done.changed,
-        slot=made.slot,
-        ahead=made.ahead,
-        joined=made.joined,
-    )
+        return _requested_before(done.item, name)
+    return replace(made, item=done.item, changed=done.changed)
 
 
-def _asked_before(item: Item, name: str) -> Asked:
+def _requested_before(item: Item, name: str) -> Requested:
     """What became of a request that an earlier call has made."""
-    for ahead, one in enumerate(requests_of(item), 1):
+    for ahead, one in enumerate(item.requests, 1):
         if one.name == name:
-            return Asked(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
-    return Asked(item=item, changed=False, slot=item.slot, joined=True)
+            return Requested(item=item, changed=False, slot=one.slot, ahead=ahead, joined=True)
+    return Requested(item=item, changed=False, slot=item.slot, joined=True)
 
 
 def _check_room(item: Item, *, limit: int) -> None:
     """Refuse a request that the item's queue has no room for."""
-    waiting = len(requests_of(item))
-    size = units(item.requests)
+    waiting = len(item.requests)
+    size = units(str(data_of(item)["requests"]))
     if waiting > LONGEST_QUEUE or size > limit:
         problem = (
             f"{waiting - 1} runs wait already, the most there may be"
@@ -332,7 +308,7 @@ async def remove(board: BoardTable, item_id: str) -> Changed:
     """
 
     def build(item: Item, now: datetime) -> Item:
-        return tombstone_of(item, now=now)
+        return removed(item, now=now)
 
     return await change_item(board, item_id, build, write=remove_ops, gone_is_done=True)
 
@@ -345,28 +321,21 @@ async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
     def build(item: Item, now: datetime) -> Item | None:
         if not item.running or item.fence != fence:
             return None
-        run = _ended(item, Outcome.ABANDONED, mark=mark, now=now)
-        return freed(item, unlocked_plan(item, now=now), run)
+        return unlocked(item, _ended(item, Outcome.ABANDONED, mark=mark, now=now))
 
     return await change_item(board, item_id, build, write=_write(Outcome.ABANDONED, mark))
 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """End the run with this fence: its holder is told at its next renewal or walk, and the item
-    waits for its next slot.
+    """End the run with this fence: its holder stops the handler at its next renewal or walk, and
+    the item waits for its next slot.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
         if not item.running or item.fence != fence:
             return None
-        plan = after_run(
-            held(item),
-            Outcome.CANCELLED,
-            settings=settings_of(board, item, item.spec),
-            now=now,
-            fraction=0.0,
-        )
-        return freed(item, plan, _ended(item, Outcome.CANCELLED, mark=mark, now=now))
+        run = _ended(item, Outcome.CANCELLED, mark=mark, now=now)
+        return freed(item, run, settings=settings_of(board, item, item.spec))
 
     return await change_item(board, item_id, build, write=_write(Outcome.CANCELLED, mark))
 
@@ -375,11 +344,11 @@ def _ended(item: Item, outcome: Outcome, *, mark: Mark, now: datetime) -> Run:
     """What the history says of the run whose lock was taken."""
     verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
     error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
-    return run_of(held(item), outcome, now=now, error=error, note=text_of(mark))
+    return run_of(item, outcome, now=now, error=error, note=text_of(mark))
 
 
 def _write(outcome: Outcome, mark: Mark) -> Write:
-    """The batch that takes the lock, and tells the history."""
+    """The batch that takes the lock and writes the history."""
 
     def write(item: Item, after: Item) -> list[Op]:
         assert after.stop is not None

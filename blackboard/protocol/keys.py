@@ -91,14 +91,6 @@ def shard_of(item_id: str, shards: int) -> int:
     return int.from_bytes(digest[:8], "big") % shards
 
 
-def phase(item_id: str) -> float:
-    """An item's own fraction in [0, 1): the part of its jitter it waits, the same every time, so
-    that a herd stays spread over restarts.
-    """
-    digest = hashlib.sha256(b"phase:" + item_id.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
-
-
 def partition(board: str, shard: int, shards: int) -> str:
     return board if shards == 1 else f"{board}-{shard:02d}"
 

@@ -1,20 +1,21 @@
-"""Letting items go: the releases of the runs that have ended, many in one batch.
+"""Releasing items: the end of runs is written, and their items wait again.
 
-Of a batch that is refused, the release that was in the way is settled by itself, and the others are
-sent again without it, a few times. Of a batch without an answer, each is settled. One that the
-store has no time for is built anew, with the locks as they are by then: they are renewed meanwhile.
+A release is one batch, built by `prepare` from the claim and from how its run ended. The batch
+states the item's etag it was built from, so that an edit, a pause or a `run now` made meanwhile is
+obeyed and not overwritten.
 
-What is done about a release after any doubt: no answer, a refusal, a claim of which not all is
-known.
+Many releases share a batch. Of a batch that is refused, the release that was in the way is settled
+by itself, and the others are sent again without it, a few times. Of a batch without an answer, each
+is settled. A release for which the store has no time is built anew, with the locks as they are by
+then: they are renewed meanwhile.
 
-The lock is read. Mine: the item is read and the release built anew from it. Not mine: my row in the
-history, with my nonce, means that the release landed; no such row means that the lock was taken
-away, and I am late. Then the history is told, and the item if the rules say so.
+Settling is what is done about a release after any doubt: no answer, a refusal, a claim whose item
+has to be read. The lock is read. It has the claim's nonce: the item is read and the release built
+anew from it. It has not: a row in the history with the claim's nonce means that the release landed;
+no such row means that the lock was taken away, and the run is late. Then its row in the history is
+written, and its result into the item if the rules say so.
 
-A run that has ended: what its runner said of it, and the batch that lets its item go.
-
-The batch states the item's etag it was built from, so that an edit, a pause or a `run now` made
-meanwhile is obeyed and not overwritten.
+Writing does not give up while the store is away: it asks again until it is answered.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,18 +23,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import Claim, Ended, Item, Outcome, Run
+from blackboard.model import Claim, Ended, Outcome, Run
 from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle, too_long
 from blackboard.protocol import keys
-from blackboard.protocol.batches import late_ops, release_ops, run_of
-from blackboard.protocol.claims import Pause, claim_from, holds, until_answered
+from blackboard.protocol.batches import late_ops, release_ops
+from blackboard.protocol.claims import claim_from, holds
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
-from blackboard.rules.outcomes import LateMove, after_run, late_move
-from blackboard.rules.transitions import planned
+from blackboard.rules.transitions import LateMove, late_move, released, run_of, stays, superseded
 from blackboard.spec import RunSettings
 from blackboard.table import (
     Busy,
@@ -47,20 +47,32 @@ from blackboard.table import (
     units,
 )
 
+ROWS_OF_A_RELEASE = 4
+"""At the most: the lock goes, the next token comes, the item and the history say so."""
+ROUNDS = 3
+"""Times that a release is answered in a batch and does not land, before it is settled by itself."""
+REFUSALS = 3
+"""Times that rows are in the way of one release which no other program can have written while the
+lock is its own, before that lock is left to go stale.
+"""
+REFUSED = "the store refused the outcome"
+SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
+"""Seconds between tries while the store is away, at the least and at the most."""
 
-class Release(StrEnum):
-    """How a run got into the history."""
+
+class ReleaseOutcome(StrEnum):
+    """What became of a release."""
 
     DONE = "done"
     LATE = "late"
-    """Its lock had been taken away: it is told as superseded."""
+    """Its lock had been taken away: the history says superseded."""
     DROPPED = "dropped"
-    """Its item is gone, was made anew or cannot be read, or the store takes no word of it."""
+    """Its item is gone, was made anew or cannot be read, or the store refuses what it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A run to be let go: the claim, and what its runner said."""
+class FinishedRun:
+    """A run that has ended and is to be released: its claim, and how it ended."""
 
     claim: Claim
     ended: Ended
@@ -71,245 +83,23 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """A run that was let go: how, its row in the history, and its item's next ready time."""
+    """A run that was released: how, its row in the history, and its item's next ready time."""
 
-    how: Release
+    how: ReleaseOutcome
     run: Run
     ready: datetime | None = None
 
 
-def fit(finished: Finished, limit: int) -> Finished:
-    """A run whose outcome fits a row, whatever its runner said: a long error and a long output are
-    cut, a result that is too long or no JSON is a failure.
-    """
-    ended = finished.ended
-    try:
-        size = 0 if ended.result is None else units(text_of(ended.result))
-        problem = f"the result is {size:,} characters of JSON and {too_long(limit)}"
-    except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
-        size, problem = limit + 1, f"the result is no JSON that can be kept: {type(odd).__name__}"
-    if size > limit:
-        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
-    error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
-    return replace(finished, ended=replace(ended, error=error, output=output))
-
-
-async def each_for_itself(
-    write: Callable[[Sequence[Finished]], Awaitable[list[Released]]], batch: Sequence[Finished]
-) -> list[Released]:
-    """Let runs go together by `write`. If that raises what nothing foresees, each is let go by
-    itself, and one of which it is raised again is dropped: its lock goes stale.
-    """
-    try:
-        return await write(batch)
-    except Exception as problem:  # noqa: BLE001 - one run must not end its worker
-        if len(batch) > 1:
-            return [one for each in batch for one in await each_for_itself(write, [each])]
-        claim = batch[0].claim
-        error = f"its outcome could not be written: {type(problem).__name__}: {problem}"
-        ended = Ended(outcome=Outcome.FAILED, error=cut_middle(error))
-        return [Released(how=Release.DROPPED, run=run_told(claim, ended, now=claim.start))]
-
-
-def prepare(
-    board: BoardTable, finished: Finished, claim: Claim, *, now: datetime
-) -> tuple[list[Op], Released]:
-    """The batch that lets a run go, built from what `claim` says of its item."""
-    ended = finished.ended
-    settings = finished.settings
-    if claim.spec != finished.claim.spec:
-        settings = _edited(board, claim, otherwise=settings)
-    plan = after_run(
-        claim,
-        ended.outcome,
-        settings=settings,
-        now=now,
-        fraction=board.chance.fraction(),
-        requeue=finished.requeue,
-    )
-    run = run_told(claim, ended, now=now)
-    after = replace(
-        planned(_item_of(claim), plan),
-        stop=now,
-        outcome=ended.outcome,
-        runs=claim.runs + 1,
-        error=run.error,
-        result=run.result,
-        result_fence=claim.fence,
-    )
-    ready = plan.ready if plan.waits else None
-    let_go = Released(how=Release.DONE, run=run, ready=ready)
-    return release_ops(claim, after, run), let_go
-
-
-def _edited(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
-    """The settings of an item that was edited while it ran; those it ran with, if the new ones
-    cannot be computed here.
-    """
-    try:
-        return board.resolve(claim.type, claim.spec)
-    except (BadInput, ValueError):
-        return otherwise
-
-
-def _item_of(claim: Claim) -> Item:
-    """As much of an item as its next token needs."""
-    return Item(
-        id=claim.id,
-        type=claim.type,
-        state=claim.state,
-        spec=claim.spec,
-        fence=claim.fence,
-        born=claim.born,
-        slot=claim.slot,
-        ready=claim.ready,
-        planned=claim.planned,
-        version=claim.version,
-        etag=claim.item_etag,
-    )
-
-
-def run_told(claim: Claim, ended: Ended, *, now: datetime) -> Run:
-    """What the history says of it."""
-    result = "" if ended.result is None else text_of(ended.result)
-    return run_of(
-        claim, ended.outcome, now=now, result=result, error=ended.error, output=ended.output
-    )
-
-
-REFUSALS = 3
-"""Times that rows are in the way of one release which nobody else can have written while its lock
-is its own, before that is left to go stale.
-"""
-REFUSED = "the store refused the outcome"
-
-
-async def settle(board: BoardTable, finished: Finished, *, sent: datetime | None) -> Released:
-    """Let one run go, or be late. `sent` is the ready time in the release that may have landed."""
-    try:
-        return await _until_it_lands(board, finished, sent=sent)
-    except BadRow:  # its lock goes stale, and is left alone by whoever cannot read the item
-        now = await until_answered(board, board.table.now)
-        run = run_told(finished.claim, finished.ended, now=now)
-        return Released(how=Release.DROPPED, run=run)
-
-
-async def _until_it_lands(
-    board: BoardTable, finished: Finished, *, sent: datetime | None
-) -> Released:
-    """Built from the item as it is now, and again until it lands. It never does where the board
-    contradicts itself: when the history has another run of this fence.
-    """
-    claim, refusals = finished.claim, 0
-    while True:
-        lock = await until_answered(board, lambda: board.lock(claim.id))
-        if lock is None or lock.nonce != claim.nonce:
-            return await _without_lock(board, finished, sent=sent)
-        item = await until_answered(board, lambda: board.item(claim.id))
-        if item is None or not holds(item, lock):
-            orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
-            await until_answered(board, orphan)
-            continue
-        current = claim_from(item, lock=lock, sent=claim.sent)
-        now = await until_answered(board, board.table.now)
-        ops, let_go = prepare(board, finished, current, now=now)
-        try:
-            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
-        except Unknown:
-            sent = let_go.ready
-        except Conflict as lost:
-            refusals += lost.kind is ConflictKind.EXISTS
-            if refusals == REFUSALS:
-                return Released(how=Release.DROPPED, run=let_go.run)
-        except Refused as refused:
-            if _is_terse(finished):
-                return Released(how=Release.DROPPED, run=let_go.run)
-            finished = _terse(finished, refused)
-        else:
-            return let_go
-
-
-def _terse(finished: Finished, refused: Refused) -> Finished:
-    """A run whose outcome the store will not take is told as failed, in few words."""
-    ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
-    return replace(finished, ended=ended)
-
-
-def _is_terse(finished: Finished) -> bool:
-    """Whether there are no fewer words for it: then its lock is left to go stale."""
-    return finished.ended.error.startswith(REFUSED)
-
-
-async def _without_lock(
-    board: BoardTable, finished: Finished, *, sent: datetime | None
-) -> Released:
-    """The lock is not mine: either my release has landed, or I am late."""
-    claim, ended = finished.claim, finished.ended
-    row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
-    if row is not None and _is_mine(row, claim, ended):
-        return Released(how=Release.DONE, run=row, ready=sent)
-    return await _late(board, finished, now=await until_answered(board, board.table.now))
-
-
-def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
-    """Whether a row of the history is what this release wrote, and not what an overrider or a
-    person wrote about it.
-    """
-    return row.nonce == claim.nonce and row.outcome is ended.outcome and not row.note
-
-
-def _stays(row: Run, ended: Ended) -> bool:
-    """Whether the history has been told already; or tells that a person cancelled a run that has
-    nothing to say against it.
-    """
-    cancelled = row.outcome is Outcome.CANCELLED and ended.outcome is not Outcome.OK
-    return row.outcome is Outcome.SUPERSEDED or cancelled
-
-
-async def _late(board: BoardTable, finished: Finished, *, now: datetime) -> Released:
-    """Tell the history of a run whose lock was taken away, and its item if the rules say so."""
-    claim, fenced = finished.claim, finished.settings.fenced
-    while True:
-        ended = finished.ended
-        told = replace(run_told(claim, ended, now=now), outcome=Outcome.SUPERSEDED)
-        item = await until_answered(board, lambda: board.item(claim.id))
-        move = late_move(item, fence=claim.fence, outcome=ended.outcome, fenced=fenced)
-        if move is LateMove.DROP:
-            return Released(how=Release.DROPPED, run=told)
-        row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
-        if row is not None and _stays(row, ended):
-            return Released(how=Release.LATE, run=row)
-        if row is not None:
-            told = replace(told, note=row.note)
-        ops = late_ops(item if move is LateMove.MERGE else None, told, row)
-        try:
-            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
-        except (Conflict, Unknown):
-            continue
-        except Refused as refused:
-            if _is_terse(finished):
-                return Released(how=Release.DROPPED, run=told)
-            finished = _terse(finished, refused)
-        else:
-            return Released(how=Release.LATE, run=told)
-
-
-ROWS_OF_A_RELEASE = 4
-"""At the most: the lock goes, the next token comes, the item and the history say so."""
-ROUNDS = 3
-"""Times that a release is answered in a batch and does not land, before it is settled by itself."""
-
-
 class Leases(Protocol):
-    """The locks of the runs that are let go, as far as they are renewed meanwhile."""
+    """The locks of the runs that are released, as far as they are renewed meanwhile."""
 
-    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         """The runs with their locks as they are now. From here on these are renewed only at need: a
         renewal changes the etag that the release states.
         """
         ...
 
-    def renewed(self, finished: Sequence[Finished]) -> None:
+    def renewed(self, finished: Sequence[FinishedRun]) -> None:
         """From here on they are renewed as ever."""
         ...
 
@@ -317,35 +107,33 @@ class Leases(Protocol):
 class NoLeases:
     """They are not renewed."""
 
-    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         return list(finished)
 
-    def renewed(self, finished: Sequence[Finished]) -> None:
+    def renewed(self, finished: Sequence[FinishedRun]) -> None:
         """As before."""
 
 
 NO_LEASES = NoLeases()
 
 
-def releases_at_once(board: BoardTable) -> int:
-    """Releases that fit one batch."""
-    return board.table.max_rows // ROWS_OF_A_RELEASE
+Answer = TypeVar("Answer")
 
 
 async def release(
-    board: BoardTable, finished: Sequence[Finished], *, leases: Leases = NO_LEASES
+    board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases = NO_LEASES
 ) -> list[Released]:
-    """Let runs go, as many in one batch as fit it. Returns when all are in the history; waits
-    for the store as long as it takes.
+    """Release runs, as many in one batch as fit it. Returns when all are in the history; waits for
+    the store as long as it takes.
     """
     fitted = [fit(one, board.table.max_value) for one in finished]
-    released: dict[str, Released] = {}
+    written: dict[str, Released] = {}
     # Of two runs of one item the earlier has lost its lock, and a batch has each row once.
     newest = {one.claim.id: one.claim.fence for one in sorted(fitted, key=_fence)}
-    certain: list[Finished] = []
-    doubtful: list[Finished] = []
+    certain: list[FinishedRun] = []
+    doubtful: list[FinishedRun] = []
     for one in fitted:
-        is_sure = one.claim.item_etag and one.claim.fence == newest[one.claim.id]
+        is_sure = one.claim.item.etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
     sent: dict[str, datetime | None] = {}
     rounds, pause = 0, Pause(board)
@@ -355,7 +143,7 @@ async def release(
         batches = _batches(board, certain, now=await until_answered(board, board.table.now))
         certain = []
         for batch in batches:
-            sent |= {one.claim.nonce: let_go.ready for one, _, let_go in batch}
+            sent |= {one.claim.nonce: done.ready for one, _, done in batch}
             ops = [op for _, ops, _ in batch for op in ops]
             partition = board.partition(batch[0][0].claim.id)
             try:
@@ -372,44 +160,44 @@ async def release(
                 doubtful.append(in_the_way)
                 certain += [one for one, _, _ in batch if one is not in_the_way]
             else:
-                released |= {one.claim.nonce: let_go for one, _, let_go in batch}
+                written |= {one.claim.nonce: done for one, _, done in batch}
     leases.renewed(doubtful + certain)
     for one in doubtful + certain:
         nonce = one.claim.nonce
-        released[nonce] = await settle(board, one, sent=sent.get(nonce))
-    return [released[one.claim.nonce] for one in finished]
+        written[nonce] = await settle(board, one, sent=sent.get(nonce))
+    return [written[one.claim.nonce] for one in finished]
 
 
-def _fence(finished: Finished) -> int:
+def _fence(finished: FinishedRun) -> int:
     return finished.claim.fence
 
 
-Prepared = tuple[Finished, list[Op], Released]
+Prepared = tuple[FinishedRun, list[Op], Released]
 
 
 def _batches(
-    board: BoardTable, finished: Sequence[Finished], *, now: datetime
+    board: BoardTable, finished: Sequence[FinishedRun], *, now: datetime
 ) -> Iterator[list[Prepared]]:
     """Releases packed into batches of one partition, below the store's limits."""
-    by_partition: dict[str, list[Finished]] = {}
+    by_partition: dict[str, list[FinishedRun]] = {}
     for one in finished:
         by_partition.setdefault(board.partition(one.claim.id), []).append(one)
     for group in by_partition.values():
         batch: list[Prepared] = []
         rows = size = 0
         for one in group:
-            ops, let_go = prepare(board, one, one.claim, now=now)
+            ops, done = prepare(board, one, one.claim, now=now)
             weight = sum(_weight(op) for op in ops)
             full = rows + len(ops) > board.table.max_rows or size + weight > board.table.max_bytes
             if batch and full:
                 yield batch
                 batch, rows, size = [], 0, 0
-            batch.append((one, ops, let_go))
+            batch.append((one, ops, done))
             rows, size = rows + len(ops), size + weight
         yield batch
 
 
-def _whose(batch: Sequence[Prepared], index: int) -> Finished:
+def _whose(batch: Sequence[Prepared], index: int) -> FinishedRun:
     """The release that an operation of the batch belongs to."""
     return [one for one, ops, _ in batch for _ in ops][index]
 
@@ -424,3 +212,212 @@ def _weight(op: Op) -> int:
         + 60 * len(op.data)
         + sum(2 * len(text.encode("utf-8", "surrogatepass")) for text in texts)
     )
+
+
+def releases_at_once(board: BoardTable) -> int:
+    """Releases that fit one batch."""
+    return board.table.max_rows // ROWS_OF_A_RELEASE
+
+
+async def each_for_itself(
+    write: Callable[[Sequence[FinishedRun]], Awaitable[list[Released]]],
+    batch: Sequence[FinishedRun],
+) -> list[Released]:
+    """Release runs together by `write`. If that raises what nothing foresees, each is released by
+    itself, and one for which it is raised again is dropped: its lock goes stale.
+    """
+    try:
+        return await write(batch)
+    except Exception as problem:  # noqa: BLE001 - one run must not end its worker
+        if len(batch) > 1:
+            return [one for each in batch for one in await each_for_itself(write, [each])]
+        claim = batch[0].claim
+        error = f"its outcome could not be written: {type(problem).__name__}: {problem}"
+        ended = Ended(outcome=Outcome.FAILED, error=cut_middle(error))
+        return [Released(how=ReleaseOutcome.DROPPED, run=ended_run(claim, ended, now=claim.start))]
+
+
+def fit(finished: FinishedRun, limit: int) -> FinishedRun:
+    """A run whose outcome fits a row, however it ended: a long error and a long output are cut, a
+    result that is too long or no JSON is a failure.
+    """
+    ended = finished.ended
+    try:
+        size = 0 if ended.result is None else units(text_of(ended.result))
+        problem = f"the result is {size:,} characters of JSON and {too_long(limit)}"
+    except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
+        size, problem = limit + 1, f"the result is no JSON that can be kept: {type(odd).__name__}"
+    if size > limit:
+        ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
+    error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
+    return replace(finished, ended=replace(ended, error=error, output=output))
+
+
+def prepare(
+    board: BoardTable, finished: FinishedRun, claim: Claim, *, now: datetime
+) -> tuple[list[Op], Released]:
+    """The batch that releases an item, built from what `claim` says of it."""
+    settings = finished.settings
+    if claim.spec != finished.claim.spec:
+        settings = _edited(board, claim, otherwise=settings)
+    run = ended_run(claim, finished.ended, now=now)
+    after = released(
+        claim.item,
+        run,
+        settings=settings,
+        fraction=board.chance.fraction(),
+        requeue=finished.requeue,
+    )
+    ready = after.ready if after.waits else None
+    return release_ops(claim, after, run), Released(how=ReleaseOutcome.DONE, run=run, ready=ready)
+
+
+def _edited(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
+    """The settings of an item that was edited while it ran; those it ran with, if the new ones
+    cannot be computed here.
+    """
+    try:
+        return board.resolve(claim.type, claim.spec)
+    except (BadInput, ValueError):
+        return otherwise
+
+
+def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
+    """What the history says of a run."""
+    return run_of(
+        claim.item,
+        ended.outcome,
+        now=now,
+        nonce=claim.nonce,
+        result="" if ended.result is None else text_of(ended.result),
+        error=ended.error,
+        output=ended.output,
+    )
+
+
+async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | None) -> Released:
+    """Release one run, or record it as late. `sent` is the ready time in the release that may have
+    landed.
+    """
+    try:
+        return await _until_it_lands(board, finished, sent=sent)
+    except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
+        now = await until_answered(board, board.table.now)
+        run = ended_run(finished.claim, finished.ended, now=now)
+        return Released(how=ReleaseOutcome.DROPPED, run=run)
+
+
+async def _until_it_lands(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """Built from the item as it is now, and again until it lands. It never does where the board
+    contradicts itself: when the history has another run of this fence.
+    """
+    claim, refusals = finished.claim, 0
+    while True:
+        lock = await until_answered(board, lambda: board.lock(claim.id))
+        if lock is None or lock.nonce != claim.nonce:
+            return await _without_lock(board, finished, sent=sent)
+        item = await until_answered(board, lambda: board.item(claim.id))
+        if item is None or not holds(item, lock):
+            orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
+            await until_answered(board, orphan)
+            continue
+        current = claim_from(item, lock=lock, sent=claim.sent)
+        now = await until_answered(board, board.table.now)
+        ops, done = prepare(board, finished, current, now=now)
+        try:
+            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
+        except Unknown:
+            sent = done.ready
+        except Conflict as lost:
+            refusals += lost.kind is ConflictKind.EXISTS
+            if refusals == REFUSALS:
+                return Released(how=ReleaseOutcome.DROPPED, run=done.run)
+        except Refused as refused:
+            if _is_terse(finished):
+                return Released(how=ReleaseOutcome.DROPPED, run=done.run)
+            finished = _terse(finished, refused)
+        else:
+            return done
+
+
+def _terse(finished: FinishedRun, refused: Refused) -> FinishedRun:
+    """A run whose outcome the store refuses is recorded as failed, in few words."""
+    ended = Ended(outcome=Outcome.FAILED, error=f"{REFUSED}: {refused.reason}")
+    return replace(finished, ended=ended)
+
+
+def _is_terse(finished: FinishedRun) -> bool:
+    """Whether its outcome is in few words already: then its lock is left to go stale."""
+    return finished.ended.error.startswith(REFUSED)
+
+
+async def _without_lock(
+    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+) -> Released:
+    """The lock is not the claim's: either the release has landed, or the run is late."""
+    claim, ended = finished.claim, finished.ended
+    row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
+    if row is not None and _is_mine(row, claim, ended):
+        return Released(how=ReleaseOutcome.DONE, run=row, ready=sent)
+    return await _late(board, finished, now=await until_answered(board, board.table.now))
+
+
+def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
+    """Whether a row of the history is what this release wrote, and not what an overrider or a
+    person wrote about it.
+    """
+    return row.nonce == claim.nonce and row.outcome is ended.outcome and not row.note
+
+
+async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
+    """Write the history of a run whose lock was taken away, and its item if the rules say so."""
+    claim, fenced = finished.claim, finished.settings.fenced
+    while True:
+        run = ended_run(claim, finished.ended, now=now)
+        item = await until_answered(board, lambda: board.item(claim.id))
+        move = late_move(item, fence=claim.fence, outcome=run.outcome, fenced=fenced)
+        if move is LateMove.DROP:
+            return Released(how=ReleaseOutcome.DROPPED, run=superseded(run, None))
+        row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
+        if row is not None and stays(row, run):
+            return Released(how=ReleaseOutcome.LATE, run=row)
+        late = superseded(run, row)
+        ops = late_ops(item if move is LateMove.MERGE else None, late, row)
+        try:
+            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
+        except (Conflict, Unknown):
+            continue
+        except Refused as refused:
+            if _is_terse(finished):
+                return Released(how=ReleaseOutcome.DROPPED, run=late)
+            finished = _terse(finished, refused)
+        else:
+            return Released(how=ReleaseOutcome.LATE, run=late)
+
+
+@dataclass(slots=True)
+class Pause:
+    """Between two tries, longer each time."""
+
+    board: BoardTable
+    _wait: float = SHORTEST_WAIT
+
+    async def after(self, trouble: Busy | Unavailable) -> None:
+        """Wait as long as the store asks for, or a while."""
+        if isinstance(trouble, Busy):
+            wait = min(max(trouble.retry_after, SHORTEST_WAIT), LONGEST_WAIT)
+        else:
+            wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
+        await self.board.clock.sleep(wait)
+
+
+async def until_answered(board: BoardTable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer, however long it takes."""
+    pause = Pause(board)
+    while True:
+        try:
+            return await ask()
+        except (Busy, Unavailable) as trouble:
+            await pause.after(trouble)

@@ -2,10 +2,12 @@
 
 A field of a record is a column of the same name, but for `id`, which is `item` in a row (some
 stores keep `id` for themselves). A None is not written; what a row lacks takes the record's
-default. Columns that a record does not know are left alone by every Merge.
+default. Columns that a record does not have are left alone by every Merge. Lists of records are
+JSON in a row, "" when they are empty.
 
-A row is read only if every column is what its field says. Anything may have written it, and one
-value of another kind, or a time that no calendar goes on from, would end whoever computes with it.
+A row is read only if every column is what its field says. Any program may have written it, and one
+value of another kind, or a time for which no calendar goes on, would end a worker that computes
+with it.
 """
 
 import math
@@ -25,7 +27,7 @@ from blackboard.model import (
     Lock,
     Member,
     Outcome,
-    Request,
+    QueuedRun,
     Run,
     State,
     Token,
@@ -71,16 +73,16 @@ def _is_outcome(value: object) -> bool:
     return isinstance(value, str) and value in _OUTCOMES
 
 
-def _is_requests(value: object) -> bool:
-    """JSON that a release of the item will go by."""
-    found = _decoded(value, list[Request]) if value != "" else []
-    return found is not None and all(_is_time(one.slot) for one in found)
+def _requests(value: object) -> tuple[QueuedRun, ...] | None:
+    """Runs that a release of the item will go by; None: no good JSON of any."""
+    found: tuple[QueuedRun, ...] | None = _decoded(value, tuple[QueuedRun, ...])
+    return found if found is not None and all(_is_time(one.slot) for one in found) else None
 
 
-def _is_applied(value: object) -> bool:
-    """JSON that a request for the item will go by."""
-    found = _decoded(value, list[Applied]) if value != "" else []
-    return found is not None and all(_is_time(one.at) for one in found)
+def _applied(value: object) -> tuple[Applied, ...] | None:
+    """Names that a request for the item will go by; None: no good JSON of any."""
+    found: tuple[Applied, ...] | None = _decoded(value, tuple[Applied, ...])
+    return found if found is not None and all(_is_time(one.at) for one in found) else None
 
 
 def _decoded(value: object, kind: Any) -> Any:
@@ -88,7 +90,7 @@ def _decoded(value: object, kind: Any) -> Any:
     if not isinstance(value, str):
         return None
     try:
-        return msgspec.json.decode(value, type=kind)
+        return msgspec.json.decode(value, type=kind) if value else ()
     except (ValueError, RecursionError):
         return None
 
@@ -102,7 +104,8 @@ _GOOD: dict[type[Any], Callable[[object], bool]] = {
     State: _is_state,
     Outcome: _is_outcome,
 }
-_GOOD_JSON = {"requests": _is_requests, "applied": _is_applied}
+_LISTS: dict[str, Callable[[object], Any]] = {"requests": _requests, "applied": _applied}
+"""Fields that are JSON in a row."""
 
 
 def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[object], bool]]]:
@@ -113,7 +116,7 @@ def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[objec
             continue
         hint = hints[field.name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-        is_good = _GOOD_JSON.get(field.name, _GOOD[kind])
+        is_good = _is_text if field.name in _LISTS else _GOOD[kind]
         yield field.name, "item" if field.name == "id" else field.name, is_good
 
 
@@ -128,18 +131,24 @@ def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
     for name, column, _ in _COLUMNS[type(record)]:
         value = getattr(record, name)
         if value is not None:
-            data[column] = value.value if name in _ENUMS else value
+            data[column] = _written(name, value)
     return data
 
 
 def columns_of(record: Item, *names: str) -> dict[str, Value]:
     """The named columns of an item: what a Merge writes."""
     data = {name: getattr(record, name) for name in names}
-    return {
-        name: value.value if name in _ENUMS else value
-        for name, value in data.items()
-        if value is not None
-    }
+    return {name: _written(name, value) for name, value in data.items() if value is not None}
+
+
+def _written(name: str, value: Any) -> Value:
+    """The value of a field as it stands in a row."""
+    if name in _ENUMS:
+        return str(value.value)
+    if name in _LISTS:
+        return text_of(value) if value else ""
+    written: Value = value
+    return written
 
 
 def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
@@ -147,18 +156,25 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
     or mean something else.
     """
     data = row.data
-    known: dict[str, Any] = {"etag": row.etag, **extra}
+    found: dict[str, Any] = {"etag": row.etag, **extra}
     wrong: list[str] = []
     for name, column, is_good in _COLUMNS[record_type]:
-        if column in data:
-            value = data[column]
-            if not is_good(value):
+        if column not in data:
+            continue
+        value: Any = data[column]
+        if not is_good(value):
+            wrong.append(column)
+        elif name in _LISTS:
+            value = _LISTS[name](value)
+            if value is None:
                 wrong.append(column)
-            known[name] = _ENUMS[name](str(value)) if name in _ENUMS and not wrong else value
+        elif name in _ENUMS:
+            value = _ENUMS[name](value)
+        found[name] = value
     if wrong:
         raise BadRow(row.key, f"no good {', '.join(wrong)}")
     try:
-        return record_type(**known)
+        return record_type(**found)
     except TypeError:
         raise BadRow(row.key, "cannot be read") from None
 

@@ -1,39 +1,523 @@
-"""What the verbs of operators make of an item: item and `now` in, item out.
+"""The life of an item: what each event makes of it. Item and event in, item out.
 
-    pause        no run starts; what runs may finish
-    resume       what came due meanwhile is due at once
-    reschedule   an edit gave it another schedule
+An item is in one of six phases, by its state and by whether it runs:
 
-A `run now` is in `rules/requests.py`; unlock and cancel follow from the end of a run, and are in
-`rules/outcomes.py`.
+    waiting           active, with a waiting token
+    running           active, with a lock
+    running, paused   paused while it ran: its end leaves no token
+    paused            neither token nor lock, until it is resumed
+    done              no next slot
+    done, paused      the same, and paused: not run until it is resumed
+
+A seventh, absent, is an id that was never used or whose item was removed. An event that is not in
+the table below for the phase an item is in is refused by IllegalTransition. `TRANSITIONS` is this
+table, and this module has one function for each event.
+
+    event         from                   to                      what it does
+    ------------  ---------------------  ----------------------  ----------------------------------
+    add           absent                 waiting                 a new life of the id: born with the
+                                                                 fence the one before left
+    claim         waiting                running                 fence + 1
+    skip          waiting                waiting, done           its slot was missed, and is not run
+    override      running                running                 fence + 1, attempt + 1, runs + 1,
+                                                                 failures + 1: the same slot again
+    release       running                waiting, done           runs + 1; what is next: see below
+                  running, paused        paused, done, paused
+    free          as release             as release              the same, and fence + 1: a cancel,
+                                                                 or an override that runs nothing
+    unlock        running                waiting                 runs + 1, fence + 1: the same run,
+                  running, paused        paused                  due at once
+    pause         waiting                paused                  what runs may finish
+                  running                running, paused
+    resume        paused                 waiting                 what came due meanwhile is due now
+                  running, paused        running
+                  done, paused           done
+    ask           waiting, done          waiting                 one more run: in hand at once, or
+                  running                running                 behind the run in hand
+    reschedule    waiting                waiting, done           a new schedule counts from now, an
+                  paused                 paused, done, paused    `every` from the last start; a run
+                  done                   waiting, done           that was asked for, runs or is
+                  done, paused           paused, done, paused    tried again keeps its slot
+                  running                running
+                  running, paused        running, paused
+    repair        all but absent         as reschedule           `doctor` takes back what a wrong
+                                                                 clock planned
+    remove        all but absent         absent                  fence + 1: a tombstone
+
+A claim is made without reading its item, by what the token says of it; and it finds the phase by
+the token that it deletes.
+
+The end of a run. The first line that applies:
+
+    outcome                              next token
+    -----------------------------------  ---------------------------------------------------------
+    cancelled by its worker's shutdown   same slot, at once, same attempt
+    failed or timeout, retries left      same slot, after a backoff, next attempt
+    abandoned, takeovers left            (the overrider runs it: no token)
+    anything else, and requests wait     the first request's slot, at once, attempt 1
+    anything else                        the schedule's next slot, attempt 1; none: the item is done
+
+A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has the slots.
+
+Runs that are asked for. An item has one run in hand: the one that waits or runs, with its `slot`
+and `once`. Requests queue behind it, and the first of them is taken in hand when the run in hand
+has ended for good: its retries, its takeovers and what a shutdown put back come first. So a request
+outlasts the failure, the loss and the cancelling of any other run.
+
+    the item                                  a request is
+    ----------------------------------------  ------------------------------------------------
+    waits for its schedule, or is done        in hand at once, before the slot that is planned
+    waits for a retry                         behind that retry, which is due at once
+    runs, or waits for another request        behind it, or behind the last in the queue
+
+A request without params joins the last one in line, if that has none either and has not started,
+or the retry: then one run is for both.
+
+Late finishers. A run whose lock was overridden, unlocked or cancelled meanwhile may still end. Its
+result goes into the item, unless the type is fenced, the item is another one by now, or has the
+result of a newer run: `result_fence` only rises. The item's outcome and error stay those of its
+last run; the late run's own row in the history says superseded.
+
+Names. Every event that an operator causes carries a name, drawn for it, and the batch that applies
+the event adds the name to the item's `applied`. A sender without an answer reads the item: a name
+that is there was applied, and is not applied again, whatever was done to the item since. Names are
+forgotten some day, and never too soon: the memory is bound to the time in which a sender may still
+try again.
+
+    a sender that is in doubt tries again for       5 minutes, then gives up with an error
+    a name is remembered for at least              10 minutes
+    the latest names are remembered for ever        8
+    an item remembers at the most                 200 names; an event more is refused meanwhile
+
+All by the store's clock, read when the item was read. A name is missing from an item only if its
+event was not applied, or was applied more than ten minutes before by the clock of a later sender.
+So an event counts twice only if the clocks of two readers are five minutes apart and eight more
+events came in between.
 """
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
 
-from blackboard.model import NEVER, Item, State
-from blackboard.rules.outcomes import PLANNED, Plan, edited_plan
-from blackboard.rules.requests import is_asked_for, slot_asked_for
-from blackboard.schedule.schedule import Once
+from blackboard.errors import BlackboardError
+from blackboard.model import (
+    NEVER,
+    Applied,
+    Item,
+    Outcome,
+    QueuedRun,
+    Run,
+    State,
+    whole_milliseconds,
+)
+from blackboard.rules.next_run import (
+    APART,
+    Planning,
+    backoff,
+    first_slot,
+    is_set_back,
+    no_later,
+    planned_after,
+    ready_for,
+    slot_after_edit,
+    slot_asked_for,
+    slot_brought_back,
+    still_to_come,
+)
+from blackboard.schedule.schedule import Once, next_due
 from blackboard.spec import RunSettings
 
+FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
+LONGEST_QUEUE = 100
+"""Requests that wait behind the run in hand, at the most."""
 
-def planned(item: Item, plan: Plan) -> Item:
-    """The item with a plan's columns."""
-    return replace(item, **{name: getattr(plan, name) for name in PLANNED})
+
+class Phase(StrEnum):
+    """Where an item is in its life."""
+
+    ABSENT = "absent"
+    WAITING = "waiting"
+    RUNNING = "running"
+    RUNNING_PAUSED = "running, paused"
+    PAUSED = "paused"
+    DONE = "done"
+    DONE_PAUSED = "done, paused"
 
 
-def paused(item: Item, mark: str) -> Item | None:
-    """The item after a pause; `mark` is JSON of who paused it. None: there is nothing to pause."""
-    if item.state is not State.ACTIVE:
-        return None
+class ItemEvent(StrEnum):
+    """What may happen to an item."""
+
+    ADD = "add"
+    CLAIM = "claim"
+    SKIP = "skip"
+    OVERRIDE = "override"
+    RELEASE = "release"
+    FREE = "free"
+    UNLOCK = "unlock"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ASK = "ask"
+    RESCHEDULE = "reschedule"
+    REPAIR = "repair"
+    REMOVE = "remove"
+
+
+_ENDS = {
+    Phase.RUNNING: {Phase.WAITING, Phase.DONE},
+    Phase.RUNNING_PAUSED: {Phase.PAUSED, Phase.DONE_PAUSED},
+}
+_REPLANNED = {
+    Phase.WAITING: {Phase.WAITING, Phase.DONE},
+    Phase.PAUSED: {Phase.PAUSED, Phase.DONE_PAUSED},
+    Phase.DONE: {Phase.WAITING, Phase.DONE},
+    Phase.DONE_PAUSED: {Phase.PAUSED, Phase.DONE_PAUSED},
+    Phase.RUNNING: {Phase.RUNNING},
+    Phase.RUNNING_PAUSED: {Phase.RUNNING_PAUSED},
+}
+TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
+    ItemEvent.ADD: {Phase.ABSENT: {Phase.WAITING}},
+    ItemEvent.CLAIM: {Phase.WAITING: {Phase.RUNNING}},
+    ItemEvent.SKIP: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
+    ItemEvent.OVERRIDE: {Phase.RUNNING: {Phase.RUNNING}},
+    ItemEvent.RELEASE: _ENDS,
+    ItemEvent.FREE: _ENDS,
+    ItemEvent.UNLOCK: {Phase.RUNNING: {Phase.WAITING}, Phase.RUNNING_PAUSED: {Phase.PAUSED}},
+    ItemEvent.PAUSE: {Phase.WAITING: {Phase.PAUSED}, Phase.RUNNING: {Phase.RUNNING_PAUSED}},
+    ItemEvent.RESUME: {
+        Phase.PAUSED: {Phase.WAITING},
+        Phase.RUNNING_PAUSED: {Phase.RUNNING},
+        Phase.DONE_PAUSED: {Phase.DONE},
+    },
+    ItemEvent.ASK: {
+        Phase.WAITING: {Phase.WAITING},
+        Phase.DONE: {Phase.WAITING},
+        Phase.RUNNING: {Phase.RUNNING},
+    },
+    ItemEvent.RESCHEDULE: _REPLANNED,
+    ItemEvent.REPAIR: _REPLANNED,
+    ItemEvent.REMOVE: {phase: {Phase.ABSENT} for phase in _REPLANNED},
+}
+"""Of each event the phases in which it may happen, and those to which it may lead."""
+
+
+class IllegalTransition(BlackboardError):
+    """An event that cannot happen to an item in the phase it is in. Nothing was changed."""
+
+    def __init__(self, event: ItemEvent, item: Item) -> None:
+        super().__init__(f"{item.id} is {phase_of(item)}: {event} does not apply to it")
+        self.event = event
+
+
+def phase_of(item: Item | None) -> Phase:
+    """Where an item is in its life; None is one that is not there."""
+    if item is None:
+        return Phase.ABSENT
+    if item.running:
+        return Phase.RUNNING if item.state is State.ACTIVE else Phase.RUNNING_PAUSED
+    match item.state:
+        case State.ACTIVE:
+            return Phase.WAITING
+        case State.PAUSED:
+            return Phase.PAUSED
+        case State.DONE:
+            return Phase.DONE_PAUSED if item.is_paused else Phase.DONE
+        case State.REMOVED:
+            return Phase.ABSENT
+
+
+def applies(event: ItemEvent, item: Item) -> bool:
+    """Whether an event may happen to an item in the phase it is in."""
+    return phase_of(item) in TRANSITIONS[event]
+
+
+def _check(event: ItemEvent, item: Item) -> None:
+    if not applies(event, item):
+        raise IllegalTransition(event, item)
+
+
+# ---- the life of an id
+
+
+def added(
+    item_id: str,
+    item_type: str,
+    spec: str,
+    *,
+    before: Item | None,
+    settings: RunSettings,
+    first: datetime | None,
+    now: datetime,
+) -> Item:
+    """A new item, due at once or at `first`, an `at` at its time; `before` is the tombstone of an
+    earlier life of the id.
+    """
+    if before is not None:
+        _check(ItemEvent.ADD, before)
+    fence = before.fence if before else 0
+    slot = first_slot(settings, first=first, now=now)
+    return Item(
+        id=item_id,
+        type=item_type,
+        state=State.ACTIVE,
+        spec=spec,
+        fence=fence,
+        born=fence,
+        slot=slot,
+        ready=ready_for(item_id, slot, settings=settings, first=True),
+        planned=slot,
+        first=slot if first else None,
+        schedule=settings.text,
+        timezone=settings.timezone,
+    )
+
+
+def removed(item: Item, *, now: datetime) -> Item:
+    """The tombstone of an item: a fence, higher than any before, for the item that is added next
+    under the id. So a run that is under way is found to be late, and no two lives of an id are born
+    with one fence.
+    """
+    _check(ItemEvent.REMOVE, item)
+    return Item(
+        id=item.id,
+        type=item.type,
+        state=State.REMOVED,
+        spec="{}",
+        fence=item.fence + 1,
+        born=item.born,
+        slot=item.slot,
+        ready=item.ready,
+        planned=item.planned,
+        stop=now,
+        applied=item.applied,
+    )
+
+
+# ---- runs
+
+
+def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> Item:
+    """A worker starts to run it."""
+    _check(ItemEvent.CLAIM, item)
+    return replace(
+        item,
+        fence=item.fence + 1,
+        start=now,
+        running=True,
+        owner=owner,
+        schedule=settings.text,
+        timezone=settings.timezone,
+    )
+
+
+def overridden(item: Item, *, owner: str, now: datetime) -> Item:
+    """Another worker runs it again, since its holder renewed the lock no more."""
+    _check(ItemEvent.OVERRIDE, item)
+    return replace(
+        item,
+        fence=item.fence + 1,
+        attempt=item.attempt + 1,
+        runs=item.runs + 1,
+        failures=item.failures + 1,
+        start=now,
+        owner=owner,
+    )
+
+
+def released(
+    item: Item, run: Run, *, settings: RunSettings, fraction: float, requeue: bool = False
+) -> Item:
+    """Its holder ends the run. `fraction`, drawn in [0, 1), is the jitter of a backoff; `requeue`
+    marks a run that its worker's shutdown cut short.
+    """
+    _check(ItemEvent.RELEASE, item)
+    after = after_run(
+        item, run.outcome, settings=settings, now=run.stop, fraction=fraction, requeue=requeue
+    )
+    after = _ended(after, run)
+    if run.outcome is Outcome.OK:
+        return replace(after, result=run.result, result_fence=item.fence)
+    return after
+
+
+def freed(item: Item, run: Run, *, settings: RunSettings) -> Item:
+    """Its run is ended by another than its holder, and nothing is run. The fence rises, so that the
+    holder's result is found to be late.
+    """
+    _check(ItemEvent.FREE, item)
+    after = after_run(item, run.outcome, settings=settings, now=run.stop, fraction=0.0)
+    return replace(_ended(after, run), fence=item.fence + 1)
+
+
+def unlocked(item: Item, run: Run) -> Item:
+    """An operator takes its lock away: the same run is due at once, with all that it had."""
+    _check(ItemEvent.UNLOCK, item)
+    return replace(_ended(item, run), ready=run.stop, fence=item.fence + 1)
+
+
+def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    """Its slots up to `now` are missed and not run."""
+    _check(ItemEvent.SKIP, item)
+    following = next_due(settings.schedule, now) if settings.schedule else None
+    return _replanned(item, following, settings=settings, now=now)
+
+
+def after_run(
+    item: Item,
+    outcome: Outcome,
+    *,
+    settings: RunSettings,
+    now: datetime,
+    fraction: float,
+    requeue: bool = False,
+) -> Item:
+    """What an item waits for after a run: the table at the head of this module."""
+    failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
+    same = replace(item, ready=now, failures=failures)
+    if requeue and outcome is Outcome.CANCELLED:
+        return same
+    if outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
+        wait = backoff(item.attempt, base=settings.backoff, fraction=fraction)
+        return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
+    following = planned_after(item, settings=settings, now=now)
+    fresh = replace(same, attempt=1, once="")
+    if item.requests:
+        return _first_request(fresh, following, now=now)
+    if following is None:
+        return replace(fresh, state=State.DONE)
+    ready = ready_for(item.id, following, settings=settings, first=False)
+    return replace(fresh, slot=following, ready=ready, planned=following)
+
+
+def _ended(item: Item, run: Run) -> Item:
+    """The item without its run."""
+    return replace(
+        item,
+        stop=run.stop,
+        running=False,
+        outcome=run.outcome,
+        runs=item.runs + 1,
+        error=run.error,
+    )
+
+
+def _first_request(item: Item, following: datetime | None, *, now: datetime) -> Item:
+    """The item with the first of its requests in hand, and the schedule's next slot behind it."""
+    first, *others = item.requests
+    beside = following or NEVER
+    return replace(
+        item,
+        slot=slot_asked_for(first.slot, beside=beside),
+        ready=now,
+        planned=beside,
+        once=first.once,
+        requests=tuple(others),
+    )
+
+
+def _replanned(
+    item: Item, following: datetime | None, *, settings: RunSettings, now: datetime
+) -> Item:
+    """The item waits for the first of its requests, or its slot `following`; or it is done. One
+    that was done and has a slot again is active, or paused if it was.
+    """
+    slot = following or item.slot
+    after = replace(
+        item,
+        state=State.PAUSED if item.is_paused else State.ACTIVE,
+        slot=slot,
+        ready=ready_for(item.id, slot, settings=settings, first=item.start is None),
+        planned=slot,
+        attempt=1,
+        once="",
+    )
+    if item.requests:
+        return _first_request(after, following, now=now)
+    return after if following else replace(after, state=State.DONE)
+
+
+# ---- the history
+
+
+def run_of(
+    item: Item,
+    outcome: Outcome,
+    *,
+    now: datetime,
+    nonce: str = "",
+    result: str = "",
+    error: str = "",
+    output: str = "",
+    note: str = "",
+) -> Run:
+    """What the history says of an item's run that ended at `now`, in whatever way. `nonce` is that
+    of its lock, "" where the lock was not read.
+    """
+    start = item.start or item.ready
+    return Run(
+        id=item.id,
+        type=item.type,
+        fence=item.fence,
+        attempt=item.attempt,
+        slot=item.slot,
+        start=start,
+        stop=now,
+        lag=max((start - item.ready).total_seconds(), 0.0),
+        outcome=outcome,
+        worker=item.owner,
+        nonce=nonce,
+        result=result,
+        error=error,
+        output=output,
+        note=note,
+    )
+
+
+class LateMove(StrEnum):
+    """What is written of a run that finished after its lock was taken away."""
+
+    DROP = "drop"
+    RECORD = "record"
+    MERGE = "merge"
+
+
+def late_move(item: Item | None, *, fence: int, outcome: Outcome, fenced: bool) -> LateMove:
+    """Nothing, when the item is gone or born since; its row in the history; or that and its
+    result. A run that failed, or was stopped for its lost lock, has no result to merge, and an
+    older result does not go over a newer one.
+    """
+    if item is None or item.state is State.REMOVED or item.born >= fence:
+        return LateMove.DROP
+    if fenced or outcome is not Outcome.OK or item.result_fence > fence:
+        return LateMove.RECORD
+    return LateMove.MERGE
+
+
+def stays(row: Run, late: Run) -> bool:
+    """Whether a row of the history stays as it is, though its run came back: it says superseded
+    already, or says that an operator cancelled a run that did not end well.
+    """
+    cancelled = row.outcome is Outcome.CANCELLED and late.outcome is not Outcome.OK
+    return row.outcome is Outcome.SUPERSEDED or cancelled
+
+
+def superseded(late: Run, row: Run | None) -> Run:
+    """What the history says of a late run; what an operator noted in its row stays."""
+    return replace(late, outcome=Outcome.SUPERSEDED, note=row.note if row else "")
+
+
+# ---- what operators do
+
+
+def paused(item: Item, mark: str) -> Item:
+    """No run starts; `mark` is JSON of who paused it."""
+    _check(ItemEvent.PAUSE, item)
     return replace(item, state=State.PAUSED, paused=mark)
 
 
-def resumed(item: Item, mark: str, *, now: datetime) -> Item | None:
-    """The item after it was resumed; one without a next slot is done. None: it is not paused."""
-    if not item.is_paused:
-        return None
+def resumed(item: Item, mark: str, *, now: datetime) -> Item:
+    """Runs start again; `mark` is JSON of who resumed it. One without a next slot is done."""
+    _check(ItemEvent.RESUME, item)
     after = replace(item, paused="", resumed=mark)
     if item.state is State.DONE:
         return after
@@ -41,28 +525,163 @@ def resumed(item: Item, mark: str, *, now: datetime) -> Item | None:
     return replace(after, state=State.ACTIVE, ready=ready)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """An item after a request: the slot of the run that is for it, and what comes before."""
+
+    item: Item
+    changed: bool = True
+    """False: the request was applied by an earlier call."""
+    slot: datetime
+    ahead: int = 0
+    """Runs that come first, the running one included."""
+    joined: bool = False
+    """Whether the run was asked for before, or is a retry: one run is for both."""
+
+
+def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
+    """The item after one more run was asked for at `now`; `once` is JSON of params, or ""."""
+    _check(ItemEvent.ASK, item)
+    queue = item.requests
+    retried = item.waits and item.attempt > 1
+    in_hand = item.running or retried or (item.waits and (bool(queue) or item.is_asked_for))
+    if not in_hand:
+        beside = NEVER if item.state is State.DONE else item.planned
+        slot = slot_asked_for(now, beside=beside)
+        after = replace(
+            item,
+            state=State.ACTIVE,
+            slot=slot,
+            ready=now,
+            planned=beside,
+            attempt=1,
+            once=once,
+        )
+        return Requested(item=after, slot=slot)
+    if retried:
+        item = replace(item, ready=min(item.ready, now))
+    ahead = len(queue) + 1
+    if not once:
+        if queue and not queue[-1].once:
+            return Requested(item=item, slot=queue[-1].slot, ahead=ahead - 1, joined=True)
+        if not queue and not item.running and not item.once:
+            return Requested(item=item, slot=item.slot, joined=True)
+    last = queue[-1].slot if queue else item.slot
+    slot = max(now, last + APART)
+    queue = (*queue, QueuedRun(name=name, slot=slot, once=once))
+    return Requested(item=replace(item, requests=queue), slot=slot, ahead=ahead)
+
+
 def rescheduled(item: Item, *, settings: RunSettings, had_time: bool, now: datetime) -> Item:
-    """The item under its new schedule. `had_time` tells that the old one was an `at`: otherwise an
+    """The item under its new schedule. `had_time` says that the old one was an `at`: otherwise an
     item that never ran keeps the first time it was given.
     """
-    plan = edited_plan(item, settings=settings, now=now)
-    has_time = isinstance(settings.schedule, Once)
+    _check(ItemEvent.RESCHEDULE, item)
     if item.state is State.DONE:
-        return planned(item, plan)
-    if is_asked_for(item):
-        return _beside_one_asked_for(item, plan)
+        return replanned(item, settings=settings, now=now)
+    if item.is_asked_for:
+        return _replanned_beside(item, settings=settings, now=now)
     if item.running or item.attempt > 1:
         return item
-    if item.start is None and not (had_time or has_time):
+    if item.start is None and not (had_time or isinstance(settings.schedule, Once)):
         return item
-    return planned(item, plan)
+    return replanned(item, settings=settings, now=now)
 
 
-def _beside_one_asked_for(item: Item, plan: Plan) -> Item:
+def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    """The item waits for the next slot of its new schedule, or for the first of its requests."""
+    following = slot_after_edit(item, settings=settings, now=now)
+    return _replanned(item, following, settings=settings, now=now)
+
+
+def _replanned_beside(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     """A run that was asked for goes on waiting, or running. What is planned changes, and no more
     than a millisecond of its slot.
     """
-    if plan.state is State.DONE:
-        return replace(item, planned=NEVER)
-    slot = item.slot if item.running else slot_asked_for(item.slot, beside=plan.planned)
-    return replace(item, slot=slot, planned=plan.planned)
+    planned = slot_after_edit(item, settings=settings, now=now) or NEVER
+    slot = item.slot if item.running else slot_asked_for(item.slot, beside=planned)
+    return replace(item, slot=slot, planned=planned)
+
+
+# ---- what doctor does
+
+
+def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
+    """An item that does not run, as if its clock had been right: what is said to have happened
+    later happened now; what nothing explains is planned anew. A run that was asked for, or is tried
+    again, is due at once.
+    """
+    _check(ItemEvent.REPAIR, item)
+    after = replace(
+        item,
+        start=item.start and no_later(item.start, now=now),
+        stop=item.stop and no_later(item.stop, now=now),
+    )
+    if coming := still_to_come(item, planning, now=now):
+        return _waits_for(after, coming, planning)
+    if not is_set_back(item, planning, now=now):
+        return after
+    planned = slot_brought_back(item, planning, now=now)
+    if item.is_asked_for or (item.attempt > 1 and planned == item.planned):
+        beside = planned or NEVER
+        slot = item.slot
+        if item.is_asked_for:
+            slot = slot_asked_for(no_later(item.slot, now=now), beside=beside)
+        return replace(after, slot=slot, ready=min(item.ready, now), planned=beside)
+    if planned is None:
+        return replace(after, state=State.DONE, attempt=1, once="")
+    return _waits_for(after, planned, planning)
+
+
+def _waits_for(item: Item, slot: datetime, planning: Planning) -> Item:
+    state = State.PAUSED if item.is_paused else State.ACTIVE
+    ready = ready_for(item.id, slot, settings=planning.settings, first=False)
+    return replace(item, state=state, slot=slot, ready=ready, planned=slot, attempt=1, once="")
+
+
+# ---- the names of what operators asked for
+
+RETRIED_FOR = timedelta(minutes=5)
+"""How long a sender that is in doubt tries again."""
+REMEMBERED = timedelta(minutes=10)
+"""How long a name is remembered in any case: longer than a sender tries again."""
+ALWAYS = 8
+"""Names that are remembered however old they are."""
+MOST = 200
+"""Names that an item holds."""
+LONGEST_NAME = 64
+"""Characters."""
+ADDED = "add:"
+"""How the names of additions begin. They outlast the removal of the item: a sender that is in doubt
+may find another life of the id."""
+
+
+def is_applied(item: Item, name: str) -> bool:
+    """Whether the event of this name was applied to the item."""
+    return any(one.name == name for one in item.applied)
+
+
+def additions(item: Item | None) -> tuple[Applied, ...]:
+    """What a new life of an id remembers of the one before."""
+    return tuple(one for one in item.applied if one.name.startswith(ADDED)) if item else ()
+
+
+def remembering(
+    before: Sequence[Applied], name: str, *, now: datetime
+) -> tuple[Applied, ...] | None:
+    """The names of an item after one more event was applied. None: there is no room for it, since
+    all names are too young to be forgotten.
+    """
+    kept = [
+        one for place, one in enumerate(before, 1) if place < ALWAYS or now - one.at <= REMEMBERED
+    ]
+    if len(kept) >= MOST:
+        return None
+    return Applied(name=name, at=now), *kept
+
+
+def may_retry(*, first: datetime, now: datetime) -> bool:
+    """Whether a sender that read the store's clock at `first` may still trust the names that it
+    has read at `now`.
+    """
+    return now - first <= RETRIED_FOR

@@ -53,14 +53,16 @@ class LostSignal:
         return self._event.wait(timeout)
 
 
-class Child:
+class ChildLoop:
     """The child's end of the socket, and what it does with what comes."""
 
     def __init__(self, worker: socket.socket) -> None:
         self._socket = worker
         self._sending = threading.Lock()
         self._busy = threading.Event()
-        self._runs: queue.SimpleQueue[tuple[wire.Run, LostSignal] | None] = queue.SimpleQueue()
+        self._runs: queue.SimpleQueue[tuple[wire.RunMessage, LostSignal] | None] = (
+            queue.SimpleQueue()
+        )
         self._pid = os.getpid()
 
     def serve(self) -> None:
@@ -78,17 +80,17 @@ class Child:
         with self._socket.makefile("rb") as stream:
             while (message := wire.read(stream)) is not None:
                 match message:
-                    case wire.Run() as run:
+                    case wire.RunMessage() as run:
                         lost = LostSignal()
                         self._busy.set()
                         self._runs.put((run, lost))
-                    case wire.Lost(reason):
+                    case wire.LostMessage(reason):
                         lost.set(reason)
         if self._busy.is_set():
             os.killpg(0, signal.SIGKILL)  # the worker is gone: nobody waits for this run
         self._runs.put(None)
 
-    def _perform(self, run: wire.Run, lost: LostSignal) -> wire.Finished:
+    def _perform(self, run: wire.RunMessage, lost: LostSignal) -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
             handler, before = _found(run.source, run.type)
@@ -107,9 +109,9 @@ class Child:
             value = copy_context().run(handler.function, item, context)
             result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
             del value  # what it holds open is closed
-            return wire.Finished(result=result, left=leftovers.left(before))
+            return wire.FinishedMessage(result=result, left=leftovers.left(before))
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child
-            return wire.Finished(error=mask.short(failure(problem)))
+            return wire.FinishedMessage(error=mask.short(failure(problem)))
 
     def _logs(self, mask: Mask) -> Callable[[int, str], None]:
         def log(level: int, message: str) -> None:
@@ -149,4 +151,4 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     with socket.socket(fileno=descriptor) as connection:
         connection.set_inheritable(False)
-        Child(connection).serve()
+        ChildLoop(connection).serve()

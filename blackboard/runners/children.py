@@ -56,7 +56,7 @@ class Child:
     async def connect(self) -> None:
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
 
-    def let_run(self, run: wire.Run, deadline: float) -> None:
+    def let_run(self, run: wire.RunMessage, deadline: float) -> None:
         """Give it a handler to call. What was printed before belongs to no run."""
         self._drain()
         self._tail = Tail()
@@ -69,7 +69,7 @@ class Child:
             self._watch.keep(self.pid, deadline)
 
     def lose(self, reason: str) -> None:
-        self._send(wire.Lost(reason))
+        self._send(wire.LostMessage(reason))
 
     async def receive(self) -> wire.ToWorker | None:
         """Its next message, None when it is gone.

@@ -113,7 +113,7 @@ class _ProcessRun:
         if self._lost is not None:
             child.lose(self._lost)
         answer = await self._listen(child)
-        if isinstance(answer, wire.Finished):
+        if isinstance(answer, wire.FinishedMessage):
             return self._finished(child, answer)
         return await self._broken(child, answer)
 
@@ -125,7 +125,7 @@ class _ProcessRun:
             await child.connect()
         return child
 
-    async def _listen(self, child: Child) -> wire.Finished | str:
+    async def _listen(self, child: Child) -> wire.FinishedMessage | str:
         """What it answered; or, when it does not, what is wrong besides its having ended."""
         while True:
             try:
@@ -134,7 +134,7 @@ class _ProcessRun:
                 child.kill()
                 return f"the child process sent what is no message: {problem}"
             match message:
-                case wire.Finished():
+                case wire.FinishedMessage():
                     return message
                 case wire.Progress(done, total) if self._verdict is None:
                     self._report.progress(done, total)
@@ -143,7 +143,7 @@ class _ProcessRun:
                 case None:
                     return ""
 
-    def _finished(self, child: Child, answer: wire.Finished) -> Ended:
+    def _finished(self, child: Child, answer: wire.FinishedMessage) -> Ended:
         output = self._call.mask.output(child.output())
         if answer.left:
             left = ", ".join(answer.left)
@@ -171,8 +171,8 @@ class _ProcessRun:
             self._report.log(logging.ERROR, text)
 
 
-def _message(call: Call) -> wire.Run:
-    return wire.Run(
+def _message(call: Call) -> wire.RunMessage:
+    return wire.RunMessage(
         source=call.handler.source,
         type=call.item.type,
         id=call.item.id,

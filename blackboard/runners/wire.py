@@ -23,7 +23,7 @@ class _Message(msgspec.Struct, tag=True, tag_field="say"):
     """Named by its class."""
 
 
-class Run(_Message, kw_only=True):
+class RunMessage(_Message, kw_only=True):
     """To the child: call the handler of `type` in the module at `source`."""
 
     source: Source
@@ -44,7 +44,7 @@ class Run(_Message, kw_only=True):
     """Characters of JSON that the result may have."""
 
 
-class Lost(_Message):
+class LostMessage(_Message):
     """To the child: the lock of the current run is lost."""
 
     reason: str
@@ -64,7 +64,7 @@ class Log(_Message):
     message: str
 
 
-class Finished(_Message, kw_only=True):
+class FinishedMessage(_Message, kw_only=True):
     """To the worker: the handler returned `result`, or failed with `error`."""
 
     result: Any = None
@@ -73,8 +73,8 @@ class Finished(_Message, kw_only=True):
     """What it left behind that another run could meet."""
 
 
-ToChild = Run | Lost
-ToWorker = Progress | Log | Finished
+ToChild = RunMessage | LostMessage
+ToWorker = Progress | Log | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

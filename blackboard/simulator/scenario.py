@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
-from blackboard.protocol.keys import phase
+from blackboard.rules.next_run import phase
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of

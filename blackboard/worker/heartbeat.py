@@ -153,7 +153,7 @@ class Heartbeat:
             return
         if renewed.sent > held.claim.sent:
             held.asked = None
-        held.claim = replace(renewed, item_etag=held.claim.item_etag)
+        held.claim = replace(renewed, item=held.claim.item)
         held.told = progress
         if held.execution is not None:
             held.execution.extend(held.deadline)

@@ -14,7 +14,7 @@ from blackboard.model import VERSION, Member
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, record_of, version_of
-from blackboard.rules.clocks import is_ahead
+from blackboard.rules.next_run import is_ahead
 from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
 ANNOUNCE_EVERY = 60.0

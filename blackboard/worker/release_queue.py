@@ -18,9 +18,9 @@ from blackboard.model import Ended, Outcome
 from blackboard.phrases import first_line
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
-    Finished,
-    Release,
+    FinishedRun,
     Released,
+    ReleaseOutcome,
     each_for_itself,
     release,
     releases_at_once,
@@ -102,7 +102,7 @@ class Releases:
         for one, released in zip(finished, let_go, strict=True):
             self.runs += 1
             self.holdings.release(one.claim.nonce)
-            if released.how is Release.DROPPED:
+            if released.how is ReleaseOutcome.DROPPED:
                 self.holdings.given_up.add(one.claim.nonce)
             self._tell(one, released)
             self._may_prune(shard, released)
@@ -167,7 +167,7 @@ class Releases:
 
     # ---- what is told
 
-    def _tell(self, finished: Finished, released: Released) -> None:
+    def _tell(self, finished: FinishedRun, released: Released) -> None:
         run, ended = released.run, finished.ended
         good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
         self.events.emit_of(
@@ -186,8 +186,8 @@ class Releases:
         )
 
 
-def _finished(held: Holding, ended: Ended) -> Finished:
-    return Finished(
+def _finished(held: Holding, ended: Ended) -> FinishedRun:
+    return FinishedRun(
         claim=held.claim,
         ended=ended,
         settings=held.settings,
@@ -201,7 +201,7 @@ class Renewed:
     def __init__(self, holdings: Sequence[Holding]) -> None:
         self._held = {held.claim.nonce: held for held in holdings}
 
-    async def quiet(self, finished: Sequence[Finished]) -> list[Finished]:
+    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         """A renewal under way is waited for, but not for long."""
         holdings = [self._held[one.claim.nonce] for one in finished]
         for held in holdings:
@@ -214,6 +214,6 @@ class Renewed:
             replace(one, claim=held.claim) for one, held in zip(finished, holdings, strict=True)
         ]
 
-    def renewed(self, finished: Sequence[Finished]) -> None:
+    def renewed(self, finished: Sequence[FinishedRun]) -> None:
         for one in finished:
             self._held[one.claim.nonce].releasing = False

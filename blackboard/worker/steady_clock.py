@@ -3,8 +3,8 @@
 A worker reads the store's time again and again, and its own monotonic clock says how much should
 have passed. A reading that is off by more than a minute means that the clock was set, that the
 machine was suspended, or that the clock is wrong for a moment. Items that are claimed or planned by
-a wrong time are set back by as much (`rules/ahead.py`). So the worker goes on by the time that it
-had, and claims nothing, until it asks the store again some seconds later, and that is off by the
+a wrong time are set back by as much (`rules/next_run.py`). So the worker goes on by the time that
+it had, and claims nothing, until it asks the store again some seconds later, and that is off by the
 same. (Between two replies the time of a store on another host is extrapolated, and confirms
 nothing.)
 
@@ -21,7 +21,7 @@ from blackboard.clock import Clock
 from blackboard.events import Events, Kind
 from blackboard.model import whole_milliseconds
 from blackboard.phrases import span
-from blackboard.rules.clocks import TOLERANCE
+from blackboard.rules.next_run import TOLERANCE
 
 CONFIRMED_AFTER = 10.0
 """Seconds from the first reading that is off to one that confirms it, at the least."""

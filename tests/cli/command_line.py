@@ -19,7 +19,7 @@ from blackboard.clock import SystemClock
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_clock import StoreClock
 from blackboard.tables.azure_connection import EMULATOR_KEY
@@ -127,7 +127,7 @@ class CommandLine:
         async def let_go(board: BoardTable) -> None:
             settings = board.resolve(held.type, held.spec)
             done = Ended(outcome=outcome, **ended)
-            await release(board, [Finished(claim=held, ended=done, settings=settings)])
+            await release(board, [FinishedRun(claim=held, ended=done, settings=settings)])
 
         self.on_board(let_go)
 

@@ -20,7 +20,7 @@ from blackboard.cli.columns import (
 )
 from blackboard.cli.layout import Style
 from blackboard.cli.views import item_view, run_view, worker_view
-from blackboard.model import Item, Lock, Member, Outcome, Run, State
+from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State
 from blackboard.rules.status import Standing
 from blackboard.worker.membership import Sighting
 
@@ -89,7 +89,7 @@ def cell(one: Standing, title: str) -> tuple[str, Style]:
         (stands(ready=NOW - timedelta(hours=2), overdue=True), "next", "overdue 2h", Style.LATE),
         (stands(state=State.PAUSED), "next", "paused", Style.QUIET),
         (stands(**RUNS), "next", "-", Style.PLAIN),
-        (stands(**RUNS, requests="[]"), "next", "again", Style.PLAIN),
+        (stands(**RUNS, requests=(QueuedRun(name="a", slot=NOW),)), "next", "again", Style.PLAIN),
         (stands(**RUNS, state=State.PAUSED), "next", "paused", Style.QUIET),
         (stands(), "running", "-", Style.PLAIN),
         (stands(**RUNS), "running", "2m", Style.BUSY),

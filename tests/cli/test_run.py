@@ -11,7 +11,7 @@ from blackboard.model import Mark, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.requests import LONGEST_QUEUE, requests_of
+from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
 from tests.cli.command_line import CommandLine, Said, blackboard
 
@@ -219,7 +219,7 @@ def test_each_request_with_params_is_acknowledged_in_its_turn(towns: CommandLine
         "davis is due now; this request is run after 1 run\n",
         "davis is due now; this request is run after 2 runs\n",
     ]
-    assert [one.once for one in requests_of(towns.item("davis"))] == [
+    assert [one.once for one in towns.item("davis").requests] == [
         '{"date":"tue"}',
         '{"date":"wed"}',
     ]

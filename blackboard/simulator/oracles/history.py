@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from blackboard.model import Item, Lock, Outcome, Run, State, Token
-from blackboard.rules.requests import in_line
+from blackboard.rules.next_run import slots_in_line
 from blackboard.simulator.changes import Change, Touch
 from blackboard.simulator.violation import Violation
 from blackboard.spec import decode_spec, resolve
@@ -30,8 +30,8 @@ class History:
 
     def __call__(self, change: Change) -> None:
         if change.sender.verb == "run_now" and (item := change.shadow.item) is not None:
-            before = in_line(change.before) if change.before else ()
-            for slot in set(in_line(item)) - set(before):
+            before = slots_in_line(change.before) if change.before else ()
+            for slot in set(slots_in_line(item)) - set(before):
                 self._asked[item.id, item.born, slot] += 1
         freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
         for touch in change.of(Run):

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-from blackboard.model import Item, Lock, Request, State
-from blackboard.rules.requests import requests_of, serves
+from blackboard.model import Item, Lock, QueuedRun, State
+from blackboard.rules.next_run import serves
 from blackboard.simulator.changes import Change
 from blackboard.simulator.plan import VERBS
 from blackboard.simulator.violation import Violation
@@ -17,7 +17,7 @@ class People:
     """Remembers the runs that were asked for and have not started."""
 
     def __init__(self) -> None:
-        self._asked: defaultdict[str, list[Request]] = defaultdict(list)
+        self._asked: defaultdict[str, list[QueuedRun]] = defaultdict(list)
         """In the order in which they are to start."""
 
     def __call__(self, change: Change) -> None:
@@ -70,6 +70,6 @@ class People:
                 raise Violation("PARAMS", what, item=new.id)
 
 
-def _line_of(item: Item) -> list[Request]:
+def _line_of(item: Item) -> list[QueuedRun]:
     """The run in hand and all requests behind it."""
-    return [Request(name="", slot=item.slot, once=item.once), *requests_of(item)]
+    return [QueuedRun(name="", slot=item.slot, once=item.once), *item.requests]

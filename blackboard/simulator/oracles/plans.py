@@ -9,9 +9,8 @@ first, or an earlier one.
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from blackboard.model import NEVER, Item, Lock, Request, State, whole_milliseconds
-from blackboard.protocol.keys import phase
-from blackboard.rules.requests import requests_of
+from blackboard.model import NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
+from blackboard.rules.next_run import phase
 from blackboard.schedule.schedule import Every, Once, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.oracles.transitions import Difference, same
@@ -79,7 +78,7 @@ class Plans:
     def _edited(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
         """A later slot than the new schedule's first one is one that was jumped over."""
         settings = self._settings_of(after)
-        queue = requests_of(before)
+        queue = before.requests
         asked_for = before.slot != before.planned and before.state is not State.DONE
         if before.running:
             yield from same(before, after, "slot ready attempt state once requests")
@@ -91,7 +90,7 @@ class Plans:
         elif queue:
             if (before.slot, before.ready) != (after.slot, after.ready):
                 yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
-                yield "RUN NOW LOST", "requests", queue[1:], requests_of(after)
+                yield "RUN NOW LOST", "requests", queue[1:], after.requests
         elif (after.slot, after.ready) != (before.slot, before.ready):
             yield "ATTEMPTS", "attempt", 1, after.attempt
             yield "SLOT", "planned", after.slot, after.planned
@@ -129,7 +128,7 @@ class Plans:
 
 def _asked(change: Change, before: Item, after: Item) -> Iterator[Difference]:
     """In hand at once; or the last in line, behind what runs, is tried again or was asked for."""
-    old, new = requests_of(before), requests_of(after)
+    old, new = before.requests, after.requests
     is_retry = before.waits and before.attempt > 1
     in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
     if in_hand or old:
@@ -146,7 +145,7 @@ def _asked(change: Change, before: Item, after: Item) -> Iterator[Difference]:
 
 
 def _in_line(
-    before: Item, old: tuple[Request, ...], new: tuple[Request, ...]
+    before: Item, old: tuple[QueuedRun, ...], new: tuple[QueuedRun, ...]
 ) -> Iterator[Difference]:
     """One more at the end; or none, where one run is for both: no params, and not started."""
     if len(new) == len(old):

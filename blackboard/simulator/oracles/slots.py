@@ -5,8 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from blackboard.model import Item, Lock
-from blackboard.rules.outcomes import slot_of
-from blackboard.rules.requests import MILLISECOND
+from blackboard.rules.next_run import MILLISECOND, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation

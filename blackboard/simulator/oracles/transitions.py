@@ -15,14 +15,13 @@ from blackboard.model import (
     Item,
     Lock,
     Outcome,
-    Request,
+    QueuedRun,
     Run,
     State,
     Token,
     whole_milliseconds,
 )
-from blackboard.protocol.keys import phase
-from blackboard.rules.requests import requests_of
+from blackboard.rules.next_run import phase
 from blackboard.schedule.schedule import Every, due_between, next_due
 from blackboard.simulator.changes import Change
 from blackboard.simulator.violation import Violation
@@ -48,7 +47,7 @@ class Expected:
     planned: datetime
     attempt: int
     once: str = ""
-    queue: tuple[Request, ...] = ()
+    queue: tuple[QueuedRun, ...] = ()
     done: bool = False
 
 
@@ -144,7 +143,7 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
     """The plan of an item whose run ended as the history has it. `verb` is what a person asked
     for; "" where a worker let it go.
     """
-    queue, now = requests_of(item), run.stop
+    queue, now = item.requests, run.stop
     same = Expected(
         slot=item.slot,
         ready=now,
@@ -223,7 +222,7 @@ def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
     )
     yield "ATTEMPTS", "attempt", plan.attempt, after.attempt
     yield "PARAMS", "once", plan.once, after.once
-    yield "RUN NOW LOST", "requests", plan.queue, requests_of(after)
+    yield "RUN NOW LOST", "requests", plan.queue, after.requests
 
 
 def same(before: Item, after: Item, columns: str) -> Iterator[Difference]:

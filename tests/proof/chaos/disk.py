@@ -12,7 +12,7 @@ from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
 from blackboard.protocol.claims import claim, override, renew
 from blackboard.protocol.edits import add, cancel, edit, pause, remove, resume, run_now, unlock
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
 from tests.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
@@ -56,7 +56,7 @@ class Told:
         made = self.claims[name]
         ended = Ended(outcome=outcome, result=made.fence if outcome is Outcome.OK else None)
         settings = settings_of(made.type, made.spec)
-        await release(self.board, [Finished(claim=made, ended=ended, settings=settings)])
+        await release(self.board, [FinishedRun(claim=made, ended=ended, settings=settings)])
 
     async def override(self, name: str) -> None:
         self.clock.advance(timedelta(hours=2).total_seconds())

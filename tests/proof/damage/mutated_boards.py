@@ -15,7 +15,7 @@ import msgspec
 from blackboard.cli.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.cli.gather import gather
 from blackboard.cli.views import item_view, run_view, worker_view
-from blackboard.doctor import Report, Request, examine
+from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
 from blackboard.events import Kind
 from blackboard.model import Claim, Item, Outcome, State, Token
@@ -198,8 +198,8 @@ class Harmed:
             assert worker_view(sighting)
             assert worker_cells(sighting, now=found.now, absolute=False)
 
-    async def check(self, *, repair: bool) -> Report:
-        report = await examine(self.board, Request(repair=repair, types=set(HANDLERS)))
+    async def check(self, *, repair: bool) -> DoctorReport:
+        report = await examine(self.board, Examination(repair=repair, types=set(HANDLERS)))
         self.told |= {one.subject for one in report.findings}
         self.outcomes.update(f"repaired {one.code}" for one in report.findings if one.repaired)
         return report

@@ -19,7 +19,7 @@ from blackboard.model import Claim, Item, Lock, Mark, Token
 from blackboard.protocol import claims
 from blackboard.protocol.edits import unlock
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Release, release
+from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
 from tests.boards import ALL_DAY, finished, settings_of
@@ -159,7 +159,7 @@ class Client:
     ) -> None:
         if claim is not None:
             self.held.append(claim)
-            self._note(asked, verb, Answer.YES, about, got=claim.fence, touch=claim.lock_etag)
+            self._note(asked, verb, Answer.YES, about, got=claim.fence, touch=claim.lock.etag)
         elif otherwise is not None:
             self._note(asked, verb, otherwise, about)
 
@@ -206,7 +206,7 @@ class Client:
     def _renewed(self, asked: Asked[Claim | None], about: Claim | Lock) -> None:
         if asked.said is not None:
             self.held.append(asked.said)
-            self._note(asked, Verb.RENEW, Answer.YES, about, touch=asked.said.lock_etag)
+            self._note(asked, Verb.RENEW, Answer.YES, about, touch=asked.said.lock.etag)
         elif not asked.busy:
             self._note(asked, Verb.RENEW, Answer.NO, about)
         elif isinstance(about, Claim):
@@ -215,7 +215,7 @@ class Client:
     async def _release(self, claims: list[Claim]) -> None:
         asked = await self.recorder.ask(release(self.board, [finished(one) for one in claims]))
         for claim, released in zip(claims, asked.said or [], strict=True):
-            answer = Answer.YES if released.how is Release.DONE else Answer.NO
+            answer = Answer.YES if released.how is ReleaseOutcome.DONE else Answer.NO
             self._note(asked, Verb.RELEASE, answer, claim)
 
     # ---- a person, and the wire

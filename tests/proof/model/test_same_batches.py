@@ -17,16 +17,13 @@ from blackboard.protocol.batches import (
     change_ops,
     claim_ops,
     free_ops,
-    freed,
-    held,
     late_ops,
     override_ops,
     release_ops,
     remove_ops,
-    run_of,
-    tombstone_of,
 )
-from blackboard.rules.outcomes import Plan
+from blackboard.rules.transitions import removed, run_of
+from blackboard.rules.transitions import unlocked as unlocked_by
 from blackboard.table import ANY as ANY_ETAG
 from blackboard.table import Delete as ProductDelete
 from blackboard.table import Insert as ProductInsert
@@ -55,10 +52,10 @@ running = waiting._replace(running=True)
 paused = waiting._replace(state="paused")
 done = waiting._replace(state="done")
 DONE = replace(WAITING, state=product.State.DONE)
-TAKEN = replace(CLAIM, fence=5)
+TAKEN = replace(CLAIM, item=replace(RUNNING, fence=5), lock=replace(LOCK, fence=5))
 GIVEN_UP = replace(RUN, outcome=product.Outcome.ABANDONED)
-NAMED = '[{"name":"1","at":"2026-11-21T12:00:00Z"}]'
-UNLOCKED = run_of(held(RUNNING), product.Outcome.ABANDONED, now=NOON)
+NAMED = (product.Applied(name="1", at=NOON),)
+UNLOCKED = run_of(RUNNING, product.Outcome.ABANDONED, now=NOON)
 TOLD_LATE = replace(RUN, outcome=product.Outcome.SUPERSEDED)
 task = Task("", 0, fence=4, born=0, spec=0, slot=0, held=2, known=1, nonce=7)
 taken = task._replace(fence=5, nonce=8, other=7)
@@ -66,21 +63,13 @@ abandoned = rows.Run(4, 7, "abandoned")
 unlocked = rows.Run(4, 0, "abandoned")
 
 
-def plan_of(item: product.Item) -> Plan:
-    return Plan(
-        state=item.state,
-        slot=item.slot,
-        ready=LATER.ready,
-        planned=item.planned,
-        attempt=1,
-        failures=0,
-    )
-
-
 def product_free(
-    item: product.Item, run: product.Run, lock_etag: str, applied: str = ""
+    item: product.Item,
+    run: product.Run,
+    lock_etag: str,
+    applied: tuple[product.Applied, ...] = (),
 ) -> list[Op]:
-    after = replace(freed(item, plan_of(item), run), applied=applied)
+    after = replace(unlocked_by(item, run), ready=LATER.ready, applied=applied)
     return free_ops(item, lock_etag, after, run)
 
 
@@ -90,7 +79,7 @@ def model_free(item: rows.Item, run: rows.Run, lock: int, applied: tuple[int, ..
 
 
 def product_remove(item: product.Item) -> list[Op]:
-    return remove_ops(item, replace(tombstone_of(item, now=NOON), applied=NAMED))
+    return remove_ops(item, replace(removed(item, now=NOON), applied=NAMED))
 
 
 RUNNING_PAUSED = replace(RUNNING, state=product.State.PAUSED)
@@ -103,7 +92,7 @@ SAME: dict[str, tuple[list[Op], Batch]] = {
         batches.add(0, waiting, 5),
     ),
     "claim": (
-        claim_ops(TOKEN, TAKEN, schedule="", timezone="UTC"),
+        claim_ops(TOKEN, TAKEN),
         batches.claim(task._replace(held=3, fence=5), 0),
     ),
     "release": (release_ops(CLAIM, WAITING, RUN), batches.release(task, ALL)),
@@ -144,7 +133,10 @@ SAME: dict[str, tuple[list[Op], Batch]] = {
         batches.change(0, waiting, 1, waiting._replace(slot=1, ready=-1, applied=(1,))),
     ),
     "run now of a running item": (
-        change_ops(RUNNING, replace(RUNNING, requests="[]", applied=NAMED)),
+        change_ops(
+            RUNNING,
+            replace(RUNNING, requests=(product.QueuedRun(name="1", slot=NOON),), applied=NAMED),
+        ),
         batches.change(0, running, 1, running._replace(requests=(1,), applied=(1,))),
     ),
     "run now of an item that is done": (
@@ -186,7 +178,7 @@ def test_a_renewal_is_the_same_in_the_model() -> None:
         made = await scene.claimed()
         await claims.renew(scene.board, made)
         return [
-            replace(op, etag="L" if op.etag == made.lock_etag else op.etag)
+            replace(op, etag="L" if op.etag == made.lock.etag else op.etag)
             for op in scene.table.batches[-1]
             if isinstance(op, ProductMerge)
         ]

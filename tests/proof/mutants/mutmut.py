@@ -22,8 +22,9 @@ SETUP = """
 source_paths = blackboard
 only_mutate =
     blackboard/rules/due.py
-    blackboard/rules/outcomes.py
+    blackboard/rules/next_run.py
     blackboard/rules/patience.py
+    blackboard/rules/transitions.py
     blackboard/schedule/schedule.py
 pytest_add_cli_args =
     --store=memory
@@ -31,12 +32,15 @@ pytest_add_cli_args =
     -pno:cacheprovider
     -pno:xdist
 pytest_add_cli_args_test_selection =
+    tests/test_ahead.py
+    tests/test_applied.py
     tests/test_claim_rules.py
     tests/test_outcome_rules.py
     tests/test_patience_rules.py
     tests/test_plan_rules.py
     tests/test_request_rules.py
     tests/test_schedules.py
+    tests/test_transitions.py
 process_isolation = forkserver
 """
 # A fork server, because what one test has cached must not hide a mutant from another.

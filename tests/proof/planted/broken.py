@@ -11,11 +11,11 @@ from typing import Any
 
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
 from blackboard.protocol import batches, claims, edits, releases
-from blackboard.protocol.claims import until_answered
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import until_answered
 from blackboard.rules.due import Move, decide_lock, is_missed
-from blackboard.rules.outcomes import Plan, after_run, edited_plan, late_move, unlocked_plan
+from blackboard.rules.transitions import late_move, released, removed, replanned, unlocked
 from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
@@ -96,7 +96,7 @@ def counts_anew(before: Item, after: Item) -> list[Op]:
 
 
 def born_as_before(item: Item, *, now: datetime) -> Item:
-    return replace(batches.tombstone_of(item, now=now), fence=item.fence + item.running)
+    return replace(removed(item, now=now), fence=item.fence + item.running)
 
 
 # ---- what people ask for
@@ -122,8 +122,7 @@ async def unlocks_whoever_it_is(
     def build(item: Item, now: datetime) -> Item | None:
         if not item.running:
             return None
-        run = edits._ended(item, Outcome.ABANDONED, mark=mark, now=now)
-        return batches.freed(item, unlocked_plan(item, now=now), run)
+        return unlocked(item, edits._ended(item, Outcome.ABANDONED, mark=mark, now=now))
 
     write = edits._write(Outcome.ABANDONED, mark)
     return await edits.change_item(board, item_id, build, write=write)
@@ -132,12 +131,12 @@ async def unlocks_whoever_it_is(
 # ---- releases
 
 
-def forgets_the_pause(made: Claim, outcome: Outcome, **about: Any) -> Any:
-    return after_run(replace(made, state=State.ACTIVE), outcome, **about)
+def forgets_the_pause(item: Item, run: Run, **about: Any) -> Item:
+    return released(replace(item, state=State.ACTIVE), run, **about)
 
 
-def forgets_run_now(made: Claim, outcome: Outcome, **about: Any) -> Any:
-    return after_run(replace(made, requests=""), outcome, **about)
+def forgets_run_now(item: Item, run: Run, **about: Any) -> Item:
+    return released(replace(item, requests=()), run, **about)
 
 
 def forgets_its_birth(item: Item | None, **about: Any) -> Any:
@@ -158,27 +157,27 @@ _honest_prepare = releases.prepare
 
 
 def prepares_from_memory(
-    board: BoardTable, one: releases.Finished, read: Claim, *, now: datetime
+    board: BoardTable, one: releases.FinishedRun, read: Claim, *, now: datetime
 ) -> Any:
-    known = replace(one.claim, lock_etag=read.lock_etag, item_etag=read.item_etag)
-    return _honest_prepare(board, one, known, now=now)
+    item = replace(one.claim.item, etag=read.item.etag)
+    return _honest_prepare(board, one, replace(read, item=item), now=now)
 
 
 _honest_settle = releases.settle
 
 
 async def settles_with_any_lock(
-    board: BoardTable, one: releases.Finished, *, sent: datetime | None
+    board: BoardTable, one: releases.FinishedRun, *, sent: datetime | None
 ) -> releases.Released:
     made = one.claim
     lock = await until_answered(board, lambda: board.lock(made.id))
     if lock is not None:
-        one = replace(one, claim=replace(made, nonce=lock.nonce))
+        one = replace(one, claim=replace(made, lock=replace(made.lock, nonce=lock.nonce)))
     return await _honest_settle(board, one, sent=sent)
 
 
 async def takes_a_race_for_a_loss(
-    board: BoardTable, one: releases.Finished, *, sent: datetime | None
+    board: BoardTable, one: releases.FinishedRun, *, sent: datetime | None
 ) -> releases.Released:
     return await releases._without_lock(board, one, sent=sent)
 
@@ -189,13 +188,13 @@ def counts_the_one_before(
     return due_between(schedule, after - MILLISECOND, until, limit)
 
 
-def keeps_the_slot_of_what_is_paused(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
-    plan = edited_plan(item, settings=settings, now=now)
+def keeps_the_slot_of_what_is_paused(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    plan = replanned(item, settings=settings, now=now)
     return replace(plan, state=item.state) if item.state is State.PAUSED else plan
 
 
-def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
-    plan = edited_plan(item, settings=settings, now=now)
+def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    plan = replanned(item, settings=settings, now=now)
     is_back = item.state is State.DONE and plan.state is State.PAUSED
     return replace(plan, state=State.ACTIVE) if is_back else plan
 

@@ -15,14 +15,7 @@ from blackboard.model import Claim, Item, Lock, Outcome, Run, Token
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import transitions
-from blackboard.rules.outcomes import (
-    LateMove,
-    Plan,
-    after_run,
-    late_move,
-    passed_plan,
-    unlocked_plan,
-)
+from blackboard.rules.transitions import LateMove, late_move, passed_over, released, unlocked
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Op
@@ -46,31 +39,36 @@ def with_other(function: Any, **instead: Any) -> Any:
     return made
 
 
-def counts_from_two_minutes_later(made: Claim, outcome: Outcome, **about: Any) -> Plan:
-    later = {**about, "now": about["now"] + TWO_MINUTES}
-    plan = after_run(replace(made, start=made.start + TWO_MINUTES), outcome, **later)
-    honest = after_run(made, outcome, **about)
-    retried = plan.slot == made.slot or isinstance(about["settings"].schedule, Every)
-    return honest if retried else replace(plan, failures=honest.failures)
+def counts_from_two_minutes_later(item: Item, run: Run, **about: Any) -> Item:
+    started, ended = run.start + TWO_MINUTES, run.stop + TWO_MINUTES
+    later = released(replace(item, start=started), replace(run, stop=ended), **about)
+    honest = released(item, run, **about)
+    retried = later.slot == item.slot or isinstance(about["settings"].schedule, Every)
+    return honest if retried else replace(later, start=item.start, stop=run.stop)
 
 
-def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) -> Plan:
-    return passed_plan(item, settings=settings, now=now + settings.jitter)
+def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    return passed_over(item, settings=settings, now=now + settings.jitter)
 
 
-def is_not_put_back(made: Claim, outcome: Outcome, **about: Any) -> Plan:
-    return after_run(made, outcome, **{**about, "requeue": False})
+def is_not_put_back(item: Item, run: Run, **about: Any) -> Item:
+    return released(item, run, **{**about, "requeue": False})
 
 
 # ---- attempts
 
 
-def unlocks_for_a_first_attempt(item: Item, *, now: datetime) -> Plan:
-    return replace(unlocked_plan(item, now=now), attempt=1)
+def unlocks_for_a_first_attempt(item: Item, run: Run) -> Item:
+    return replace(unlocked(item, run), attempt=1)
 
 
 def forgets_an_attempt(item: Item, lock: Lock, taken: Claim, gone: Run) -> list[Op]:
-    return batches.override_ops(item, lock, replace(taken, attempt=lock.attempt), gone)
+    forgetful = replace(
+        taken,
+        item=replace(taken.item, attempt=lock.attempt),
+        lock=replace(taken.lock, attempt=lock.attempt),
+    )
+    return batches.override_ops(item, lock, forgetful, gone)
 
 
 def edits_away_the_retry(
@@ -86,9 +84,9 @@ _honest_rescheduled = transitions.rescheduled
 # ---- params
 
 
-def keeps_once(made: Claim, outcome: Outcome, **about: Any) -> Plan:
-    plan = after_run(made, outcome, **about)
-    return replace(plan, once=plan.once or made.once)
+def keeps_once(item: Item, run: Run, **about: Any) -> Item:
+    after = released(item, run, **about)
+    return replace(after, once=after.once or item.once)
 
 
 # ---- people
@@ -169,7 +167,8 @@ _honest_drain = Worker._drain
 
 
 def gives_no_once(held: Holding, environ: Mapping[str, str]) -> Any:
-    return _honest_given(replace(held, claim=replace(held.claim, once="")), environ)
+    claim = replace(held.claim, item=replace(held.claim.item, once=""))
+    return _honest_given(replace(held, claim=claim), environ)
 
 
 _honest_given = running.given
@@ -205,7 +204,7 @@ OVERSIGHTS = (
             (
                 releases,
                 "prepare",
-                with_other(releases.prepare, after_run=counts_from_two_minutes_later),
+                with_other(releases.prepare, released=counts_from_two_minutes_later),
             ),
         ),
         shows="SERVED|SLOT",
@@ -214,7 +213,7 @@ OVERSIGHTS = (
     Planted(
         name="jitter twice",
         without="who passes over a missed slot passes over those of its jitter, too",
-        patches=((claims, "passed_plan", passes_over_the_jitter),),
+        patches=((claims, "passed_over", passes_over_the_jitter),),
         shows="SERVED",
         walks=False,
         verbs=("edit",),
@@ -222,14 +221,14 @@ OVERSIGHTS = (
     Planted(
         name="not put back",
         without="a run that its worker's shutdown cut short is not due again",
-        patches=((releases, "after_run", is_not_put_back),),
+        patches=((releases, "released", is_not_put_back),),
         shows="SERVED|SLOT|PARAMS|ATTEMPTS",
         walks=False,
     ),
     Planted(
         name="first attempt",
         without="a run that is unlocked is told as the first attempt",
-        patches=((edits, "unlocked_plan", unlocks_for_a_first_attempt),),
+        patches=((edits, "unlocked", unlocks_for_a_first_attempt),),
         shows="ATTEMPTS",
         walks=False,
         verbs=("unlock",),
@@ -252,7 +251,7 @@ OVERSIGHTS = (
     Planted(
         name="sticky params",
         without="what a run now gave for one run stays for the next",
-        patches=((releases, "after_run", keeps_once),),
+        patches=((releases, "released", keeps_once),),
         shows="PARAMS",
         walks=False,
         verbs=("run_now",),

@@ -8,7 +8,7 @@ to find each: an oracle that calls a broken board whole is worth nothing.
 from datetime import timedelta
 
 from blackboard.protocol import batches, claims, edits, releases
-from blackboard.rules import applied, due, outcomes, transitions
+from blackboard.rules import due, next_run, transitions
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
 from blackboard.worker import heartbeat, walk
@@ -98,7 +98,7 @@ THE_THIRTEEN = (
     Planted(
         name="paused",
         without="a release forgets that the item was paused",
-        patches=((releases, "after_run", broken.forgets_the_pause),),
+        patches=((releases, "released", broken.forgets_the_pause),),
         shows="WAITING TOKEN|PROMISE",
     ),
     Planted(
@@ -156,14 +156,14 @@ CONDITIONS = (
     Planted(
         name="born twice",
         without="two lives of an id are born with one fence",
-        patches=((edits, "tombstone_of", broken.born_as_before),),
+        patches=((edits, "removed", broken.born_as_before),),
         shows="TWICE|FENCE",
         verbs=("add", "remove"),
     ),
     Planted(
         name="one name",
         without="an item remembers the name of the last request alone",
-        patches=((applied, "ALWAYS", 1), (applied, "REMEMBERED", timedelta(0))),
+        patches=((transitions, "ALWAYS", 1), (transitions, "REMEMBERED", timedelta(0))),
         shows="TWICE",
         verbs=("run_now",),
     ),
@@ -231,10 +231,7 @@ MISTAKES = (
     Planted(
         name="sent again whole",
         without="a request without an answer is made again as if it were another",
-        patches=(
-            (edits, "is_applied", lambda *_: False),
-            (edits, "is_applied", lambda *_: False),
-        ),
+        patches=((edits, "is_applied", lambda *_: False),),
         shows="TWICE",
         walks=False,
     ),
@@ -297,7 +294,7 @@ MISTAKES = (
     Planted(
         name="again dropped",
         without="a release forgets the run that was asked for meanwhile",
-        patches=((releases, "after_run", broken.forgets_run_now),),
+        patches=((releases, "released", broken.forgets_run_now),),
         shows="RUN NOW LOST",
         walks=False,
     ),
@@ -355,14 +352,14 @@ MISTAKES = (
     Planted(
         name="same slot",
         without="among the slots that were missed may be the one that was just served",
-        patches=((outcomes, "due_between", broken.counts_the_one_before),),
+        patches=((next_run, "due_between", broken.counts_the_one_before),),
         shows="TWICE|SLOT",
         walks=False,
     ),
     Planted(
         name="old slot",
         without="a paused item that an edit leaves no slot keeps the one it had",
-        patches=((transitions, "edited_plan", broken.keeps_the_slot_of_what_is_paused),),
+        patches=((transitions, "replanned", broken.keeps_the_slot_of_what_is_paused),),
         shows="SLOT",
         walks=False,
         verbs=("edit", "pause", "resume"),
@@ -370,7 +367,7 @@ MISTAKES = (
     Planted(
         name="old pause",
         without="a done item that an edit gives a slot is active, though it was paused",
-        patches=((transitions, "edited_plan", broken.forgets_the_pause_of_what_is_done),),
+        patches=((transitions, "replanned", broken.forgets_the_pause_of_what_is_done),),
         shows="WAITING TOKEN",
         walks=False,
         verbs=("edit", "pause", "resume"),

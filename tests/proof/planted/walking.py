@@ -15,7 +15,7 @@ from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
 from blackboard.protocol import edits
 from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import Finished, release
+from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move
 from blackboard.simulator.violation import Violation
@@ -217,7 +217,7 @@ class World:
                 break
             made = renewed
         result = made.fence if outcome is Outcome.OK else None
-        finished = Finished(
+        finished = FinishedRun(
             claim=made,
             ended=Ended(outcome=outcome, result=result),
             settings=settings_of(made.type, made.spec),

@@ -1,0 +1,260 @@
+"""When an item runs next: its slots, and the times from which they may be taken.
+
+A slot is a due time of the schedule, and the identity of the run that serves it. A token for it is
+ready at the slot, or later by the item's jitter. What comes after a run depends on what is done
+about the slots for which no worker was free:
+
+    one    a run covers every slot up to its own start; if more passed while it ran, one more run
+    all    each slot has its run, the last `missed_limit` of them
+    none   slots that have passed are forgotten
+
+`Every` is measured from the last start, as in elmcity, also where an operator asked for that start:
+so nothing of it is ever missed. A run that an operator asked for leaves the other schedules as they
+were: it covers the slots up to its start as any other does, but for one that has params of its own.
+
+The slot of such a run is the time of asking. It is never the slot that the schedule has planned,
+and two of them are two milliseconds apart at least, since a slot may make way by one.
+
+Times in rows are the store's. On SQLite that is the host's wall clock: while it is years ahead,
+every item is due, runs, and is planned from then on. When the clock is right again, nothing of that
+is due for years, and nothing looks broken. But the item says that it ran in the future, or waits
+for a time that its schedule does not lead to from now; or it is done before its time.
+
+Not judged: an item that never ran, and the first slot that a person named, which may be at any
+time. That is what is planned also beside runs that were asked for before it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from blackboard.model import NEVER, Item, State, whole_milliseconds
+from blackboard.phrases import stamp
+from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due
+from blackboard.spec import RunSettings
+
+LONGEST_BACKOFF = timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
+APART = 2 * MILLISECOND
+"""The least time between the slots of two runs that were asked for."""
+TOLERANCE = timedelta(minutes=1)
+"""What hosts that agree on the time, and a clock that is nudged, explain."""
+LONGEST_WAIT = timedelta(days=1)
+"""A backoff or a jitter is never called too long for less: settings may have changed since."""
+ZONES_CHANGE = timedelta(hours=1)
+"""By how much a slot may have moved since it was computed, when its zone has new rules."""
+
+
+# ---- the next slot
+
+
+def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
+    """The schedule's next slot after the item's run, which started at `item.start`; None: there is
+    none. A start or slot in the future, where a clock was wrong, counts as now.
+    """
+    schedule = settings.schedule
+    if schedule is None:
+        return None
+    slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
+    if isinstance(schedule, Every):
+        return next_due(schedule, start)
+    if settings.missed == "none":
+        passed = max(slot, now)
+    elif settings.missed == "all":
+        passed = slot
+    else:
+        passed = max(slot, start)
+    if item.is_asked_for:
+        stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
+        if item.planned > passed or (stays and item.planned != NEVER):
+            return item.planned
+        return next_due(schedule, passed)
+    following = next_due(schedule, passed)
+    if settings.missed == "all" and following is not None and following <= now:
+        return due_between(schedule, passed, now, settings.missed_limit)[0]
+    return following
+
+
+def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
+    """The slot of a new item: `first` where a person named it, the time of an `at`, or now."""
+    if first is None and isinstance(settings.schedule, Once):
+        return slot_of(settings.schedule)
+    return whole_milliseconds(first or now)
+
+
+def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
+    """The next slot of an item whose schedule was changed at `now`; None: there is none. An `at` is
+    due at its time, an `every` from the last start, the others from now, or from the last start if
+    that is later: the edit may have waited for its store. Without a schedule that is known here,
+    what waits goes on waiting: a worker may know one.
+    """
+    schedule = settings.schedule
+    if isinstance(schedule, Once):
+        slot = slot_of(schedule)
+        return None if item.start and slot <= now else slot
+    if isinstance(schedule, Every):
+        return next_due(schedule, item.start) if item.start else now
+    if schedule is not None:
+        return next_due(schedule, max(now, item.start or now))
+    if item.state is State.DONE:
+        return None
+    return item.planned if item.start else now
+
+
+def slot_of(schedule: Once) -> datetime:
+    """The one slot there is."""
+    return whole_milliseconds(schedule.moment.astimezone(UTC))
+
+
+def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
+    """The slot of a run that was asked for at a moment. It makes way for the slot that is planned:
+    only because they differ does a row say what the item waits for.
+    """
+    return moment - MILLISECOND if moment == beside else moment
+
+
+def serves(slot: datetime, asked: datetime) -> bool:
+    """Whether a slot is that of a run that was asked for with the slot `asked`. It may have made
+    way since.
+    """
+    return asked - MILLISECOND <= slot <= asked
+
+
+def slots_in_line(item: Item) -> tuple[datetime, ...]:
+    """The slots of the run in hand and of all requests behind it."""
+    return item.slot, *(one.slot for one in item.requests)
+
+
+# ---- when it is ready
+
+
+def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: bool) -> datetime:
+    """When a slot's token may be taken. The item's own part of the jitter is always the same; an
+    `Every` keeps the phase of its first run by itself.
+    """
+    if isinstance(settings.schedule, Every) and not first:
+        return slot
+    return whole_milliseconds(slot + settings.jitter * phase(item_id))
+
+
+def phase(item_id: str) -> float:
+    """An item's own fraction in [0, 1): the part of its jitter it waits, the same every time, so
+    that a herd stays spread over restarts.
+    """
+    digest = hashlib.sha256(b"phase:" + item_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
+    """Full jitter: anything up to base, 2 base, 4 base ... an hour, or base if that is longer."""
+    doubled = base.total_seconds() * 2 ** min(attempt - 1, 30)
+    longest = max(base, LONGEST_BACKOFF).total_seconds()
+    return timedelta(seconds=min(doubled, longest)) * fraction
+
+
+# ---- times that only a wrong clock explains
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """What an item is planned by."""
+
+    settings: RunSettings
+    schedules: Sequence[Schedule]
+    """The present one first; and the one by which it was last planned, if that is another."""
+
+
+def is_ahead(moment: datetime | None, *, now: datetime) -> bool:
+    """Whether a moment that should have passed has not: a clock was ahead when it was written, or
+    is behind now.
+    """
+    return moment is not None and moment - now > TOLERANCE
+
+
+def no_later(moment: datetime, *, now: datetime) -> datetime:
+    """A moment that should have passed, or now."""
+    return now if is_ahead(moment, now=now) else moment
+
+
+def ahead(item: Item, planning: Planning, *, now: datetime) -> str:
+    """What is wrong with an item's times; "" when a clock that is right explains them."""
+    if item.state is State.REMOVED:
+        return ""
+    if is_set_back(item, planning, now=now):
+        by = f" ({item.schedule})" if item.schedule else ""
+        when = stamp(max(item.ready, item.planned))
+        return f"is due {when}, later than its schedule{by} explains: a clock was wrong"
+    if coming := still_to_come(item, planning, now=now):
+        return f"is done, but is due {stamp(coming)} ({item.schedule}): a clock was wrong"
+    in_future = [
+        f"{name} {stamp(moment)}"
+        for name, moment in (("started", item.start), ("stopped", item.stop))
+        if moment is not None and is_ahead(moment, now=now)
+    ]
+    if in_future:
+        says = " and ".join(in_future)
+        return f"says that it {says}, which is in the future: a clock was wrong"
+    return ""
+
+
+def is_set_back(item: Item, planning: Planning, *, now: datetime) -> bool:
+    """Whether an item, which does not run, waits for a time that nothing explains."""
+    if item.running or item.start is None or item.state in {State.DONE, State.REMOVED}:
+        return False
+    return _waits_too_long(item, planning, now=now) or _is_far(item, planning.schedules, now=now)
+
+
+def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
+    """The next slot of an item that is done, though the schedule by which it ran goes on."""
+    if item.state is not State.DONE or item.running or item.start is None or not item.schedule:
+        return None
+    return next_due(planning.schedules[-1], now + TOLERANCE)
+
+
+def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
+    """What is planned of an item that was set back, as it is; or, if that is too far, by its
+    present schedule. An `every` is due at once, unless its last start is to be trusted. None:
+    there is no next slot.
+    """
+    if not _is_far(item, planning.schedules, now=now):
+        return item.planned
+    schedule = planning.schedules[0]
+    if isinstance(schedule, Every):
+        following = next_due(schedule, item.start) if item.start else now
+        return following if following and following <= now + schedule.interval else now
+    return next_due(schedule, now)
+
+
+def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
+    """Whether the token is ready long after what it waits for."""
+    settings, is_retry = planning.settings, item.attempt > 1
+    if item.is_asked_for and not is_retry:
+        return item.ready - now > TOLERANCE
+    is_every = any(isinstance(one, Every) for one in planning.schedules)
+    if is_every and not is_retry:
+        return item.ready - max(item.planned, now) > TOLERANCE
+    ran_ahead = is_ahead(item.start, now=now) or is_ahead(item.stop, now=now)
+    if not (settings.is_whole or ran_ahead):
+        return False  # its handler may say a backoff or a jitter of any length
+    if is_retry:
+        return item.ready - now > max(settings.backoff, LONGEST_WAIT)
+    return item.ready - max(item.planned, now) > max(settings.jitter, LONGEST_WAIT)
+
+
+def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
+    """Whether what is planned lies beyond the next slot."""
+    if not schedules or item.planned in {NEVER, item.first}:
+        return False
+    return all(item.planned > _latest(one, now=now) for one in schedules)
+
+
+def _latest(schedule: Schedule, *, now: datetime) -> datetime:
+    """The latest slot that may be planned at `now`."""
+    match schedule:
+        case Once():
+            return max(slot_of(schedule), now)
+        case Every():
+            return now + schedule.interval + TOLERANCE
+        case _:
+            return (next_due(schedule, now) or now) + ZONES_CHANGE
