@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blackboard import azurite
-from blackboard.assembly import WorkerSettings, assemble, identity
+from blackboard.board import WorkerSettings, assemble, identity
 from blackboard.cli.logs import subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.events import Events
+from blackboard.handlers import load
 from blackboard.model import Item, State
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import load
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.settings import Settings, resolver

@@ -11,9 +11,9 @@ from typing import Any
 from benchmarks.measure import Measured, best_of, seconds, tell
 from blackboard.clock import SystemClock
 from blackboard.events import Events
+from blackboard.handlers import load
 from blackboard.model import Claim, Ended, Outcome
 from blackboard.protocol.rows import text_of
-from blackboard.registry import load
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask

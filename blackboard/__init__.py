@@ -1,27 +1,75 @@
 """A cron-style scheduler with no server: a table of items, and workers that claim what is due.
 
-These are the names a handler's author needs. They are loaded when first used, so that importing
-a part of the package, as a child process does, loads no more than that part.
+    async with blackboard.open("app.db", handlers=[feed]) as board: ...     # docs/python.md
+    with blackboard.open_blocking("app.db", handlers=[feed]) as board: ...  # without an event loop
+
+These are the names a program needs. They are loaded when first used, so that importing a part of
+the package, as a child process does, loads no more than that part.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blackboard.blocking import BlockingBoard as BlockingBoard
+    from blackboard.blocking import open_blocking as open_blocking
+    from blackboard.board import Board as Board
+    from blackboard.board import open_board as open  # noqa: A004 - said as blackboard.open
     from blackboard.context import Context as Context
     from blackboard.context import HandlerItem as Item
     from blackboard.errors import BadInput as BadInput
+    from blackboard.errors import BlackboardError as BlackboardError
+    from blackboard.errors import MissingStore as MissingStore
+    from blackboard.errors import StoreProblem as StoreProblem
     from blackboard.handlers import handler as handler
+    from blackboard.model import Outcome as Outcome
+    from blackboard.model import State as State
+    from blackboard.protocol.edits import Missing as Missing
+    from blackboard.records import BoardItem as BoardItem
+    from blackboard.records import BoardRun as Run
+    from blackboard.table import TableError as TableError
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "Context", "Item", "__version__", "handler"]
 
 _HOMES = {
     "BadInput": ("blackboard.errors", "BadInput"),
+    "BlackboardError": ("blackboard.errors", "BlackboardError"),
+    "BlockingBoard": ("blackboard.blocking", "BlockingBoard"),
+    "Board": ("blackboard.board", "Board"),
+    "BoardItem": ("blackboard.records", "BoardItem"),
     "Context": ("blackboard.context", "Context"),
     "Item": ("blackboard.context", "HandlerItem"),
+    "Missing": ("blackboard.protocol.edits", "Missing"),
+    "MissingStore": ("blackboard.errors", "MissingStore"),
+    "Outcome": ("blackboard.model", "Outcome"),
+    "Run": ("blackboard.records", "BoardRun"),
+    "State": ("blackboard.model", "State"),
+    "StoreProblem": ("blackboard.errors", "StoreProblem"),
+    "TableError": ("blackboard.table", "TableError"),
     "handler": ("blackboard.handlers", "handler"),
+    "open": ("blackboard.board", "open_board"),
+    "open_blocking": ("blackboard.blocking", "open_blocking"),
 }
+__all__ = [
+    "BadInput",
+    "BlackboardError",
+    "BlockingBoard",
+    "Board",
+    "BoardItem",
+    "Context",
+    "Item",
+    "Missing",
+    "MissingStore",
+    "Outcome",
+    "Run",
+    "State",
+    "StoreProblem",
+    "TableError",
+    "__version__",
+    "handler",
+    "open",
+    "open_blocking",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,3 +77,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _HOMES[name]
     return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__

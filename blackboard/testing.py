@@ -25,43 +25,32 @@ Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`.
 """
 
 import asyncio
-import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
-import msgspec
 import pytest
 
-from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.azurite import Emulator, start
 from blackboard.azurite_install import has_node
-from blackboard.clock import SystemChance, SystemClock
+from blackboard.board import DEFAULT_BOARD, Board, Location, RunOptions, registry_of
+from blackboard.clock import SystemChance
 from blackboard.context import Context, HandlerItem, Lost
 from blackboard.environment import CONNECTION_STRING
 from blackboard.errors import BadInput
-from blackboard.events import Event, Events, Kind
-from blackboard.handlers import Handler, handler_of
-from blackboard.model import Item, Run
-from blackboard.protocol import edits
-from blackboard.protocol.edits import Missing
+from blackboard.events import Event, Kind
+from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import Registry, load
+from blackboard.records import BoardItem, BoardRun, run_record
 from blackboard.runners.contained import finish
-from blackboard.runners.inline import InlineRunner
-from blackboard.settings import Settings, resolver
-from blackboard.spec import Spec
-from blackboard.stores import open_table
-from blackboard.worker.wake import CycleWake
-from blackboard.worker.worker import Mode
+from blackboard.settings import Settings
 
 Answer = TypeVar("Answer")
 
 _EMULATOR = pytest.StashKey[Emulator]()
-_log = logging.getLogger("blackboard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,40 +68,24 @@ class BoardUnderTest:
         item_type: str,
         *,
         params: Mapping[str, Any] | None = None,
-        every: str | None = None,
-        cron: str | None = None,
-        timezone: str | None = None,
-        timeout: str | None = None,
-        retries: int | None = None,
-        backoff: str | None = None,
-    ) -> Item:
-        """Add an item that is due at once. Durations are text, such as "90s" or "8h"; what is left
-        out is as `@handler` says. Raises BadInput.
+        **options: Unpack[RunOptions],
+    ) -> BoardItem:
+        """Add an item that is due at once. What is left out is as `@handler` says. Raises
+        BadInput.
         """
-        spec = Spec(
-            every=every,
-            cron=cron,
-            timezone=timezone,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            params=dict(params or {}),
-        )
-        added = self.do(
-            lambda board: edits.add(board, item_id=item_id, item_type=item_type, spec=spec)
-        )
-        return added.item
+        adding = self._door().add(item_id, item_type, params=params, first="now", **options)
+        return self._finish(adding)
 
-    def run_now(self, item_id: str, *, params: Mapping[str, Any] | None = None) -> Item:
+    def run_now(self, item_id: str, *, params: Mapping[str, Any] | None = None) -> BoardItem:
         """Make an item due; `params` are laid over its own for this one run."""
-        once = dict(params or {})
-        return self.do(lambda board: edits.run_now(board, item_id, once=once)).item
+        self._finish(self._door().run(item_id, params=params))
+        return self.item(item_id)
 
     def work(
         self,
         *jobs: str | Callable[..., Any],
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> list[Run]:
+    ) -> list[BoardRun]:
         """Be a worker until nothing is due and nothing runs; the runs that ended, in that order.
         A handler that fails is a run that failed, no exception.
 
@@ -121,36 +94,55 @@ class BoardUnderTest:
         """
         if not jobs:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
-        known = Registry(found for one in jobs for found in _handlers(one))
-        handlers = {type_: _here(one) for type_, one in known.items()}
-        knowing = resolver(Settings(), handlers)
-        return self.do(
-            lambda board: _work(board.seen_through(resolve=knowing), handlers, settings or {})
-        )
+        handlers = {type_: _inline(one) for type_, one in registry_of(jobs).items()}
+        door = self._door(handlers, {name: dict(one) for name, one in (settings or {}).items()})
+        return self._finish(_work(door, self.board))
 
-    def item(self, item_id: str) -> Item:
-        """Raises BadInput when there is none."""
-        found = self.do(lambda board: board.item(item_id))
-        if found is None:
-            raise Missing(item_id)
-        return found
+    def item(self, item_id: str) -> BoardItem:
+        """Raises Missing, a BadInput, when there is none."""
+        return self._finish(self._door().item(item_id))
 
     def result(self, item_id: str) -> Any:
         """What the handler returned, the last time that it ended well; None before."""
-        text = self.item(item_id).result
-        return msgspec.json.decode(text) if text else None
+        return self.item(item_id).result
 
-    def runs(self, item_id: str) -> list[Run]:
-        """The history of an item, newest first."""
+    def runs(self, item_id: str) -> list[BoardRun]:
+        """The history of an item, newest first; of one that never was, none."""
 
-        async def listed(board: BoardTable) -> list[Run]:
-            return [run async for run in board.runs(item_id)]
+        async def listed(board: BoardTable) -> list[BoardRun]:
+            return [run_record(run) async for run in board.runs(item_id)]
 
         return self.do(listed)
 
     def do(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
         """Whatever else can be done with a board: what is in `blackboard.protocol`, say."""
-        return finish(self.runner.get_loop(), work(self.board))
+        return self._finish(work(self.board))
+
+    def _door(
+        self,
+        handlers: Mapping[str, Handler] | None = None,
+        jobs: dict[str, dict[str, Any]] | None = None,
+    ) -> Board:
+        location = _location(self.store, handlers=handlers, jobs=jobs)
+        return Board(self.board.seen_through(resolve=location.resolve), location)
+
+    def _finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return finish(self.runner.get_loop(), work)
+
+
+def _location(
+    store: str,
+    *,
+    handlers: Mapping[str, Handler] | None = None,
+    jobs: dict[str, dict[str, Any]] | None = None,
+) -> Location:
+    return Location(
+        settings=Settings(jobs=jobs or {}),
+        folder=Path.cwd(),
+        store=store,
+        name=DEFAULT_BOARD,
+        handlers=handlers or {},
+    )
 
 
 @pytest.fixture
@@ -174,19 +166,12 @@ def azurite_board(
 @contextmanager
 def _board(store: str) -> Iterator[BoardUnderTest]:
     with asyncio.Runner() as runner:
-        table = runner.run(open_table(store, clock=SystemClock(), create=True))
+        opening = _location(store).open(create=True)
+        board = runner.run(opening.__aenter__())
         try:
-            made = BoardTable.create(
-                table,
-                name="blackboard",
-                shards=1,
-                clock=SystemClock(),
-                chance=SystemChance(),
-                resolve=resolver(Settings(), {}),
-            )
-            yield BoardUnderTest(store=store, board=runner.run(made), runner=runner)
+            yield BoardUnderTest(store=store, board=board, runner=runner)
         finally:
-            runner.run(table.close())
+            runner.run(opening.__aexit__(None, None, None))
 
 
 @pytest.fixture(scope="session")
@@ -210,16 +195,7 @@ def _emulator(config: pytest.Config) -> Emulator:
     return found
 
 
-def _handlers(job: str | Callable[..., Any]) -> Iterable[Handler]:
-    if isinstance(job, str):
-        return load([job], Path.cwd()).values()
-    try:
-        return [handler_of(job)]
-    except AttributeError:
-        raise BadInput("jobs", f"{job!r} is no handler", "put @handler above it") from None
-
-
-def _here(handler: Handler) -> Handler:
+def _inline(handler: Handler) -> Handler:
     """The same handler as a coroutine, which a worker runs in its own process."""
     if handler.is_async:
         return handler
@@ -249,32 +225,9 @@ class _BlockingLost:
         return asyncio.run_coroutine_threadsafe(self.lost.wait(timeout), self.loop).result()
 
 
-async def _work(
-    board: BoardTable,
-    handlers: Mapping[str, Handler],
-    job_settings: Mapping[str, Mapping[str, Any]],
-) -> list[Run]:
-    owner = identity(board.chance)
-    events, ended = Events(owner), list[Event]()
-    events.subscribe(_tell)
-    events.subscribe(lambda event: ended.append(event) if event.kind is Kind.ENDED else None)
-    settings, inline = WorkerSettings(), InlineRunner()
-    worker = assemble(
-        board,
-        owner=owner,
-        settings=settings,
-        handlers=handlers,
-        job_settings=job_settings,
-        events=events,
-        wake=CycleWake(settings.cycle.total_seconds()),
-        inline=inline,
-        process=inline,
-    )
-    await worker.work(Mode.UNTIL_IDLE)
+async def _work(door: Board, board: BoardTable) -> list[BoardRun]:
+    ended: list[Event] = []
+    door.subscribe(lambda event: ended.append(event) if event.kind is Kind.ENDED else None)
+    await door.worker().work("idle")
     runs = [await board.run(event.item, event.fence) for event in ended]
-    return [run for run in runs if run is not None]
-
-
-def _tell(event: Event) -> None:
-    about = " ".join(part for part in (event.kind.value, event.item) if part)
-    _log.log(event.level, "%s: %s", about, event.message)
+    return [run_record(run) for run in runs if run is not None]

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 
 from blackboard.context import HandlerItem
+from blackboard.handlers import Registry, load
 from blackboard.model import Ended
-from blackboard.registry import Registry, load
 from blackboard.runner import Call, Execution, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner

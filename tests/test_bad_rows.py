@@ -10,13 +10,14 @@ import pytest
 
 from blackboard.cli.session import emit
 from blackboard.cli.toml_text import lines_of
-from blackboard.cli.views import decoded, marked
+from blackboard.cli.views import marked
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, QueuedRun
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, record_of
+from blackboard.records import decoded
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
 from tests.ailments import codes, plant, repaired

@@ -12,11 +12,11 @@ import pytest
 from blackboard.context import LONGEST_PARAMS, expand
 from blackboard.errors import BadInput
 from blackboard.events import Kind
+from blackboard.handlers import load
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
-from blackboard.registry import load
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST

@@ -6,14 +6,12 @@ from datetime import datetime
 import click
 
 from blackboard.cli.answers import Answer, due_words, tell
-from blackboard.cli.moments import first_of
-from blackboard.cli.selection import check_id
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.cli.spec_options import Said, new_spec, spec_options
-from blackboard.cli.types import check_type, warn_unknown
-from blackboard.cli.values import check_size
+from blackboard.cli.types import warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
+from blackboard.inputs import check_id, check_size, check_type, first_of
 from blackboard.model import Item, State
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable

@@ -1,8 +1,5 @@
 """What a verb says of the items it was about: a line each for people, records for programs."""
 
-import getpass
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +9,7 @@ import click
 from blackboard.cli.session import emit, note
 from blackboard.cli.text import shown
 from blackboard.cli.views import item_view
-from blackboard.model import Item, Mark, State
+from blackboard.model import Item, State
 from blackboard.phrases import exactly
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import standing
@@ -50,11 +47,6 @@ async def tell(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> i
     return 1 if any(one.no for one in answers) else 0
 
 
-async def mark(board: BoardTable, reason: str) -> Mark:
-    """Who does something now, for the record."""
-    return Mark(by=f"{_user()}@{socket.gethostname()}", at=await board.table.now(), reason=reason)
-
-
 def due_words(item: Item, now: datetime) -> str:
     """As in "is due now" and "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
     if item.running:
@@ -62,10 +54,3 @@ def due_words(item: Item, now: datetime) -> str:
     if item.state is not State.ACTIVE:
         return f"is {item.state.value}"
     return "is due now" if item.ready <= now else f"is due {exactly(item.ready, now)}"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"

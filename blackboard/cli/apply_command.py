@@ -7,14 +7,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from blackboard.cli.moments import check_first, first_of
 from blackboard.cli.plan import ApplyPlan, clashes, make_plan
-from blackboard.cli.selection import check_id
 from blackboard.cli.session import Chosen, Session, common, emit, run
 from blackboard.cli.text import shown
-from blackboard.cli.types import check_type, warn_unknown
-from blackboard.cli.values import check_params_size, check_size
+from blackboard.cli.types import warn_unknown
 from blackboard.errors import BadInput
+from blackboard.inputs import (
+    check_first,
+    check_id,
+    check_params_size,
+    check_size,
+    check_type,
+    first_of,
+)
 from blackboard.model import Item
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.cli.answers import Answer, due_words, mark, tell
+from blackboard.board import mark_now
+from blackboard.cli.answers import Answer, due_words, tell
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.model import Item, Mark
@@ -33,7 +34,7 @@ def command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -
 async def _cancel(session: Session, ids: Sequence[str], *, exact: bool, reason: str) -> int:
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
-        who = await mark(board, reason)
+        who = await mark_now(board, reason)
         answers = [await _cancelled(board, item, who) for item in items]
         return await tell(board, answers, json=session.chosen.json)
 

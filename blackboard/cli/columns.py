@@ -10,9 +10,9 @@ from typing import Any
 
 from blackboard.cli.layout import Cell, Column, Line, Style
 from blackboard.cli.text import shown
-from blackboard.cli.views import decoded
 from blackboard.model import Outcome, Run, State
 from blackboard.phrases import brief, first_line, plural, relative, stamp
+from blackboard.records import decoded
 from blackboard.rules.status import Standing
 from blackboard.worker.membership import Sighting
 

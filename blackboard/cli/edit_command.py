@@ -9,8 +9,9 @@ from blackboard.cli.differences import differences
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.cli.spec_options import Said, edited, spec_options
-from blackboard.cli.values import check_size, parse_keys, parse_pairs
+from blackboard.cli.values import parse_keys, parse_pairs
 from blackboard.errors import BadInput
+from blackboard.inputs import check_size
 from blackboard.model import Item
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable

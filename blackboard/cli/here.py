@@ -23,7 +23,7 @@ from typing import Any, TextIO, cast
 import click
 import msgspec
 
-from blackboard.assembly import identity
+from blackboard.board import identity
 from blackboard.cli.session import Session
 from blackboard.cli.text import one_line, shown
 from blackboard.context import Context, HandlerItem, progress_of, run_logger

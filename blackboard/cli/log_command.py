@@ -14,9 +14,10 @@ from blackboard.cli.recent import Question, items_with_history, newest_runs
 from blackboard.cli.selection import ids_argument
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
-from blackboard.cli.views import mark_of, run_view
+from blackboard.cli.views import run_view
 from blackboard.model import Outcome, Run
 from blackboard.phrases import span, stamp
+from blackboard.records import mark_of
 from blackboard.schedule.durations import parse_duration
 
 EPILOG = """\b

@@ -7,13 +7,13 @@ from itertools import islice
 
 import click
 
-from blackboard.cli.moments import moment_of
 from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, emit, run
 from blackboard.cli.text import shown
 from blackboard.cli.upcoming import times_of, upcoming
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
+from blackboard.inputs import moment_of
 from blackboard.model import Item
 from blackboard.phrases import iso
 from blackboard.protocol.reading import BoardTable

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.cli.answers import Answer, mark, tell
+from blackboard.board import mark_now
+from blackboard.cli.answers import Answer, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.model import Item, Mark
@@ -30,7 +31,7 @@ def command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -
 async def _pause(session: Session, ids: Sequence[str], *, exact: bool, reason: str) -> int:
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
-        who = await mark(board, reason)
+        who = await mark_now(board, reason)
         answers = [await _paused(board, item, who) for item in items]
         return await tell(board, answers, json=session.chosen.json)
 

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from blackboard.cli.selection import check_id, is_glob, select
+from blackboard.cli.selection import is_glob, select
+from blackboard.inputs import check_id
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import Missing

@@ -26,11 +26,11 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
-from blackboard.cli.views import decoded
 from blackboard.errors import BlackboardError
 from blackboard.model import Item
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import decoded
 from blackboard.results import report_in
 
 EPILOG = """\b

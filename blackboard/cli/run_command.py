@@ -12,9 +12,10 @@ from blackboard.cli.selection import ids_argument, select, spec_of
 from blackboard.cli.session import Chosen, Session, common, emit, note, run
 from blackboard.cli.spec_options import set_option
 from blackboard.cli.text import one_line, shown
-from blackboard.cli.values import check_params_size, laid_over, parse_pairs
+from blackboard.cli.values import laid_over, parse_pairs
 from blackboard.cli.views import run_view
 from blackboard.errors import BadInput
+from blackboard.inputs import check_params_size
 from blackboard.model import Item, Run
 from blackboard.phrases import plural
 from blackboard.protocol import edits

@@ -15,6 +15,7 @@ import click
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session, run
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.inputs import check_id
 from blackboard.model import Item, State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import Missing
@@ -68,17 +69,6 @@ def spec_of(item: Item) -> Spec:
 def is_glob(pattern: str) -> bool:
     """Whether a pattern could match something else than itself."""
     return any(one in pattern for one in "*?[")
-
-
-def check_id(text: str) -> str:
-    """Any text is an id, but none at all, or what cannot be written as UTF-8."""
-    if not text:
-        raise BadInput("id", "it is empty", "give the item a name")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadInput("id", f"{text!r} is not UTF-8 text", "use another name") from None
-    return text
 
 
 def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:

@@ -5,16 +5,14 @@ from functools import wraps
 from typing import Any
 
 import click
-import msgspec
 
-from blackboard.cli.values import check_params_size, laid_over, parse_keys, parse_pairs
+from blackboard.cli.values import laid_over, parse_keys, parse_pairs
 from blackboard.errors import BadInput
-from blackboard.spec import Spec, check_spec
+from blackboard.inputs import changed
+from blackboard.spec import Spec
 
 Said = Mapping[str, str | int]
 """What the options said, by the field of a spec; "" takes back what the item says."""
-
-SCHEDULE = ("every", "cron", "rrule", "at")
 
 
 class Count(click.ParamType[int | str]):
@@ -70,19 +68,9 @@ def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def edited(spec: Spec, said: Said, *, pairs: Sequence[str] = (), unset: Sequence[str] = ()) -> Spec:
-    """`spec` with what was said, checked. A schedule takes the place of any other.
-
-    Raises BadInput naming the field.
-    """
-    changes: dict[str, Any] = {}
-    if any(name in said for name in SCHEDULE):
-        changes = dict.fromkeys(SCHEDULE)
-    changes |= {name: None if value == "" else value for name, value in said.items()}
+    """`spec` with what was said, checked. Raises BadInput naming the field."""
     params = laid_over(spec.params, parse_pairs(pairs), parse_keys(unset))
-    after = msgspec.structs.replace(spec, **changes, params=params)
-    check_spec(after)
-    check_params_size(params)
-    return after
+    return changed(spec, said, params=params)
 
 
 def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:

@@ -4,16 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from blackboard.cli.session import Session, warn
-from blackboard.errors import BadInput
-from blackboard.registry import shipped
-
-
-def check_type(name: str) -> str:
-    """A type is a word that a handler could have."""
-    if not name or not name.isprintable() or "," in name:
-        problem = "a type is printable text without commas"
-        raise BadInput("type", problem, "a short word, as in @handler")
-    return name
+from blackboard.handlers import shipped
 
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:

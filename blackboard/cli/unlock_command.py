@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.cli.answers import Answer, due_words, mark, tell
+from blackboard.board import mark_now
+from blackboard.cli.answers import Answer, due_words, tell
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Chosen, Session, common, run
 from blackboard.errors import BadInput
@@ -45,7 +46,7 @@ async def _unlock(
         items = await select(board, ids, exact=exact)
         if fence is not None and len(items) > 1:
             raise BadInput("fence", "it belongs to one item", "name one id")
-        who = await mark(board, reason)
+        who = await mark_now(board, reason)
         answers = [await _unlocked(board, item, who, fence=fence) for item in items]
         return await tell(board, answers, json=session.chosen.json)
 

@@ -11,11 +11,7 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.spec import Spec, check_params, encode_spec
-from blackboard.table import units
-
-LARGEST_PARAMS = 1 << 20
-"""Bytes of JSON, in any store."""
+from blackboard.spec import check_params
 
 
 def parse_pairs(pairs: Sequence[str], field: str = "set") -> list[tuple[list[str], Any]]:
@@ -46,32 +42,6 @@ def laid_over(
     for path, value in pairs:
         _object_at(copied, path, "set", make=True)[path[-1]] = value
     return copied
-
-
-def check_size(spec: Spec, *, limit: int) -> None:
-    """Refuse a spec that no row of the store can hold, before anything is sent. `limit` is the
-    store's `max_value`.
-    """
-    check_params_size(spec.params)
-    _check_units(encode_spec(spec), limit)
-
-
-def check_params_size(params: Mapping[str, Any], *, limit: int = LARGEST_PARAMS) -> None:
-    """Refuse params of a MiB or more, or longer than `limit` characters."""
-    text = msgspec.json.encode(params)
-    if len(text) >= LARGEST_PARAMS:
-        raise _too_large(f"{len(text):,} bytes", f"less than {LARGEST_PARAMS:,}")
-    _check_units(text.decode(), limit)
-
-
-def _check_units(text: str, limit: int) -> None:
-    if units(text) > limit:
-        raise _too_large(f"{units(text):,} characters", f"{limit:,}")
-
-
-def _too_large(size: str, limit: str) -> BadInput:
-    problem = f"they are {size} of JSON and a row holds {limit}"
-    return BadInput("params", problem, "put them in a file and give its path")
 
 
 def _parse(pair: str, field: str) -> tuple[list[str], Any]:

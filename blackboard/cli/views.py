@@ -8,10 +8,9 @@ import math
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
-from blackboard.model import Mark, Run, State
+from blackboard.model import Run, State
 from blackboard.phrases import iso
+from blackboard.records import decoded, mark_of
 from blackboard.rules.status import Standing
 from blackboard.worker.membership import Sighting
 
@@ -107,21 +106,3 @@ def marked(text: str) -> Any:
     """Who did something, when and why, with the time as all others are."""
     mark = mark_of(text)
     return {"by": mark.by, "at": iso(mark.at), "reason": mark.reason} if mark else decoded(text)
-
-
-def mark_of(text: str) -> Mark | None:
-    """A mark as it stands in a row; None when there is none, or what is there is none."""
-    try:
-        return msgspec.json.decode(text, type=Mark) if text else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def decoded(text: str) -> Any:
-    """What JSON text says, null when there is none; text that is no JSON as it stands."""
-    if not text:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 
 import click
 
+from blackboard.board import settings_or_none
 from blackboard.cli import terminal
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.selection import ids_argument, select
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.text import shown
 from blackboard.cli.views import JSON, item_view
-from blackboard.errors import BadInput
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import standing
-from blackboard.spec import RunSettings
 from blackboard.why import Circumstances, explain
 from blackboard.worker.membership import Sighting, takers, workers
 
@@ -54,15 +53,8 @@ async def _view(board: BoardTable, item: Item, present: Sequence[Sighting]) -> J
     known = Circumstances(
         now=now,
         resolution=resolution,
-        settings=_settings(board, item),
+        settings=settings_or_none(board, item),
         takers=len(takers(present, item.type)),
     )
     explanation = explain(one, known)
     return {**item_view(one), "decision": explanation.move.value, "why": explanation.text}
-
-
-def _settings(board: BoardTable, item: Item) -> RunSettings | None:
-    try:
-        return board.resolve(item.type, item.spec)
-    except (BadInput, ValueError):
-        return None

@@ -3,31 +3,34 @@
 import asyncio
 import faulthandler
 import logging
+import math
 import os
 import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from datetime import timedelta
 
 import click
 
-from blackboard.assembly import WorkerSettings, assemble, handlers_taken, identity
+from blackboard.board import (
+    Until,
+    WorkerSettings,
+    handlers_taken,
+    identity,
+    new_worker,
+    worker_settings,
+)
 from blackboard.cli import fleet
 from blackboard.cli.logs import subscriber
-from blackboard.cli.opening import opened
 from blackboard.cli.session import Chosen, Session, common, note, run
-from blackboard.clock import SystemChance, SystemClock
+from blackboard.clock import Chance, Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
-from blackboard.protocol.retention import Retention
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.patience import pause
 from blackboard.runners import contained
-from blackboard.runners.inline import InlineRunner
-from blackboard.runners.process import ProcessRunner
-from blackboard.schedule.durations import parse_duration
-from blackboard.table import TableError, Unusable
-from blackboard.worker.wake import CycleWake
-from blackboard.worker.worker import Mode
+from blackboard.table import Busy, TableError, Unusable
+from blackboard.worker.store_breaker import TELL_EVERY
 
 EPILOG = """\b
 Examples:
@@ -71,27 +74,23 @@ def command(
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")
-    mode = Mode.ONCE if once else Mode.UNTIL_IDLE if until_idle else Mode.FOREVER
+    until: Until = "once" if once else "idle" if until_idle else "stopped"
     session = Session.start(chosen)
-    table = session.settings.worker
-    settings = WorkerSettings(
-        cycle=parse_duration(cycle or table.cycle, "cycle"),
-        slots=slots or table.slots,
-        types=tuple(one for one in types.split(",") if one) if types else tuple(table.types),
-        grace=_grace(grace or table.grace),
-        retention=Retention(
-            runs=session.settings.board.history,
-            age=parse_duration(session.settings.board.history_age, "history_age"),
-        ),
+    settings = worker_settings(
+        session.settings,
+        slots=slots,
+        cycle=cycle,
+        types=tuple(one for one in types.split(",") if one) if types else (),
+        grace=grace,
     )
     session = session.with_jobs(jobs)
     if processes > 1:
         run(_check(session, settings))
-        return fleet.supervise(processes, restart=mode is Mode.FOREVER)
+        return fleet.supervise(processes, restart=until == "stopped")
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     code = 0
     try:
-        contained.run(_work(session, settings, mode=mode, level=level))
+        contained.run(_work(session, settings, until=until, level=level))
     except (
         SystemExit
     ) as problem:  # of a signal handler, say: 0 and 2 would keep it from coming back
@@ -100,11 +99,6 @@ def command(
     finally:
         contained.leave(code)
     return code
-
-
-def _grace(text: str) -> timedelta:
-    """No grace may be said as 0."""
-    return timedelta(0) if text in {"0", "0s"} else parse_duration(text, "grace")
 
 
 def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handler]:
@@ -128,45 +122,53 @@ async def _check(session: Session, settings: WorkerSettings) -> None:
         note(str(trouble))
 
 
-async def _work(session: Session, settings: WorkerSettings, *, mode: Mode, level: int) -> None:
+async def _work(session: Session, settings: WorkerSettings, *, until: Until, level: int) -> None:
     handlers = _handlers(session, settings)
     clock, chance = SystemClock(), SystemChance()
     owner = identity(chance)
     events = Events(owner)
     events.subscribe(subscriber(clock, level=level, json=session.chosen.json), "the log")
     async with AsyncExitStack() as stack:
-        if mode is Mode.FOREVER:
-            board = await opened(session, stack, events=events, clock=clock, chance=chance)
+        if until == "stopped":
+            board = await _opened(session, stack, events=events, clock=clock, chance=chance)
         else:
             board = await stack.enter_async_context(session.board(create=True))
-        inline, process = InlineRunner(), ProcessRunner()
         faulthandler.enable()
-        worker = assemble(
+        worker = new_worker(
             board,
-            owner=owner,
-            settings=settings,
             handlers=handlers,
-            job_settings=session.settings.jobs,
+            settings=settings,
+            declared=session.settings,
             events=events,
-            wake=CycleWake(settings.cycle.total_seconds()),
-            inline=inline,
-            process=process,
-            turning=process.turning,
-            notify=session.settings.notify,
+            guards_loop=True,
         )
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, worker.stop)
         fleet.when_abandoned(worker.stop)
-        events.emit(
-            Kind.STARTED,
-            f"{settings.slots} slots, every {settings.cycle.total_seconds():g} s, "
-            f"types {', '.join(sorted(handlers))}",
-        )
-        await worker.work(mode)
-        events.emit(
-            Kind.STOPPED,
-            data={"runs": worker.releases.runs, "requests": board.table.requests.by_kind},
-        )
-    if inline.abandoned:
+        await worker.work(until)
+    if worker.abandoned:
         os._exit(0)  # asyncio would wait for ever for a handler that swallows its cancellation
+
+
+async def _opened(
+    session: Session, stack: AsyncExitStack, *, events: Events, clock: Clock, chance: Chance
+) -> BoardTable:
+    """The board, made if it is not there, and closed with `stack`, for a worker that works for
+    ever: it waits for a store that is away, so that its supervisor need not start it again and
+    again. What no waiting mends (a table that is not there, a role that is missing) is raised.
+    """
+    failures, told = 0, -math.inf
+    while True:
+        try:
+            return await stack.enter_async_context(session.board(create=True))
+        except Unusable:
+            raise
+        except TableError as trouble:
+            failures += 1
+            if clock.monotonic() - told >= TELL_EVERY:
+                told = clock.monotonic()
+                events.emit(Kind.STORE, f"waiting: {trouble}", level=logging.WARNING)
+            wanted = trouble.retry_after if isinstance(trouble, Busy) else 0.0
+            wait = pause(failures, wanted=wanted, fraction=chance.fraction())
+        await clock.sleep(wait)

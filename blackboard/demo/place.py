@@ -8,7 +8,7 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
-from blackboard.cli.session import DEFAULT_BOARD
+from blackboard.board import DEFAULT_BOARD
 from blackboard.cli.toml_text import lines_of
 from blackboard.demo.server import Page
 from blackboard.demo.towns import TOWNS, Feed, Town, feeds_of

@@ -26,8 +26,7 @@ from io import TextIOWrapper
 import msgspec
 
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
-from blackboard.handlers import Handler, Source
-from blackboard.registry import find_handler
+from blackboard.handlers import Handler, Source, find_handler
 from blackboard.runners import leftovers, wire
 from blackboard.runners.ending import failure, fitting_result, readable
 from blackboard.runners.secrets import Mask

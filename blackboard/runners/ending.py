@@ -21,7 +21,7 @@ from blackboard.table import units
 
 _OURS = (
     str(Path(__file__).parent),
-    str(Path(__file__).parent.parent / "registry.py"),
+    str(Path(__file__).parent.parent / "handlers.py"),
     str(Path(__file__).parent.parent / "cli"),
     str(Path(traceback.__file__).parent / "asyncio"),
     "<frozen importlib",

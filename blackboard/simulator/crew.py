@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.board import WorkerSettings, assemble
 from blackboard.events import Event, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve

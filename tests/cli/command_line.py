@@ -13,8 +13,9 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient
 
+from blackboard.board import DEFAULT_STORE
 from blackboard.cli import called
-from blackboard.cli.session import DEFAULT_STORE, Chosen, Session, run
+from blackboard.cli.session import Chosen, Session, run
 from blackboard.clock import SystemClock
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.protocol.claims import claim

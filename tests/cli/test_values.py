@@ -5,15 +5,9 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.values import (
-    LARGEST_PARAMS,
-    check_params_size,
-    check_size,
-    laid_over,
-    parse_keys,
-    parse_pairs,
-)
+from blackboard.cli.values import laid_over, parse_keys, parse_pairs
 from blackboard.errors import BadInput
+from blackboard.inputs import LARGEST_PARAMS, check_params_size, check_size
 from blackboard.spec import Spec
 
 

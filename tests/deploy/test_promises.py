@@ -12,7 +12,7 @@ import pytest
 from click.exceptions import UsageError
 
 from blackboard import __version__
-from blackboard.assembly import LAST_WORD
+from blackboard.board import LAST_WORD
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
 from blackboard.schedule.durations import parse_duration

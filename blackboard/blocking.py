@@ -1,0 +1,279 @@
+"""The verbs of a board for programs without an event loop: Django, Flask, scripts.
+
+    with blackboard.open_blocking("app.db", handlers=[feed]) as board:
+        board.add("toronto", "feed", every="1h")
+
+The board lives on a thread of its own with an event loop of its own, the portal. A call hands its
+coroutine to that loop and waits for the answer, so any number of threads may share one board.
+
+No verb is written twice. `BlockingBoard` has one line for each: `verb(Board.add)` is a method that
+calls `Board.add` through the portal. `verb` is typed with a ParamSpec over the parameters behind
+`self` and with the type that the coroutine returns: mypy and editors see the signature of
+`Board.add`, and what is awaited there is returned here. `plain` does that for methods that are no
+coroutines, `each` for asynchronous iterators. A test compares the verbs of both classes.
+
+A board belongs to the process that opened it. A server that forks its workers opens it afterwards.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+
+from blackboard.board import Board, BoardWorker, open_board
+from blackboard.errors import BlackboardError
+from blackboard.runners import contained
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+Inner = TypeVar("Inner")
+Element = TypeVar("Element")
+
+
+class Portal:
+    """A thread that runs an event loop, and calls coroutines on it for other threads."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if os.getpid() == self._pid:
+            loop, closed = self._started.result()
+            loop.call_soon_threadsafe(closed.set)
+            self._thread.join()
+
+    def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """What a coroutine returns or raises. An interruption of the wait, such as Ctrl-C, cancels
+        the coroutine. Raises BlackboardError where the wait would never end.
+        """
+        future = self._begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @contextmanager
+    def hold(self, manager: AbstractAsyncContextManager[Answer]) -> Iterator[Answer]:
+        """Enter an asynchronous context manager, and leave it at the end, both in one task. What it
+        raises meanwhile is raised at the end.
+        """
+        entered: Future[Answer] = Future()
+        leaving = asyncio.Event()
+
+        async def held() -> None:
+            async with manager as value:
+                entered.set_result(value)
+                await leaving.wait()
+
+        def ended(future: Future[None]) -> None:
+            if not entered.done():
+                problem = None if future.cancelled() else future.exception()
+                entered.set_exception(problem or asyncio.CancelledError())
+
+        future = self._begin(held())
+        future.add_done_callback(ended)
+        try:
+            yield entered.result()
+        finally:
+            if os.getpid() == self._pid:
+                self._leave(leaving, entered, future)
+
+    def _leave(
+        self, leaving: asyncio.Event, entered: "Future[Any]", future: "Future[None]"
+    ) -> None:
+        self._started.result()[0].call_soon_threadsafe(leaving.set)
+        try:
+            if entered.done() and entered.exception() is None:
+                future.result()
+        finally:
+            future.cancel()
+
+    def discard(self, found: AsyncIterator[Any]) -> None:
+        """Close an asynchronous generator that is not iterated to its end. Never waits: the garbage
+        collector may call this on any thread.
+        """
+        if not self._refusal(blocks=False):
+            self._begin(_closed(found), blocks=False)
+
+    def _begin(self, work: Coroutine[Any, Any, Answer], *, blocks: bool = True) -> Future[Answer]:
+        problem = self._refusal(blocks=blocks)
+        if problem:
+            work.close()
+            raise BlackboardError(problem)
+        return asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
+
+    def _refusal(self, *, blocks: bool) -> str:
+        if os.getpid() != self._pid:
+            return "this board was opened before this process was forked: open it in this process"
+        if not self._thread.is_alive():
+            return "this board is closed: use it inside `with blackboard.open_blocking(...)`"
+        if blocks and threading.current_thread() is self._thread:
+            return "a coroutine cannot wait for the loop that it runs on: use a plain `def` handler"
+        return ""
+
+    def _run(self) -> None:
+        contained.run(self._until_closed())
+
+    async def _until_closed(self) -> None:
+        closed = asyncio.Event()
+        self._started.set_result((asyncio.get_running_loop(), closed))
+        await closed.wait()
+
+
+async def _closed(found: AsyncIterator[Any]) -> None:
+    await found.aclose()  # type: ignore[attr-defined] # of asynchronous generators alone
+
+
+class Proxy(Protocol[Inner]):
+    """An object whose methods are called through a portal."""
+
+    _inner: Inner
+    _portal: Portal
+
+
+def verb(
+    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, Answer]],
+) -> Callable[Concatenate[Proxy[Inner], P], Answer]:
+    """A method that waits, from a coroutine method."""
+
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        return self._portal.call(method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def plain(
+    method: Callable[Concatenate[Inner, P], Answer],
+) -> Callable[Concatenate[Proxy[Inner], P], Answer]:
+    """A method that waits until a plain method was called on the loop."""
+
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        async def called() -> Answer:
+            return method(self._inner, *args, **kwargs)
+
+        return self._portal.call(called())
+
+    return call
+
+
+def each(
+    method: Callable[Concatenate[Inner, P], AsyncIterator[Element]],
+) -> Callable[Concatenate[Proxy[Inner], P], Iterator[Element]]:
+    """A method that returns an iterator, from an asynchronous generator method."""
+
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Element]:
+        found = method(self._inner, *args, **kwargs)
+
+        async def following() -> tuple[Element, ...]:
+            async for element in found:
+                return (element,)
+            return ()
+
+        try:
+            while got := self._portal.call(following()):
+                yield got[0]
+        finally:
+            self._portal.discard(found)
+
+    return call
+
+
+class BlockingWorker:
+    """A worker on the portal's loop: `with board.worker(slots=8):`, else as `BoardWorker` says.
+    When it fails, its error is raised at the end of the block.
+    """
+
+    def __init__(self, worker: BoardWorker, portal: Portal) -> None:
+        self.name = worker.name
+        self._inner = worker
+        self._portal = portal
+        self._stack = ExitStack()
+
+    work = verb(BoardWorker.work)
+    stop = plain(BoardWorker.stop)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self._portal.hold(self._inner))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, problem, traceback)
+
+
+def _worker(
+    method: Callable[Concatenate[Board, P], BoardWorker],
+) -> Callable[Concatenate["BlockingBoard", P], BlockingWorker]:
+    make = plain(method)
+
+    @wraps(method)
+    def call(self: "BlockingBoard", /, *args: P.args, **kwargs: P.kwargs) -> BlockingWorker:
+        return BlockingWorker(make(self, *args, **kwargs), self._portal)
+
+    return call
+
+
+class BlockingBoard:
+    """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
+    may use it.
+    """
+
+    def __init__(self, board: Board, portal: Portal) -> None:
+        self.store = board.store
+        self.name = board.name
+        self._inner = board
+        self._portal = portal
+
+    item = verb(Board.item)
+    items = each(Board.items)
+    runs = each(Board.runs)
+    why = verb(Board.why)
+    workers = verb(Board.workers)
+    add = verb(Board.add)
+    edit = verb(Board.edit)
+    run = verb(Board.run)
+    pause = verb(Board.pause)
+    resume = verb(Board.resume)
+    cancel = verb(Board.cancel)
+    unlock = verb(Board.unlock)
+    remove = verb(Board.remove)
+    worker = _worker(Board.worker)
+    subscribe = plain(Board.subscribe)
+
+
+@contextmanager
+def open_blocking(
+    store: str | os.PathLike[str] | None = None,
+    *,
+    handlers: Iterable[str | Callable[..., Any]] = (),
+    settings: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    create: bool = False,
+    shards: int = 1,
+) -> Iterator[BlockingBoard]:
+    """Open a board: `with blackboard.open_blocking("app.db") as board`. As `blackboard.open`."""
+    manager = open_board(
+        store, handlers=handlers, settings=settings, name=name, create=create, shards=shards
+    )
+    with Portal() as portal, portal.hold(manager) as board:
+        yield BlockingBoard(board, portal)

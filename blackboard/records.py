@@ -1,0 +1,233 @@
+"""What the Python interface shows of a board: items, runs, workers, as frozen records. Pure.
+
+They are made from rows and are not rows: params and results are Python values, what is absent is
+None (text: ""), every time is aware and in UTC, every duration is in seconds. A record is how
+things stood when it was read, and never changes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from blackboard.model import Mark, Outcome, Run, State
+from blackboard.rules.status import Standing
+from blackboard.worker.membership import Sighting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardItem:
+    """An item as it stands on the board."""
+
+    id: str
+    type: str
+    state: State
+    """active, paused, done or removed: what a person decided, or what became of it."""
+    schedule: str
+    """As last resolved from item, settings and handler: "every 8h", "cron 0 3 * * *"; "" for
+    none."""
+    timezone: str
+    params: Mapping[str, Any]
+    """As they were written: `${NAME}` is not replaced."""
+    due: datetime | None
+    """The slot of its waiting or running run; None when nothing is due any more."""
+    ready: datetime | None
+    """When that run may start, or might have: `due`, or later by jitter or backoff."""
+    running: bool
+    owner: str
+    """The worker that runs it, or ran it last."""
+    start: datetime | None
+    """Of the running run, else of the last."""
+    stop: datetime | None
+    """Of the last run that ended."""
+    outcome: Outcome | None
+    """Of the last run that ended."""
+    result: Any
+    """What the handler returned, the last time that it ended well."""
+    error: str
+    """Of the last run, when it did not end well."""
+    warnings: tuple[str, ...]
+    """What the last run returned under `warnings`."""
+    attempt: int
+    """1, and one more for each retry or takeover of the same slot."""
+    runs: int
+    failures: int
+    """In a row, since the last success."""
+    fence: int
+    """Rises with every claim; higher than in any earlier run."""
+    paused: Mark | None
+    """Who paused it, when and why."""
+    resumed: Mark | None
+    """Who resumed it last, when and why."""
+    progress: tuple[float, float | None] | None
+    """What the running handler has done, and of how much, if it said so."""
+    overdue: bool
+    """Whether it waits although it has been ready for longer than is usual."""
+    stale: bool
+    """Whether it runs and its lock was not renewed in time: any worker may override it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRun:
+    """One run of the history."""
+
+    id: str
+    """Of the item."""
+    type: str
+    fence: int
+    """Names the run among those of its item; later runs have higher ones."""
+    attempt: int
+    due: datetime
+    """The slot that it was for."""
+    start: datetime
+    stop: datetime
+    lag: float
+    """Seconds from when it was ready until it started."""
+    outcome: Outcome
+    worker: str
+    result: Any
+    """What the handler returned, when ok."""
+    error: str
+    """Type, message and traceback, or why it was stopped."""
+    output: str = field(repr=False)
+    """The last of what the handler printed."""
+    note: Mark | None
+    """Who ended it, when and why, if a person did."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds from start to stop."""
+        return (self.stop - self.start).total_seconds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedWorker:
+    """A worker as it announced itself to the board."""
+
+    name: str
+    """host:pid:boot nonce"""
+    started: datetime
+    seen: datetime
+    age: float | None
+    """Seconds since it was seen; None when its host has booted since."""
+    alive: bool
+    slots: int
+    running: int
+    """Runs at the time of its announcement."""
+    types: tuple[str, ...]
+    cycle: float
+    """Seconds between two walks."""
+    version: str
+    """Of the software."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRun:
+    """A run that was asked for."""
+
+    id: str
+    due: datetime
+    """The slot of the run that is for the request."""
+    ahead: int
+    """Runs of the item that come before it, the running one included."""
+    joined: bool
+    """Whether one run is for this request and for an earlier one."""
+
+
+def item_record(one: Standing) -> BoardItem:
+    """An item as it stood when it was read, with its lock."""
+    item = one.item
+    spec = decoded(item.spec)
+    done = item.state in {State.DONE, State.REMOVED}
+    return BoardItem(
+        id=item.id,
+        type=item.type,
+        state=item.state,
+        schedule=item.schedule,
+        timezone=item.timezone,
+        params=spec.get("params", {}) if isinstance(spec, dict) else {},
+        due=None if done else item.slot,
+        ready=None if done else item.ready,
+        running=item.running,
+        owner=item.owner,
+        start=item.start,
+        stop=item.stop,
+        outcome=item.outcome,
+        result=decoded(item.result),
+        error=item.error,
+        warnings=tuple(one.warnings),
+        attempt=item.attempt,
+        runs=item.runs,
+        failures=item.failures,
+        fence=item.fence,
+        paused=mark_of(item.paused),
+        resumed=mark_of(item.resumed),
+        progress=_progress(one.lock.progress) if one.lock else None,
+        overdue=one.overdue,
+        stale=one.stale,
+    )
+
+
+def run_record(run: Run) -> BoardRun:
+    """A run of the history."""
+    return BoardRun(
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
+        attempt=run.attempt,
+        due=run.slot,
+        start=run.start,
+        stop=run.stop,
+        lag=run.lag,
+        outcome=run.outcome,
+        worker=run.worker,
+        result=decoded(run.result),
+        error=run.error,
+        output=run.output,
+        note=mark_of(run.note),
+    )
+
+
+def worker_record(one: Sighting) -> AnnouncedWorker:
+    """A worker as it announced itself, and how long ago that was."""
+    member = one.member
+    return AnnouncedWorker(
+        name=member.owner,
+        started=member.started,
+        seen=member.seen,
+        age=round(one.age, 3) if math.isfinite(one.age) else None,
+        alive=not one.lost,
+        slots=member.slots,
+        running=member.running,
+        types=tuple(name for name in member.types.split(",") if name),
+        cycle=member.cycle,
+        version=member.release,
+    )
+
+
+def decoded(text: str) -> Any:
+    """What JSON text says, None when there is none; text that is no JSON as it stands."""
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def mark_of(text: str) -> Mark | None:
+    """A mark as it stands in a row; None when there is none, or what is there is none."""
+    try:
+        return msgspec.json.decode(text, type=Mark) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _progress(text: str) -> tuple[float, float | None] | None:
+    try:
+        return msgspec.json.decode(text, type=tuple[float, float | None]) if text else None
+    except (ValueError, RecursionError):
+        return None
