@@ -21,14 +21,13 @@ import os
 import socket
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -51,10 +50,10 @@ from blackboard.handlers import (
     load,
 )
 from blackboard.inputs import changed, check_id, check_params_size, check_size, check_type, first_of
-from blackboard.model import Claim, Item, Mark, Member, State
+from blackboard.model import Item, Mark, Member, State
 from blackboard.protocol import edits, keys
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardTable, Remade, Resolve
+from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
 from blackboard.records import (
     AnnouncedWorker,
@@ -70,20 +69,17 @@ from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import NO_GRACE, Settings, resolver
 from blackboard.spec import RunSettings, Spec, check_params, encode_spec
 from blackboard.stores import open_table, resolve_path
-from blackboard.table import Table, TableError, read
+from blackboard.table import Table, read
 
 if TYPE_CHECKING:
     from blackboard.notify.table import NotifyTable
     from blackboard.runner import Runner
     from blackboard.runners.inline import InlineRunner
-    from blackboard.worker.running import Holdings
     from blackboard.worker.wake import Wake
     from blackboard.worker.worker import Worker
 
 DEFAULT_STORE = "blackboard.db"
 DEFAULT_BOARD = "blackboard"
-LAST_WORD = 3.0
-"""Seconds that a worker which ends waits for the store to delete its membership row."""
 _log = logging.getLogger("blackboard")
 
 
@@ -688,7 +684,7 @@ class BoardWorker:
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
         events, worker = self._worker.events, self._worker
-        types = ", ".join(sorted(worker.calls.handlers))
+        types = ", ".join(sorted(worker.runs.calls.handlers))
         events.emit(Kind.STARTED, f"{self._about}, types {types}")
         await worker.work(modes[until])
         requests = worker.board.table.requests.by_kind
@@ -773,121 +769,78 @@ def assemble(
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
     from blackboard.notify.notifier import notifier_of
-    from blackboard.rules.patience import Need
+    from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat
+    from blackboard.worker.holdings import Holdings
+    from blackboard.worker.membership import Membership
     from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Holdings
-    from blackboard.worker.scanner import Scanner
-    from blackboard.worker.store_breaker import Asking
-    from blackboard.worker.walk import Walker
+    from blackboard.worker.running import Calls, Runs
+    from blackboard.worker.store_breaker import StoreBreaker
+    from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
-    asking = Asking(board.clock, board.chance, events)
-    renewing = asking.board(board, Need.RENEWAL)
-    board = asking.board(board, Need.OTHER)
-    holdings = Holdings(settings.slots)
+    breaker = StoreBreaker(board.clock, board.chance, events)
+    renewing = breaker.board(board, Need.RENEWAL)
+    board = breaker.board(board, Need.OTHER)
     notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
     if notifier is not None:
         events.subscribe(notifier.heard, "notify")
-
-    def start(claims: Sequence[Claim]) -> None:
-        worker.start(claims)
-
-    def shard_answered() -> None:
-        worker.shard_answered()
-
-    heartbeat = Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning)
-    scanner = Scanner(
-        board=board,
+    holdings = Holdings(settings.slots)
+    heartbeat = Heartbeat(
+        board=renewing, breaker=breaker, holdings=holdings, events=events, turning=turning
+    )
+    releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
+    calls = Calls(
         handlers=handlers,
-        holdings=holdings,
+        settings=job_settings,
+        inline=inline,
+        process=process,
         events=events,
-        horizon=settings.cycle,
+        clock=board.clock,
+        limit=board.table.max_value,
+    )
+    runs = Runs(
+        holdings=holdings,
+        calls=calls,
+        releases=releases,
+        heartbeat=heartbeat,
+        events=events,
+        shards=board.shards,
+    )
+    walk = Walk(
+        board=board,
+        owner=owner,
+        handlers=handlers,
+        runs=runs,
+        heartbeat=heartbeat,
+        breaker=breaker,
+        events=events,
+        wake=wake,
+        cycle=settings.cycle,
         overdue_after=notifier.overdue_after if notifier else None,
     )
-    worker = Worker(
+    now = board.clock.now()
+    member = Member(
+        owner=owner,
+        started=now,
+        seen=now,
+        slots=settings.slots,
+        running=0,
+        release=__version__,
+        types=",".join(sorted(handlers)),
+        cycle=settings.cycle.total_seconds(),
+    )
+    return Worker(
         board=board,
         events=events,
         wake=wake,
         holdings=holdings,
-        walker=Walker(
-            board=board,
-            owner=owner,
-            handlers=handlers,
-            holdings=holdings,
-            events=events,
-            scanner=scanner,
-            start=start,
-            doubt=heartbeat.ask,
-            wake=shard_answered,
-        ),
         heartbeat=heartbeat,
-        calls=Calls(
-            handlers=handlers,
-            settings=job_settings,
-            inline=inline,
-            process=process,
-            events=events,
-            clock=board.clock,
-            limit=board.table.max_value,
-        ),
-        releases=Releases(
-            board=board, events=events, holdings=holdings, retention=settings.retention
-        ),
-        announce=_announcer(
-            board,
-            holdings,
-            owner=owner,
-            settings=settings,
-            handlers=handlers,
-            give_up=lambda why: worker.give_up(why),  # noqa: PLW0108 - it is made here
-        ),
+        releases=releases,
+        runs=runs,
+        walk=walk,
+        membership=Membership(board, breaker, member),
         notify=notifier.run if notifier else None,
-        steady=asking.steady,
+        steady=breaker.steady,
         grace=settings.grace.total_seconds(),
     )
-    return worker
-
-
-def _announcer(
-    board: BoardTable,
-    holdings: "Holdings",
-    *,
-    owner: str,
-    settings: WorkerSettings,
-    handlers: Mapping[str, Handler],
-    give_up: Callable[[Remade], None],
-) -> Callable[[], Awaitable[None]]:
-    from blackboard.worker.membership import ANNOUNCE_EVERY, TRY_AGAIN, announce, forget
-
-    cycle = settings.cycle.total_seconds()
-
-    async def keep_announcing() -> None:
-        now = board.clock.now()
-        member = Member(
-            owner=owner,
-            started=now,
-            seen=now,
-            slots=settings.slots,
-            running=0,
-            release=__version__,
-            types=",".join(sorted(handlers)),
-            cycle=cycle,
-        )
-        try:
-            while True:
-                pause = ANNOUNCE_EVERY
-                try:
-                    member = await announce(board, replace(member, running=len(holdings)))
-                except Remade as remade:
-                    give_up(remade)
-                except TableError:
-                    # It has to be seen again before it counts as lost; and not with all others.
-                    pause = TRY_AGAIN * (1.0 - 0.5 * board.chance.fraction())
-                await board.clock.sleep(pause)
-        finally:
-            with suppress(TableError, TimeoutError):
-                async with asyncio.timeout(LAST_WORD):
-                    await forget(board, owner)
-
-    return keep_announcing

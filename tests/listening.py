@@ -160,7 +160,7 @@ async def notifying(at: AtWork, *ways: Box, **settings: Any) -> AsyncIterator[No
         at_most=settings.get("at_most", 20),
     )
     worker.events.subscribe(made.heard)
-    worker.walker.scanner.overdue_after = made.overdue_after
+    worker.walk.overdue_after = made.overdue_after
     task = asyncio.get_running_loop().create_task(made.run())
     try:
         yield made

@@ -12,11 +12,11 @@ from blackboard.model import VERSION, Lock, Token
 from blackboard.protocol import keys
 from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.patience import Need
+from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable
-from blackboard.worker.store_breaker import Asking
+from blackboard.worker.store_breaker import StoreBreaker
 from tests.boards import Scene, make_board, settings_of, story
 from tests.clocks import ManualClock, SeededChance
 from tests.faults import Fault
@@ -144,8 +144,8 @@ async def test_a_claim_under_way_is_known_to_whoever_asks_for_the_same_worker(
 ) -> None:
     """Or its lock would be taken for one that landed late, and adopted a second time."""
     await scene.add("davis")
-    asking = Asking(scene.clock, scene.board.chance, Events())
-    renewing, others = (asking.board(scene.board, need) for need in (Need.RENEWAL, Need.OTHER))
+    breaker = StoreBreaker(scene.clock, scene.board.chance, Events())
+    renewing, others = (breaker.board(scene.board, need) for need in (Need.RENEWAL, Need.OTHER))
     known: set[str] = set()
 
     async def looked() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from blackboard.events import Kind
-from blackboard.rules.patience import LONGEST, SPACING
+from blackboard.rules.breaker import LONGEST, SPACING
 from tests.village import Hired, Sky, Village, in_a_village
 
 HOUR = 3600.0

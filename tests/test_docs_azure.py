@@ -8,14 +8,14 @@ import pytest
 from blackboard import cost
 from blackboard.cost import Load, asked_for
 from blackboard.environment import CONNECTION_STRING
+from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import HOLDERS_SHARE
-from blackboard.rules.patience import LONGEST, SPACING
 from blackboard.tables import azure, azure_wire
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.azure_identity import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
 from blackboard.worker.heartbeat import LAST_CHANCE
 from blackboard.worker.membership import ANNOUNCE_EVERY
-from blackboard.worker.store_breaker import TELL_EVERY
+from blackboard.worker.store_breaker import REPORT_EVERY
 from tests.deploy.files import ROOT, calls_in
 from tests.deploy.test_promises import understood
 from tests.pages import page
@@ -62,7 +62,7 @@ def test_a_number_or_a_name_is_the_codes(sentence: str) -> None:
 
 
 def test_the_words_for_numbers_are_right() -> None:
-    assert (ANNOUNCE_EVERY, TELL_EVERY, SPACING) == (60.0, 60.0, 1.0)
+    assert (ANNOUNCE_EVERY, REPORT_EVERY, SPACING) == (60.0, 60.0, 1.0)
     assert pytest.approx(0.9) == HOLDERS_SHARE + LAST_CHANCE, "nine tenths"
     for part in ("service t,", "resource types sco", "permissions raud"):
         assert part in Proof.SIGNATURE.value

@@ -41,8 +41,8 @@ from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables import checks
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
+from blackboard.worker.holdings import Holding
 from blackboard.worker.membership import LOST_AFTER
-from blackboard.worker.running import Holding
 from tests.pages import Table, page, scene_in_memory, words
 from tests.test_batches import CLAIM, LOCK, NOON, WAITING
 

@@ -19,6 +19,7 @@ from blackboard.blocking import BlockingWorker
 from blackboard.board import BoardWorker
 from blackboard.events import Event, Kind
 from blackboard.protocol.reading import Remade
+from blackboard.worker.worker import Worker
 from tests.patience import patience
 from tests.processes import own_environ
 
@@ -357,14 +358,18 @@ class Broken(Exception):
     """What a test breaks a worker with."""
 
 
+def ends_with_an_error(worker: Worker) -> None:
+    """As when its board was deleted and made anew meanwhile."""
+    worker._remade = Remade("made anew with other shards")
+    worker.stop()
+
+
 def test_an_error_of_the_worker_ends_the_block_and_is_raised(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
             worker = board.worker()
             async with worker:
-                asyncio.get_running_loop().call_later(
-                    0.05, worker._worker.give_up, Remade("made anew with other shards")
-                )
+                asyncio.get_running_loop().call_later(0.05, ends_with_an_error, worker._worker)
                 await asyncio.sleep(patience(60))
                 pytest.fail("the block goes on without its worker")
 
@@ -616,7 +621,7 @@ def test_an_error_of_the_worker_is_raised_at_the_end_of_the_block(tmp_path: Path
     with blocking(str(tmp_path / "app.db")) as board:
         worker = board.worker()
         with pytest.raises(Remade, match="made anew"), worker:
-            worker._inner._worker.give_up(Remade("made anew"))
+            ends_with_an_error(worker._inner._worker)
         assert not list(board.items())
 
 

@@ -11,7 +11,7 @@ from blackboard.model import Claim
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import remove, unlock
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.patience import LONGEST
+from blackboard.rules.breaker import LONGEST
 from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
 from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE

@@ -27,7 +27,7 @@ LAYERS = {
         "tables tables.* stores azurite azurite_install"
     ),
     "the worker, and those who look at a board": (
-        "latest worker worker.* doctor doctor.* why cost notify notify.*"
+        "worker worker.* doctor doctor.* why cost notify notify.*"
     ),
     "the settings file": "settings",
     "the front door": "inputs records board blocking",

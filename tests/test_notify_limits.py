@@ -346,13 +346,13 @@ async def test_a_ping_that_fails_is_trouble_and_no_more(place: Workplace) -> Non
 @at_work
 async def test_without_anybody_to_tell_a_walk_speaks_of_nothing_overdue(place: Workplace) -> None:
     at = await place.worker()
-    assert at.worker.walker.scanner.overdue_after is None
+    assert at.worker.walk.overdue_after is None
     await place.add("davis", item_type="unknown", every="1h")
     place.later(hours=1)
-    seen = await at.worker.walker.walk()
-    assert (seen.overdue, at.worker.notify) == ({}, None)
+    seen = await at.worker.walk.walk()
+    assert (seen.overdue, at.worker.notify) == ((), None)
     async with notifying(at, dead_man=Box()) as notifier:
         assert notifier.overdue_after is None
-    at.worker.walker.scanner.overdue_after = timedelta(minutes=1)
-    seen = await at.worker.walker.walk()
-    assert list(seen.overdue) == ["davis"]
+    at.worker.walk.overdue_after = timedelta(minutes=1)
+    seen = await at.worker.walk.walk()
+    assert [one.id for one in seen.overdue] == ["davis"]

@@ -18,7 +18,7 @@ from blackboard.model import Lock
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import LOCK
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.patience import SPACING
+from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown

@@ -12,7 +12,7 @@ from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
-from blackboard.worker.store_breaker import SLOW
+from blackboard.worker.shard_tasks import SLOW
 from tests.stores import OpenTable
 from tests.working import (
     Workplace,
@@ -51,7 +51,7 @@ def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, al
         worker = await place.worker(slots=8)
         await worker.run("rare-00")
         if not alone:
-            worker.worker.walker.known.raced(0, place.clock.monotonic())
+            worker.worker.walk.backlog.lost_race(0, place.clock.monotonic())
         await add_later(place, "feed", 5)
         worker.wake.wishes.clear()
         await worker.walk()
@@ -67,20 +67,20 @@ def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
     async def story(place: Workplace, shards: int) -> None:
         worker = await place.worker(slots=2)
         for number in range(2):
-            worker.worker.walker.known.raced(number, place.clock.monotonic())
+            worker.worker.walk.backlog.lost_race(number, place.clock.monotonic())
         await add_later(place, ids_of_shard(place.board, 0)[0], SLOW / 8)
         await add_later(place, ids_of_shard(place.board, 1)[0], 50)
-        begun, known = place.clock.now(), worker.worker.walker.known
+        begun, backlog = place.clock.now(), worker.worker.walk.backlog
 
         async def nothing() -> None:
             """The first shard takes no time."""
 
         async def slowly() -> None:
-            await until(lambda: known.next(begun), "the first shard is read")
+            await until(lambda: backlog.next_at(begun), "the first shard is read")
             place.clock.advance(0.75 * SLOW)
 
         place.table.script_reads(nothing, slowly)
-        known.look(place.clock.monotonic())
+        backlog.begin(place.clock.monotonic())
         worker.wake.wishes.clear()
         await worker.walk()
         assert 0 in worker.wake.wishes
@@ -123,7 +123,7 @@ def test_a_shard_that_was_passed_over_for_what_was_lost_is_looked_at_soon(
         await add_later(place, known, 2)
         worker = await place.worker(slots=1)
         await add_later(place, unread, 3)
-        worker.worker.walker.expect(unread, place.clock.now() + timedelta(seconds=3))
+        worker.worker.walk.expect(unread, place.clock.now() + timedelta(seconds=3))
         place.later(seconds=5)
 
         async def another_is_faster() -> None:
@@ -187,7 +187,7 @@ async def test_a_slot_that_is_freed_is_for_what_lies_behind_the_tokens_of_others
     await place.add("davis", every="1h")
     worker = await place.worker(slots=1)
     running = await worker.run("davis")
-    worker.worker.walker.known.expect(0, place.later(seconds=1), is_for_us=False)
+    worker.worker.walk.backlog.expect(0, place.later(seconds=1), claimable=False)
     place.later(seconds=1)
     await worker.looks_again()
     await place.add("elko")
@@ -210,8 +210,8 @@ def test_what_waits_when_a_walk_ends_is_what_a_freed_slot_is_for(open_table: Ope
             """The first shard takes no time."""
 
         async def slowly() -> None:
-            known = place.workers[0].worker.walker.known
-            await until(lambda: known.next(begun), "the first shard is read")
+            backlog = place.workers[0].worker.walk.backlog
+            await until(lambda: backlog.next_at(begun), "the first shard is read")
             place.clock.advance(0.2)
 
         place.table.script_reads(nothing, slowly)
@@ -289,12 +289,12 @@ async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Wo
     await worker.walk()
     place.later(seconds=6)
     await worker.looks_again()
-    assert worker.worker.walker.known.alone(0)
+    assert not worker.worker.walk.backlog.contended(0)
     place.later(hours=1, minutes=30)
     await worker.walk()
     assert len(worker.of(Kind.SKIPPED)) == 1
     await worker.looks_again()
-    assert worker.worker.walker.known.alone(0)
+    assert not worker.worker.walk.backlog.contended(0)
 
 
 @pytest.mark.parametrize("slots", [1, 2])

@@ -58,7 +58,7 @@ async def test_a_retry_of_ones_own_waits_for_nobody(place: Workplace) -> None:
     worker = await place.worker()
     running = await worker.run("davis")
     for _ in range(5):
-        worker.worker.walker.known.lost(0, place.clock.monotonic())
+        worker.worker.walk.backlog.found_none(0, place.clock.monotonic())
     running.end(Outcome.FAILED, error="no answer")
     await until(lambda: worker.wake.wishes, "a wish")
     assert min(worker.wake.wishes) <= 4 < PAUSE_GROWTH
@@ -96,4 +96,4 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
     place.later(seconds=6)
     worker.wake.now()
     await worker.run("davis", 2)
-    assert worker.worker.walker.known.alone(0)
+    assert not worker.worker.walk.backlog.contended(0)

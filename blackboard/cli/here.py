@@ -38,7 +38,7 @@ from blackboard.protocol.keys import next_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
-from blackboard.rules.patience import Need
+from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
 from blackboard.runners.ending import failure, fitting_result
 from blackboard.runners.prints import Tail
@@ -46,9 +46,10 @@ from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.checks import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.release_queue import Renewed
-from blackboard.worker.running import Holding, Holdings, given
-from blackboard.worker.store_breaker import Asking
+from blackboard.worker.running import given
+from blackboard.worker.store_breaker import StoreBreaker
 
 
 @dataclass(slots=True)
@@ -174,9 +175,9 @@ class Here:
             holdings, events = Holdings(1), Events()
             holdings.add(holding)
             events.subscribe(partial(_warn_of_loss, self._console))
-            asking = Asking(board.clock, board.chance, events)
-            renewing = asking.board(board, Need.RENEWAL)
-            beat = Heartbeat(board=renewing, holdings=holdings, events=events)
+            breaker = StoreBreaker(board.clock, board.chance, events)
+            renewing = breaker.board(board, Need.RENEWAL)
+            beat = Heartbeat(board=renewing, breaker=breaker, holdings=holdings, events=events)
             beating = asyncio.get_running_loop().create_task(beat.run())
             self._claimed.set_result(holding)
             ended = await asyncio.wrap_future(self._ended)

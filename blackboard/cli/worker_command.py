@@ -27,10 +27,10 @@ from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.patience import pause
+from blackboard.rules.breaker import STORE
 from blackboard.runners import contained
 from blackboard.table import Busy, TableError, Unusable
-from blackboard.worker.store_breaker import TELL_EVERY
+from blackboard.worker.store_breaker import REPORT_EVERY
 
 EPILOG = """\b
 Examples:
@@ -166,9 +166,9 @@ async def _opened(
             raise
         except TableError as trouble:
             failures += 1
-            if clock.monotonic() - told >= TELL_EVERY:
+            if clock.monotonic() - told >= REPORT_EVERY:
                 told = clock.monotonic()
                 events.emit(Kind.STORE, f"waiting: {trouble}", level=logging.WARNING)
-            wanted = trouble.retry_after if isinstance(trouble, Busy) else 0.0
-            wait = pause(failures, wanted=wanted, fraction=chance.fraction())
+            asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
+            wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
         await clock.sleep(wait)

@@ -35,7 +35,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
-from blackboard.worker.seen import Seen
+from blackboard.worker.walk import WalkResult
 
 LAST_WORD = 5.0
 """Seconds that a worker which ends waits for what is still to be told."""
@@ -110,12 +110,12 @@ class Notifier:
                 for notice in (ended, of_warnings(finished, released)):
                     if notice is not None:
                         self._queue(notice)
-            case Kind.WALKED, Seen() as seen:
+            case Kind.WALKED, WalkResult() as walked:
                 if self._pinger is not None:
                     self._pinger.walked()
-                for lock in seen.freed:
+                for lock in walked.freed:
                     self._queue(of_lock(lock))
-                for notice in self._not_looked_at(map(of_token, seen.overdue.values())):
+                for notice in self._not_looked_at(map(of_token, walked.overdue)):
                     self._queue(notice)
 
     def _queue(self, notice: Notice) -> None:

@@ -237,7 +237,7 @@ class World:
         if event.kind in {Kind.CLAIMED, Kind.ENDED}:
             self._walks.ran(process)
         elif event.kind is Kind.WALKED:
-            process.walks += event.record.looked
+            process.walks += event.record.complete
             self._priority.walked(process, self.timeline.now)
             held = len(self.crew.by_name[process.name].worker.holdings)
             # Not here: nobody who listens to a worker can stop it.

@@ -1,12 +1,13 @@
-"""The beat of a worker: it renews what is held, and stops whoever has lost its lock.
+"""The heartbeat of a worker: renews the locks of its runs, and stops runs whose lock is lost.
 
-A renewal is due after a third of the lease, or a minute, and for news of progress. A holder whose
-renewals go unanswered trusts its lock until its deadline, which is earlier than anybody may take
-it; a worker that stood still longer than that (a paused machine) asks once more before it goes on,
-for nobody may have been there to take it. Whoever lost its lock is told, and soon stopped.
+A renewal is due after a third of the lease, or a minute, and to write progress. A holder whose
+renewals go unanswered trusts its lock until its deadline, which is earlier than any worker may take
+it. A worker that stood still longer than that (a paused machine) asks once more before it goes on:
+there may have been no worker to take the lock. A handler whose lock is lost gets a signal, and is
+stopped soon after.
 
-Each beat also says that the loop still turns. An `async def` handler that computes keeps the loop,
-and so all renewals, from turning: whoever listens to the beat then ends the worker, with a
+Each beat also shows that the loop still turns. An `async def` handler that computes keeps the loop,
+and so all renewals, from turning: the watchdog of the process then ends the worker, with a
 traceback that shows where it stood.
 """
 
@@ -21,9 +22,11 @@ from blackboard.events import Events, Kind
 from blackboard.model import Claim
 from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.breaker import Need
 from blackboard.rules.due import renew_every
-from blackboard.table import Busy, TableError
-from blackboard.worker.running import Holding, Holdings
+from blackboard.table import TableError
+from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.store_breaker import StoreBreaker
 
 LONGEST_BEAT = 1.0
 SHORTEST_BEAT = 0.1
@@ -34,19 +37,19 @@ STANDSTILL = 2 * LONGEST_BEAT
 LONGEST_STANDSTILL = 30.0
 """Seconds for which a loop may stand still when no lease is shorter."""
 NEARLY_OVER = 10.0
-"""Seconds before a deadline in which a renewal is tried as soon as it is let through."""
+"""Seconds before a deadline in which a renewal is tried as soon as the breaker lets it through."""
 LAST_CHANCE = 0.1
 """The part of a lease, after the deadline, in which an answer to a renewal may still come."""
 GONE = "its lock was overridden, unlocked or removed"
 LOST_GRACE = 2.0
-"""Seconds between telling a handler that its lock is lost and stopping it."""
+"""Seconds between the signal to a handler that its lock is lost and its stop."""
 
 Turning = Callable[[float], None]
-"""Is told, at each beat, the monotonic moment before which there has to be another."""
+"""Is called at each beat with the monotonic moment before which there has to be another."""
 
 
-def nobody(_deadline: float) -> None:
-    """Listens to no beat."""
+def unwatched(_deadline: float) -> None:
+    """Ignores the beats."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,16 +57,16 @@ class Heartbeat:
     """Beats until it is cancelled."""
 
     board: BoardTable
+    """Asked for renewals."""
+    breaker: StoreBreaker
     holdings: Holdings
     events: Events
-    turning: Turning = nobody
+    turning: Turning = unwatched
     _beaten: float = -math.inf
     _pause: float = LONGEST_BEAT
     """Seconds from this beat to the next."""
     _idle: asyncio.Task[None] | None = None
     """Waits for the next beat while nothing is held."""
-    _answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the next renewal is answered."""
     _tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """In the order they were begun."""
 
@@ -91,7 +94,7 @@ class Heartbeat:
         self._idle = None
 
     def beat(self) -> None:
-        """One beat: start the renewals that are due, give up the locks that are past hope."""
+        """One beat: start the renewals that are due, give up the locks of no answer."""
         now = self.board.clock.monotonic()
         stood_still = now - self._beaten > STANDSTILL
         self._beaten = now
@@ -101,12 +104,12 @@ class Heartbeat:
         if self._idle is not None:
             self._idle.cancel()
         self._pause = self._pause_for(self.holdings)
-        patience, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
+        longest, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
         for held in self.holdings:
             if held.lost:
                 continue
             if stood_still and held.asked is not None:
-                held.asked = now  # the answer may be lying there, not yet looked at
+                held.asked = now  # the answer may have come and is not read yet
             if held.renewal_due(now):
                 self.ask(held)
             if held.ended:
@@ -114,15 +117,15 @@ class Heartbeat:
             chance = LAST_CHANCE * held.claim.stale_after
             if held.asked is not None and now > max(held.deadline, held.asked) + chance:
                 self.give_up(held, "its renewals were not answered before its lease ran out")
-            patience = min(patience, max(held.deadline + chance - now, shortest))
-        self.turning(now + patience)
+            longest = min(longest, max(held.deadline + chance - now, shortest))
+        self.turning(now + longest)
 
     def _pause_for(self, holdings: Holdings) -> float:
         shortest = min((renew_every(held.claim.stale_after) for held in holdings), default=math.inf)
         return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
 
     def ask(self, held: Holding) -> None:
-        """Renew a lock now, if nobody is at it; also to learn whether it is still ours."""
+        """Renew a lock now, unless a renewal is under way; also to learn if it is held."""
         now = self.board.clock.monotonic()
         if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
             return
@@ -136,17 +139,15 @@ class Heartbeat:
         progress = held.progress
         try:
             renewed = await self._renewed(held, progress)
-        except TableError as trouble:  # of a store that is away, who asks patiently tells
-            await self._pause_after(trouble, held)
+        except TableError:  # the breaker reports it
+            await self._wait(held)
             held.asking = False
             if held.renewal_due(self.board.clock.monotonic()) and held in self.holdings:
                 self.ask(held)
             return
         held.asking = False
-        self._answered.set()
-        self._answered = asyncio.Event()
         if renewed is None:
-            if held.ended:  # it was let go, or that will find out whose its lock is
+            if held.ended:  # it was released, or its release finds out whose lock it is
                 held.lost = held.lost or GONE
             else:
                 self.give_up(held, GONE)
@@ -154,7 +155,7 @@ class Heartbeat:
         if renewed.sent > held.claim.sent:
             held.asked = None
         held.claim = replace(renewed, item=held.claim.item)
-        held.told = progress
+        held.progress_written = progress
         if held.execution is not None:
             held.execution.extend(held.deadline)
 
@@ -164,34 +165,20 @@ class Heartbeat:
         finally:
             held.answered.set()
 
-    async def _pause_after(self, trouble: TableError, held: Holding) -> None:
-        """Wait until a renewal is tried again. Where the lease is nearly over, it does not miss
-        the moment when it is let through, which may be when another is answered; where it has long
-        been over, workers do not come back together.
+    async def _wait(self, held: Holding) -> None:
+        """Wait until a renewal that failed is tried again: a quarter of the time between renewals,
+        or, where the lease is nearly over, until the store lets it through. Where it has long been
+        over, workers do not come back together.
         """
-        every = renew_every(held.claim.stale_after)
+        pause = renew_every(held.claim.stale_after) / 4
         left = held.deadline - self.board.clock.monotonic()
-        pause = every / 4
-        if left < -NEARLY_OVER:
-            pause += 3 * pause * self.board.chance.fraction()
-        elif isinstance(trouble, Busy) and left < NEARLY_OVER:
-            pause = min(pause, max(trouble.retry_after, SHORTEST_BEAT))
         if left > NEARLY_OVER:
             await self.board.clock.sleep(pause)
             return
-        loop = asyncio.get_running_loop()
-        waiting = [
-            loop.create_task(self.board.clock.sleep(pause)),
-            loop.create_task(self._answered.wait()),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        await self.breaker.ready(Need.RENEWAL, self.board.partition(held.claim.id))
 
     def give_up(self, held: Holding, reason: str) -> None:
-        """Tell a handler that its lock is lost, and stop it if it does not end by itself."""
+        """Signal to a handler that its lock is lost, and stop it if it does not end by itself."""
         if held.lost:
             return
         held.lose(reason)

@@ -1,30 +1,80 @@
-"""Which workers there are, as far as they have said so: one row each, in a partition of its own.
+"""Membership: one row for each worker, in a partition of its own.
 
-A membership row is for people and their commands. No decision about a lock or a token looks at
-it: a worker that is not listed may run items, and one that is may be dead. A worker announces
-itself once a minute, whatever its cycle: that is all it costs. Who was not seen for two minutes and
-ten seconds is called lost; after a day its row is deleted by whoever announces itself first.
+A membership row is for people and their commands. No decision about a lock or a token reads it: a
+worker that is not listed may run items, and one that is listed may be dead. A worker writes its row
+once a minute, whatever its cycle: that is all it costs. After two minutes and ten seconds without a
+write it is called lost; after a day, the next worker that starts deletes its row.
 """
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from blackboard.model import VERSION, Member
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.rules.breaker import Need
 from blackboard.rules.next_run import is_ahead
-from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
+from blackboard.table import (
+    ANY,
+    Busy,
+    Conflict,
+    Delete,
+    Insert,
+    Merge,
+    Op,
+    Row,
+    TableError,
+    Unavailable,
+    Unknown,
+    read,
+)
+from blackboard.worker.store_breaker import StoreBreaker
 
 ANNOUNCE_EVERY = 60.0
 """Seconds."""
-TRY_AGAIN = 5.0
-"""Seconds, after an announcement that the store did not answer."""
+REFUSED_PAUSE = 5.0
+"""Seconds until the next announcement, after one that the store refused."""
 LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
 """Seconds: two announcements are missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
 TRIES = 5
+LAST_WORD = 3.0
+"""Seconds that a worker which ends waits for the store to delete its row."""
+
+
+class Membership:
+    """The row of one worker."""
+
+    def __init__(self, board: BoardTable, breaker: StoreBreaker, member: Member) -> None:
+        self._board = board
+        self._breaker = breaker
+        self._member = member
+
+    async def announce(self, *, running: int) -> None:
+        """Write the row, and wait until it is to be written again. Raises Remade when the board was
+        made anew with other shards.
+        """
+        partition = workers_partition(self._board.name)
+        try:
+            self._member = await announce(self._board, replace(self._member, running=running))
+        except Remade:
+            raise
+        except (Busy, Unavailable):
+            await self._breaker.ready(Need.OTHER, partition)
+        except TableError:
+            await self._board.clock.sleep(REFUSED_PAUSE)
+        else:
+            await self._board.clock.sleep(ANNOUNCE_EVERY)
+
+    async def leave(self) -> None:
+        """Delete the row, if the store answers soon."""
+        with suppress(TableError, TimeoutError):
+            async with asyncio.timeout(LAST_WORD):
+                await forget(self._board, self._member.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

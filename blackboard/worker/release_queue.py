@@ -1,8 +1,8 @@
-"""What has ended and is to be let go: written back in batches, told, and its history pruned.
+"""The queue of runs that have ended: released in batches, emitted, and their history pruned.
 
-While other runs of the worker are about to end, what has ended waits for them, about as long as
-the writing takes: many are let go with one request, and none much later. Each shard is written by
-itself; where that takes long, its runs keep their locks and not their slots.
+While other runs of the worker are about to end, a run that has ended waits for them, about as long
+as the writing takes: many are released with one request, and none much later. Each shard is written
+by itself; where that takes long, its runs keep their locks and not their slots.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from blackboard.protocol.releases import (
 )
 from blackboard.protocol.retention import Retention, is_time, prune, prune_next
 from blackboard.table import TableError
-from blackboard.worker.running import Holding, Holdings
+from blackboard.worker.holdings import Holding, Holdings
 
-LONGEST_GATHERING = 0.1
+LONGEST_WAIT = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""
 LAST_RENEWAL = 2.0
 """Seconds, at the most, that it waits for the answer to a renewal of its lock."""
@@ -45,9 +45,9 @@ class _Shard:
 
     ended: asyncio.Queue[tuple[Holding, Ended]] = field(default_factory=asyncio.Queue)
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    """Items whose history may be too long."""
     pruned: str = ""
     """The key behind which the next history of others is."""
-    """Items whose history may be too long."""
     writing: float = 0.0
     """Seconds that the last batch took to write."""
     stuck: bool = False
@@ -69,12 +69,12 @@ class Releases:
     def __post_init__(self) -> None:
         self._shards = [_Shard() for _ in range(self.board.shards)]
 
-    def add(self, held: Holding, ended: Ended, *, takes_slot: bool = True) -> None:
-        """A run has ended, or was not begun: then it takes no slot. Its lock is renewed until it is
-        written.
-        """
+    def add(self, held: Holding, ended: Ended) -> None:
+        """Queue a run that has ended, or was not begun. Its lock is renewed until it is written."""
         shard = self._shards[held.shard]
-        held.ended, held.stuck = True, shard.stuck or not takes_slot
+        held.ended = True
+        if shard.stuck:
+            self.holdings.slots.vacate(held.claim.nonce)
         shard.ended.put_nowait((held, ended))
 
     @property
@@ -82,15 +82,18 @@ class Releases:
         """Runs that have ended and are not being written yet, and whose slots are free soon."""
         return sum(one.ended.qsize() for one in self._shards if not one.stuck)
 
-    async def next(self, number: int, *, hurry: bool, stuck: Callable[[], None]) -> list[Released]:
+    async def next(
+        self, number: int, *, hurry: bool, slots_freed: Callable[[], None]
+    ) -> list[Released]:
         """Let go of as many of a shard as fit one batch, as soon as there is one; with `hurry` they
-        do not wait for others. When it takes long, their slots are free, and `stuck` is called.
+        do not wait for others. When it takes long, their slots are freed, and `slots_freed` is
+        called.
         """
         shard = self._shards[number]
-        batch = await self._gathered(number, hurry=hurry)
+        batch = await self._batch(number, hurry=hurry)
         begun = self.board.clock.monotonic()
         holdings = [held for held, _ in batch]
-        free_slots = self._free_slots(number, holdings, stuck)
+        free_slots = self._free_slots(number, holdings, slots_freed)
         late = asyncio.get_running_loop().create_task(free_slots)
         try:
             finished = [_finished(held, ended) for held, ended in batch]
@@ -104,12 +107,12 @@ class Releases:
             self.holdings.release(one.claim.nonce)
             if released.how is ReleaseOutcome.DROPPED:
                 self.holdings.given_up.add(one.claim.nonce)
-            self._tell(one, released)
+            self._emit(one, released)
             self._may_prune(shard, released)
         return let_go
 
     async def _free_slots(
-        self, number: int, holdings: Sequence[Holding], stuck: Callable[[], None]
+        self, number: int, holdings: Sequence[Holding], slots_freed: Callable[[], None]
     ) -> None:
         """After a while; those of what has ended meanwhile, too."""
         if self.board.shards == 1:
@@ -117,15 +120,16 @@ class Releases:
         await self.board.clock.sleep(STUCK)
         self._shards[number].stuck = True
         for held in self.holdings:
-            held.stuck |= held in holdings or (held.ended and held.shard == number)
-        stuck()
+            if held in holdings or (held.ended and held.shard == number):
+                self.holdings.slots.vacate(held.claim.nonce)
+        slots_freed()
 
-    async def _gathered(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
+    async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
         """What is to be written now. What was cut short is due again at once."""
         shard, most = self._shards[number], releases_at_once(self.board)
         batch = [await shard.ended.get()]
         if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
-            await self.board.clock.sleep(min(shard.writing, LONGEST_GATHERING))
+            await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
         while len(batch) < most and shard.ended.qsize():
             batch.append(shard.ended.get_nowait())
         return batch
@@ -165,9 +169,9 @@ class Releases:
                 for shard in self._shards:
                     await shard.to_prune.join()
 
-    # ---- what is told
+    # ---- events
 
-    def _tell(self, finished: FinishedRun, released: Released) -> None:
+    def _emit(self, finished: FinishedRun, released: Released) -> None:
         run, ended = released.run, finished.ended
         good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
         self.events.emit_of(

@@ -1,14 +1,15 @@
-"""One walk over the board: what is there, and what this worker does about it.
+"""The walk of a worker over the board: it reads the shards, takes over stale locks, claims tokens.
 
-A walk reads each shard's locks and ready tokens in one range (`scanner.py`), takes over what is
-stale, and claims the most overdue tokens that its free slots can take.
+A walk reads each shard's locks and ready tokens in one range, overrides what is stale, and claims
+the most overdue tokens that its free slots take. Each token is judged once, when it is read
+(`rules/due.py`): of a type without a handler here, or of a type whose slots are full, it is passed
+over, so one slow or poison item never blocks the others. What is read and not claimed goes into the
+backlog (`backlog.py`): for slots that become free, and tokens that become ready, no more is read
+until the next walk than the shards that have more (`go_on`).
 
-Shards are read, and claims made, side by side (`store_breaker.py`). One that does not answer is
-read again when its breaker allows it, and one that is slow is not waited for: the others are walked
-as if they were all there is. What is claimed late finds its slot taken, maybe, and is put back.
-
-What it reads and does not take is remembered (`backlog.py`): for slots that become free, and tokens
-that become ready, no more is read until the next beat than the shards that have some (`go_on`).
+Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
+is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
+they were the whole board. What it claims late is put back if its slot is taken by then.
 """
 
 import logging
@@ -22,19 +23,29 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
-from blackboard.model import Claim, Lock, Token
+from blackboard.model import Lock, Token
 from blackboard.phrases import since
-from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
+from blackboard.protocol.claims import (
+    Claimed,
+    adopt,
+    claim,
+    claims_at_once,
+    override,
+    pass_over,
+    trusted,
+)
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.due import Move, decide_lock
-from blackboard.rules.patience import LONGEST, SPACING
+from blackboard.rules.breaker import SPACING, Need
+from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Known
-from blackboard.worker.running import Holding, Holdings, Room
-from blackboard.worker.scanner import Scanner
-from blackboard.worker.seen import Seen
-from blackboard.worker.store_breaker import ShardTasks
+from blackboard.worker.backlog import Backlog, Candidate, Selection, choose, rotated
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Latest, Slots
+from blackboard.worker.running import Runs, Taken
+from blackboard.worker.shard_tasks import ShardTasks
+from blackboard.worker.store_breaker import StoreBreaker
+from blackboard.worker.wake import Wake
 
 REFUSED_PAUSE = 5.0
 """Seconds until a shard is read again that the store would not have read or claimed from."""
@@ -42,321 +53,559 @@ REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
 OF_ITS_TYPE = "{}"
 """The spec of an item that says nothing itself."""
+MOST_OVERDUE = 1_000
+"""Overdue tokens in one result."""
+MOST_LEFT = 100_000
+"""Items left alone whose ids are kept, so that each is reported once."""
 
-Start = Callable[[Sequence[Claim]], None]
-"""Runs what was claimed; it is in the holdings from then on."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkResult:
+    """What a walk read and did, as far as its shards have answered."""
+
+    claims: int
+    """Items that were claimed, taken over or adopted."""
+    locks: frozenset[str]
+    """Nonces of the locks of types that this worker takes, without those that no worker can take
+    over.
+    """
+    due: int
+    """Tokens and stale locks that are there to be taken and were not, at the least: no slot was
+    free, or other workers were faster.
+    """
+    more: bool
+    """Whether a slot that becomes free is a reason to go on."""
+    crowded: bool
+    """Whether slots stayed free although more may be there: other workers were faster, or a claim
+    was not answered.
+    """
+    soonest: timedelta | None
+    """Until there is something to do, if that is within a cycle."""
+    failed: Mapping[int, TableError]
+    """Shards that did not answer."""
+    late: frozenset[int]
+    """Shards that took too long to be waited for and have not answered yet."""
+    missed: int
+    """Slots that were missed and are not to be made up."""
+    skipped: int
+    """Of them, those that this walk passed over."""
+    whole: bool
+    """Whether all shards were to be read, and not only the backlog claimed."""
+    overdue: tuple[Token, ...]
+    """Ready for longer than is usual, of whatever type, and not taken."""
+    freed: tuple[Lock, ...]
+    """Stale locks that were freed without a run; or other workers were faster."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether every shard answered in time."""
+        return not (self.late or self.failed)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all shards were read."""
+        return self.whole and self.answered
 
 
 @dataclass(slots=True, kw_only=True)
-class Walker:
+class _Progress:
+    """A walk so far. A shard that is late adds to it after the walk."""
+
+    now: datetime
+    """By the store's clock."""
+    whole: bool = False
+    claims: int = 0
+    locks: set[str] = field(default_factory=set)
+    crowded: bool = False
+    failed: dict[int, TableError] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)
+    missed: int = 0
+    skipped: int = 0
+    overdue: dict[str, Token] = field(default_factory=dict)
+    full: list[Lock] = field(default_factory=list)
+    """Stale locks for which there was no free slot."""
+    freed: list[Lock] = field(default_factory=list)
+    soonest: timedelta | None = None
+
+    @property
+    def silent(self) -> set[int]:
+        """Shards of which not all was read that should be."""
+        return self.late | self.failed.keys()
+
+    @property
+    def taken_or_stale(self) -> int:
+        return self.claims + len(self.full)
+
+
+@dataclass(slots=True, kw_only=True)
+class Walk:
     """Walks the board for one worker."""
 
     board: BoardTable
     owner: str
     handlers: Mapping[str, Handler]
     """Of the types this worker takes."""
-    holdings: Holdings
+    runs: Runs
+    heartbeat: Heartbeat
+    breaker: StoreBreaker
     events: Events
-    scanner: Scanner
-    start: Start
-    doubt: Callable[[Holding], None]
-    """Finds out about a run whose lock is not on the board."""
-    wake: Callable[[], None]
-    """Is called when a shard that was slow has answered."""
-    known: Known = field(init=False)
-    """By the scanner."""
+    wake: Wake
+    cycle: timedelta
+    """From one walk to the next, and how far ahead tokens are read."""
+    overdue_after: timedelta | None = None
+    """For how long a token is ready until it is overdue; None: overdue tokens are not reported."""
+    backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
+    _progress: _Progress = field(init=False)
+    """Of the latest walk."""
+    _misfits: set[str] = field(default_factory=set)
+    """Etags of tokens that do not fit their items, or could not be passed over: not to be tried
+    again before the next walk over the board."""
     _in_vain: set[str] = field(default_factory=set)
-    """Etags of stale locks that were tried since the last look, and are as they were."""
+    """Etags of stale locks that this walk over the board tried to take, and are as they were."""
     _in_vain_before: set[str] = field(default_factory=set)
-    """Of those that had been tried by the last look."""
+    """The same of the walk before."""
+    _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
+    """Items left alone for their settings."""
 
     def __post_init__(self) -> None:
-        self.known = self.scanner.known
+        shards = self.board.shards
+        self.backlog = Backlog(
+            cycle=self.cycle.total_seconds(),
+            shards=shards,
+            first_shard=int(self.board.chance.fraction() * shards),
+        )
         self._tasks = ShardTasks(
-            self.board.clock, shards=self.board.shards, ended=lambda _: self.wake()
+            self.board.clock,
+            shards=shards,
+            became_late=self._slots.unreserve,
+            answered=self._answered_late,
         )
 
     def expect(self, item_id: str, ready: datetime) -> None:
-        """This item was let go, and is ready then: nobody else knows of it."""
+        """Note a token that this worker's own release has written. It has no pause: no other
+        worker has read it.
+        """
         number = shard_of(item_id, self.board.shards)
-        if not self.known.has(number, item_id):
-            self.known.expect(number, ready)
+        if not self.backlog.has(number, item_id):
+            self.backlog.expect(number, ready)
 
-    async def walk(self) -> Seen:
-        """Look at every shard, take over what is stale, claim what the free slots allow. What is
-        taken is started at once: should the store fail half-way, nothing waits for the rest.
-        Raises what the store raises when no shard answers.
+    async def walk(self) -> WalkResult:
+        """Read every shard, take over what is stale, claim what the free slots take. What is taken
+        is started at once: should the store fail half-way, nothing waits for the rest. Raises what
+        the store raises when no shard answers.
         """
         begun = await self.board.table.now()
-        self.known.look(self.board.clock.monotonic())
-        self.scanner.broken.clear()
+        self.backlog.begin(self.board.clock.monotonic())
+        self._misfits.clear()
         self._in_vain, self._in_vain_before = set(), self._in_vain
-        seen = Seen(now=begun, whole=True)
-        await self._each(range(self.board.shards), self._look_into, seen)
-        await self._take_over_others(seen)
-        await self._claim_all(seen)
-        self._check(seen)
-        # From its beginning: nobody has claimed what became ready while other shards were read.
-        seen.soonest = await self._until_next(begun)
-        seen.looked = not seen.unread
-        return await self.reckon(seen)
+        progress = self._progress = _Progress(now=begun, whole=True)
+        await self._each(range(self.board.shards), self._read_and_take_over, progress)
+        await self._take_over_others(progress)
+        await self._claim_all(progress)
+        self._check(progress)
+        # From the beginning: tokens became ready while other shards were read.
+        progress.soonest = await self._until_next(begun)
+        return await self.result()
 
-    async def go_on(self) -> Seen | None:
-        """Claim what is known to be ready, and read the shards that have more, until the free slots
-        are filled. None: it is time to look at every shard, or a token is not to be run any more.
+    async def go_on(self) -> WalkResult | None:
+        """Claim what is ready in the backlog, and read the shards that have more, until the free
+        slots are filled. None: it is time for a walk over the board, or the slot of a token is
+        missed by now.
         """
         clock = self.board.clock.monotonic()
-        if not self.known.until(clock):
+        if not self.backlog.lasts(clock):
             return None
         now = await self.board.table.now()
-        seen = Seen(now=now)
-        for ready, number in self.known.unread(now):
-            if self._filled(seen, before=ready):
+        progress = self._progress = _Progress(now=now)
+        for ready, number in self.backlog.to_read(now):
+            if self._fills_slots(progress, before=ready):
                 break
-            await self._each([number], self._read_again, seen)
-        self._check(seen)
-        if not all(self.scanner.runs(one, seen) for one in self._chosen(seen)):
+            await self._each([number], self._read_again, progress)
+        self._check(progress)
+        if any(self._decide(one, progress) is not Move.RUN for one in self._chosen(progress)):
             return None
-        await self._claim_all(seen)
-        self._check(seen)
-        look = timedelta(seconds=self.known.until(clock))
+        await self._claim_all(progress)
+        self._check(progress)
+        until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
-        seen.soonest = look if following is None else min(following, look)
-        return await self.reckon(seen)
+        progress.soonest = until_walk if following is None else min(following, until_walk)
+        return await self.result()
 
-    async def reckon(self, seen: Seen) -> Seen:
-        """With what is left, now that the walk is over, or a shard that was late has answered."""
-        now = await self.board.table.now()
-        seen.due = self.known.waits(now) + seen.stale
-        seen.more = seen.due > 0 or bool(self.known.unread(now))
-        return seen
+    async def result(self) -> WalkResult:
+        """The result of the latest walk, with what late shards have answered since."""
+        now, progress = await self.board.table.now(), self._progress
+        due = self.backlog.waiting(now) + len(progress.full)
+        return WalkResult(
+            claims=progress.claims,
+            locks=frozenset(progress.locks),
+            due=due,
+            more=due > 0 or bool(self.backlog.to_read(now)),
+            crowded=progress.crowded,
+            soonest=progress.soonest,
+            failed=dict(progress.failed),
+            late=frozenset(progress.late),
+            missed=progress.missed,
+            skipped=progress.skipped,
+            whole=progress.whole,
+            overdue=tuple(progress.overdue.values()),
+            freed=tuple(progress.freed),
+        )
 
-    def awaits(self, seen: Seen) -> bool:
-        """Whether each shard that was late in this walk is at work still, so none is to be read."""
-        return bool(seen.late) and seen.late <= self._tasks.late
+    def awaits(self, late: frozenset[int]) -> bool:
+        """Whether each of these shards is at work still, so that none can be read again."""
+        return bool(late) and late <= self._tasks.late
 
     def cancel(self) -> None:
-        """Cancel what goes on in shards that are slow."""
+        """Cancel what goes on in shards that are late."""
         self._tasks.cancel()
 
-    # ---- shards that do not answer, or not yet
+    # ---- shards side by side, and those that do not answer
+
+    @property
+    def _slots(self) -> Slots:
+        return self.runs.holdings.slots
 
     async def _each(
         self,
         numbers: Iterable[int],
-        work: Callable[[int, Seen], Coroutine[Any, Any, None]],
-        seen: Seen,
+        work: Callable[[int, _Progress], Coroutine[Any, Any, None]],
+        progress: _Progress,
     ) -> None:
         """Do it for each of the shards. One that does not answer keeps no other from its turn."""
 
         async def guarded(number: int) -> bool:
             try:
-                await work(number, seen)
+                await work(number, progress)
             except TableError as trouble:
-                await self._failed(number, trouble, seen)
+                await self._failed(number, trouble, progress)
                 return False
             finally:
-                seen.late.discard(number)
+                progress.late.discard(number)
             return True
 
-        await self._tasks.each(numbers, guarded, left=self.holdings.unreserve)
-        seen.late |= self._tasks.late
+        await self._tasks.each(numbers, guarded)
+        progress.late |= self._tasks.late
 
-    async def _failed(self, number: int, trouble: TableError, seen: Seen) -> None:
-        """It is read again soon, and nothing of it is claimed before."""
-        seen.failed[number] = trouble
-        pause = timedelta(seconds=pause_after(trouble))
-        if not isinstance(trouble, Busy | Unavailable):  # who asks patiently has told of those
+    def _answered_late(self) -> None:
+        """A shard that was late may have brought work, or settled a claim."""
+        self.wake.now()
+        self.runs.holdings.changed.set()
+
+    async def _failed(self, number: int, trouble: TableError, progress: _Progress) -> None:
+        """A shard is read again soon, and nothing of it is claimed before."""
+        progress.failed[number] = trouble
+        pause = timedelta(seconds=self._pause_after(trouble, [number]))
+        if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(Kind.STORE, f"walk: {trouble}", level=logging.WARNING)
-        self.known.put(number, [])
-        self.known.expect(number, await self.board.table.now() + pause, is_for_us=False)
+        self.backlog.put(number, [])
+        ready = await self.board.table.now() + pause
+        self.backlog.expect(number, ready, claimable=False)
 
-    def _check(self, seen: Seen) -> None:
-        """Raises what the last shard said when none has answered."""
-        if len(seen.failed) == self.board.shards:
-            self.known.forget()
-            raise next(reversed(seen.failed.values()))
+    def pause_after(self, trouble: TableError) -> float:
+        """Seconds until the next walk, after one that raised."""
+        return self._pause_after(trouble, range(self.board.shards))
 
-    # ---- one shard, and what is known of all
+    def _pause_after(self, trouble: TableError, numbers: Iterable[int]) -> float:
+        """Seconds until the breaker lets a reading of one of the shards through."""
+        if not isinstance(trouble, Busy | Unavailable):
+            return REFUSED_PAUSE
+        shards = map(self.board.shard, numbers)
+        return min(self.breaker.opens_in(Need.OTHER, one) for one in shards) or SPACING
 
-    def _chosen(self, seen: Seen) -> list[Token]:
-        """Of the tokens that are known to be ready, as many as the free slots take."""
-        return self.scanner.choose(self.known.ready(seen.now, but=self._tasks.late))
+    def _check(self, progress: _Progress) -> None:
+        """Raises what the last shard raised when none has answered."""
+        if len(progress.failed) == self.board.shards:
+            self.backlog.expire()
+            raise next(reversed(progress.failed.values()))
 
-    def _filled(self, seen: Seen, *, before: datetime) -> bool:
-        """Whether tokens that are known fill the free slots before it is the turn of others."""
-        chosen = self._chosen(seen)
-        return len(chosen) == self.holdings.free and all(one.ready <= before for one in chosen)
+    # ---- reading a shard
 
-    async def _read_again(self, number: int, seen: Seen) -> None:
-        """Read a shard for a token that is ready. If it is gone, somebody was faster."""
-        expected, before = self.known.expects(number, seen.now), seen.claims + seen.stale
-        await self._look_into(number, seen)
-        nothing = seen.claims + seen.stale == before and self.known.is_empty(number, seen.now)
-        if expected and nothing:
-            self.known.lost(number, self.board.clock.monotonic())
-
-    async def _look_into(self, number: int, seen: Seen) -> None:
-        """Read a shard, and take over what is stale in it. A run of this worker whose lock is not
-        there was unlocked, cancelled, removed or overridden.
+    async def _read_and_take_over(self, number: int, progress: _Progress) -> None:
+        """Read a shard, and take over what is stale in it. A run of this worker without a lock
+        there was unlocked, cancelled, removed or overridden: its heartbeat finds out.
         """
-        before, held = self._nonces(), [one for one in self.holdings if one.shard == number]
-        locks = await self.scanner.read(number, seen)
-        self._count(locks, seen)
+        before = self._own_nonces()
+        held = [one for one in self.runs.holdings if one.shard == number]
+        locks = await self._read(number, progress)
         there = {lock.nonce for lock in locks}
         for one in held:
             if one.claim.nonce not in there and not one.ended:
-                self.doubt(one)
+                self.heartbeat.ask(one)
         for lock in locks:
-            await self._take_over(lock, seen, ours=before | self._nonces())
+            await self._take_over(lock, progress, ours=before | self._own_nonces())
 
-    def _count(self, locks: Sequence[Lock], seen: Seen) -> None:
-        seen.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
+    async def _read_again(self, number: int, progress: _Progress) -> None:
+        """Read a shard for a token that is ready. If it is gone, another worker was faster."""
+        expected, before = self.backlog.expects(number, progress.now), progress.taken_or_stale
+        await self._read_and_take_over(number, progress)
+        took_none = progress.taken_or_stale == before
+        if expected and took_none and self.backlog.is_empty(number, progress.now):
+            self.backlog.found_none(number, self.board.clock.monotonic())
 
-    async def _until_next(self, begun: datetime) -> timedelta | None:
-        """Until the first thing to do after the walk was begun, which may have come meanwhile."""
-        following = self.known.next(begun)
-        if following is None:
-            return None
-        return max(following - await self.board.table.now(), timedelta(0))
-
-    def _nonces(self) -> set[str]:
-        """Of every task and batch of this worker."""
-        return self.board.in_flight | self.holdings.nonces
-
-    async def _claim_all(self, seen: Seen) -> None:
-        """Claim the most overdue tokens that are known, as many as the free slots take."""
-        while True:
-            chosen, before, unread = self._chosen(seen), seen.claims, len(seen.unread)
-            wanted = Counter(shard_of(one.id, self.board.shards) for one in chosen)
-            await self._each(wanted, partial(self._claim, wanted), seen)
-            if len(seen.unread) == unread:
-                break  # else the slots of a shard that does not answer are left for the others
-        if seen.claims - before < len(chosen):
-            if self._chosen(seen):
-                self._doubt(seen)
-            seen.crowded |= bool(self.known.unread(seen.now))  # passed over for what was lost
-
-    def _doubt(self, seen: Seen) -> None:
-        """Slots stayed free, for others were faster; so they may be with all that is known to be
-        ready. It is read again, a little later, before it is claimed.
+    async def _read(self, number: int, progress: _Progress) -> list[Lock]:
+        """A shard's locks. Its candidates are in the backlog from now on: those that the free slots
+        take, and some more.
         """
-        ready = self.known.ready(seen.now, but=self._tasks.late)
-        for number in {shard_of(one.id, self.board.shards) for one in ready}:
-            self.known.raced(number, self.board.clock.monotonic())
-            self.known.put(number, [])
-            self.scanner.expect(number, seen.now)
+        locks: list[Lock] = []
+        contended = self.backlog.contended(number)
+        selection = Selection(self._slots.free(), total=self._slots.total, contended=contended)
+        self.backlog.expect_none(number)  # from here on: runs may be released while it is read
+        is_first = True
+        async for found in self.board.walk(number, until=progress.now + self.cycle):
+            if is_first:  # the reply may have moved the store's time on
+                is_first, progress.now = False, await self.board.table.now()
+            if isinstance(found, Lock):
+                locks.append(found)
+            elif not await self._select(found, selection, progress):
+                break
+        self._keep(number, selection, progress)
+        progress.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
+        return locks
 
-    async def _claim(self, wanted_of: Mapping[int, int], number: int, seen: Seen) -> None:
+    def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
+        """Put what was selected of a shard into the backlog: all, or, of a contended shard, what
+        the free slots take, from a random place among those that are equally overdue.
+        """
+        candidates, unread = selection.candidates, selection.unread
+        if self.backlog.contended(number):
+            kept = choose(rotated(candidates, self.board.chance.fraction()), self._slots.free())
+            if len(kept) < len(candidates):
+                unread = [(candidates[0].ready, True), *unread]
+            candidates = kept
+        if selection.passed_over:
+            unread = [*unread, (progress.now, False)]  # their next tokens
+        self.backlog.put(number, candidates)
+        for ready, claimable in unread:
+            self._expect_contended(number, ready, claimable=claimable)
+
+    def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
+        """Note tokens that were not read and that other workers claim as well."""
+        share = self.board.chance.fraction()
+        self.backlog.expect(number, ready, share=share, claimable=claimable)
+
+    # ---- judging a token
+
+    async def _select(self, token: Token, selection: Selection, progress: _Progress) -> bool:
+        """Whether to read on after this token."""
+        if token.ready > progress.now:
+            return selection.add_later(token.ready, self._later(token))
+        if self._is_overdue(token, progress) and len(progress.overdue) < MOST_OVERDUE:
+            progress.overdue[token.id] = token
+        if token.type not in self.handlers or token.etag in self._misfits:
+            return True
+        try:
+            candidate = Candidate(token, self.board.resolve(token.type, token.spec))
+            move = self._decide(candidate, progress)
+            if move is Move.SKIP:
+                progress.missed += 1
+                selection.passed_over |= await self._pass_over(candidate, progress)
+        except (BadInput, ValueError) as error:
+            self._leave(token, str(error))
+            return True
+        return selection.add(candidate) if move is Move.RUN else True
+
+    def _is_overdue(self, token: Token, progress: _Progress) -> bool:
+        after = self.overdue_after
+        return after is not None and progress.now - token.ready >= after
+
+    def _later(self, token: Token) -> Candidate | None:
+        """A token that is not ready yet. None: this worker cannot take it."""
+        if token.type not in self.handlers:
+            return None
+        try:
+            return Candidate(token, self.board.resolve(token.type, token.spec))
+        except (BadInput, ValueError):
+            return None  # reported once it is ready
+
+    def _decide(self, candidate: Candidate, progress: _Progress) -> Move:
+        token, settings = candidate.token, candidate.settings
+        return decide_token(token, now=progress.now, types=self.handlers, settings=settings)
+
+    async def _pass_over(self, candidate: Candidate, progress: _Progress) -> bool:
+        """Move an item whose slot is missed on to its next one. Whether that was done."""
+        token = candidate.token
+        passed = await pass_over(self.board, token, settings=candidate.settings)
+        if passed:
+            progress.skipped += 1
+            self.events.emit_of(token, Kind.SKIPPED, f"missed {token.slot:%Y-%m-%d %H:%M:%S}Z")
+        else:
+            self._misfits.add(token.etag)
+        return passed
+
+    def _leave(self, row: Token | Lock, reason: str) -> None:
+        """Report, once, why an item is left alone."""
+        if row.id not in self._left:
+            self._left.add(row.id)
+            self.events.emit_of(row, Kind.LEFT, reason, level=logging.WARNING)
+
+    # ---- claiming
+
+    def _chosen(self, progress: _Progress) -> list[Candidate]:
+        """The most overdue candidates, as many as the free slots take."""
+        ready = self.backlog.ready(progress.now, but=self._tasks.late)
+        return choose(ready, self._slots.free())
+
+    def _fills_slots(self, progress: _Progress, *, before: datetime) -> bool:
+        """Whether candidates that were ready before a moment fill the free slots."""
+        chosen = self._chosen(progress)
+        return len(chosen) == self._slots.free().left and all(one.ready <= before for one in chosen)
+
+    async def _claim_all(self, progress: _Progress) -> None:
+        """Claim the most overdue candidates, as many as the free slots take."""
+        while True:
+            chosen, before = self._chosen(progress), progress.claims
+            silent = len(progress.silent)
+            counts = Counter(shard_of(one.id, self.board.shards) for one in chosen)
+            await self._each(counts, partial(self._claim, counts), progress)
+            if len(progress.silent) == silent:
+                break  # else the slots of a shard that does not answer are left for the others
+        if progress.claims - before < len(chosen):
+            if self._chosen(progress):
+                self._read_all_again(progress)
+            # Shards may have been passed over for the candidates that were lost.
+            progress.crowded |= bool(self.backlog.to_read(progress.now))
+
+    def _read_all_again(self, progress: _Progress) -> None:
+        """Let the shards of all candidates be read, a little later, before these are claimed: slots
+        stayed free, so other workers were faster, and may be with these as well.
+        """
+        ready = self.backlog.ready(progress.now, but=self._tasks.late)
+        for number in {shard_of(one.id, self.board.shards) for one in ready}:
+            self.backlog.lost_race(number, self.board.clock.monotonic())
+            self.backlog.put(number, [])
+            self._expect_contended(number, progress.now)
+
+    async def _claim(self, counts: Mapping[int, int], number: int, progress: _Progress) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then. Once it
         is late, the next walk decides.
         """
-        rereadings, wanted = 0, wanted_of[number]
+        rereadings, wanted = 0, counts[number]
         while wanted > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            batch = self.scanner.choose(self.known.of_shard(number, seen.now))
+            batch = choose(self.backlog.ready_in(number, progress.now), self._slots.free())
             batch = batch[: min(wanted, claims_at_once(self.board))]
             if not batch:
                 break
-            settings = [self.board.resolve(one.type, one.spec) for one in batch]
-            self.holdings.reserve(number, [one.type for one in batch])
-            try:
-                answer = await claim(self.board, batch, owner=self.owner, settings=settings)
-                self.known.drop(number, {one.id for one in batch})
-                claims = await trusted(self.board, answer.claims)
-            finally:
-                self.holdings.unreserve(number)
-            if len(claims) < len(batch):
-                self.scanner.expect(number, batch[0].ready)  # what was not taken may still be there
-            self.start(claims)
-            for taken in claims:
-                seen.overdue.pop(taken.id, None)
-            seen.claims += len(claims)
-            wanted -= len(claims)
-            clock = self.board.clock.monotonic()
-            if claims:
-                self.known.won(number, clock)
+            answer, taken = await self._claim_batch(number, batch)
+            if len(taken) < len(batch):  # what was not taken may still be there
+                self._expect_contended(number, batch[0].ready)
+            self._start(taken, progress)
+            wanted -= len(taken)
+            now = self.board.clock.monotonic()
+            if taken:
+                self.backlog.won(number, now)
             if answer.broken is not None:
-                self.scanner.broken.add(answer.broken.etag)
+                self._misfits.add(answer.broken.etag)
             elif answer.reread:
-                self.known.raced(number, clock)
-            elif len(claims) < len(batch):
-                seen.crowded = True  # the store was away, or lost the reply
+                self.backlog.lost_race(number, now)
+            elif len(taken) < len(batch):
+                progress.crowded = True  # the store was away, or lost the reply
             if answer.reread:
                 rereadings += 1
-                self._count(await self.scanner.read(number, Seen(now=seen.now)), seen)
-        seen.crowded |= wanted > 0 and rereadings == REREADINGS
+                await self._read(number, progress)
+        progress.crowded |= wanted > 0 and rereadings == REREADINGS
 
-    async def _take_over(self, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
-        """Override a stale lock while there is a free slot; adopt one of ours that is in no task's
-        hands, nor was when it was read.
+    async def _claim_batch(
+        self, number: int, batch: Sequence[Candidate]
+    ) -> tuple[Claimed, list[Taken]]:
+        """One batch of claims, and what may be run of it."""
+        settings = {one.id: one.settings for one in batch}
+        tokens = [one.token for one in batch]
+        self._slots.reserve(number, [one.type for one in tokens])
+        try:
+            answer = await claim(
+                self.board, tokens, owner=self.owner, settings=list(settings.values())
+            )
+            self.backlog.drop(number, settings)
+            claims = await trusted(self.board, answer.claims)
+        finally:
+            self._slots.unreserve(number)
+        return answer, [Taken(one, settings[one.id]) for one in claims]
+
+    def _start(self, taken: Sequence[Taken], progress: _Progress) -> None:
+        self.runs.start(taken)
+        progress.claims += len(taken)
+        for one in taken:
+            progress.overdue.pop(one.claim.id, None)
+
+    # ---- stale locks, and locks of this worker that it does not hold
+
+    def _own_nonces(self) -> set[str]:
+        """Of every run and every batch of this worker."""
+        return self.board.in_flight | self.runs.holdings.nonces
+
+    def _may_run(self) -> bool:
+        """Whether the worker goes on: one that is asked to stop has no slots."""
+        return self._slots.total > 0
+
+    def _has_slot(self, item_type: str) -> bool:
+        of_type = self.board.resolve(item_type, OF_ITS_TYPE)
+        return self._slots.free().take(item_type, of_type.slots)
+
+    async def _take_over(self, lock: Lock, progress: _Progress, *, ours: set[str]) -> None:
+        """Override a stale lock while there is a free slot; adopt a lock of this worker that it
+        does not hold (`ours`), nor did when it was read.
         """
         move = decide_lock(
             lock,
             owner=self.owner,
             types=self.handlers,
             in_flight=ours,
-            given_up=self.holdings.given_up,
+            given_up=self.runs.holdings.given_up,
             resolution=self.board.table.resolution,
         )
         if move is Move.LEAVE:
             return
         try:
-            if move is Move.OVERRIDE and not self._has_room(lock.type):
-                seen.stale += 1
-                seen.full.append(lock)
-                self.known.forget()
+            if move is Move.OVERRIDE and not self._has_slot(lock.type):
+                progress.full.append(lock)
+                self.backlog.expire()
                 return
-            claims = await self._taken(move, lock)
+            taken = await self._taken(move, lock)
         except (BadInput, ValueError) as error:
-            self.scanner.leave(lock, str(error))
+            self._leave(lock, str(error))
             if move is Move.OVERRIDE:
-                seen.locks.discard(lock.nonce)  # there is nobody whose end could be waited for
+                progress.locks.discard(lock.nonce)  # no run of it will ever end
             return
-        if claims is not None:
-            self.start(claims)
-            seen.claims += len(claims)
-            seen.crowded |= not claims  # the store is slow: what is ours is adopted next time
+        if taken is not None:
+            self._start(taken, progress)
+            progress.crowded |= not taken  # the store is slow: the next walk adopts what is ours
         elif move is Move.OVERRIDE:
-            seen.freed.append(lock)
-            self._look_after(lock, seen)
+            progress.freed.append(lock)
+            self._look_after(lock, progress)
 
-    async def _take_over_others(self, seen: Seen) -> None:
+    async def _take_over_others(self, progress: _Progress) -> None:
         """Stale locks go before tokens: a slot that was kept for an override in another shard may
         be free after all.
         """
-        if not seen.full or not self.holdings.free:
+        if not progress.full or not self._slots.free().left:
             return
-        others, seen.full, seen.stale = seen.full, [], seen.stale - len(seen.full)
+        others, progress.full = progress.full, []
 
-        async def in_shard(number: int, seen: Seen) -> None:
+        async def in_shard(number: int, progress: _Progress) -> None:
             for lock in others:
                 if shard_of(lock.id, self.board.shards) == number:
-                    await self._take_over(lock, seen, ours=self._nonces())
+                    await self._take_over(lock, progress, ours=self._own_nonces())
 
-        await self._each({shard_of(one.id, self.board.shards) for one in others}, in_shard, seen)
+        numbers = {shard_of(one.id, self.board.shards) for one in others}
+        await self._each(numbers, in_shard, progress)
 
-    def _look_after(self, lock: Lock, seen: Seen) -> None:
-        """A stale lock was not taken over: it was freed, others were faster, or it cannot be. If it
-        is gone, its item may be ready again. If it is there as it was, it is left to the next look.
+    def _look_after(self, lock: Lock, progress: _Progress) -> None:
+        """A stale lock was not taken over: it was freed, other workers were faster, or it cannot
+        be. If it is gone, its item may be ready again. If it is as it was, it is left to the next
+        walk.
         """
         if lock.etag in self._in_vain | self._in_vain_before:
-            seen.locks.discard(lock.nonce)
+            progress.locks.discard(lock.nonce)
         else:
-            seen.crowded = True
-            self.scanner.expect(shard_of(lock.id, self.board.shards), seen.now, is_for_us=False)
+            progress.crowded = True
+            number = shard_of(lock.id, self.board.shards)
+            self._expect_contended(number, progress.now, claimable=False)
         self._in_vain.add(lock.etag)
 
-    def _may_run(self) -> bool:
-        """Whether the worker goes on: one that is asked to stop has no slots."""
-        return self.holdings.slots > 0
-
-    def _has_room(self, item_type: str) -> bool:
-        return Room(self.holdings).take(item_type, self.board.resolve(item_type, OF_ITS_TYPE))
-
-    async def _taken(self, move: Move, lock: Lock) -> Sequence[Claim] | None:
-        """What may be run of it: one claim, or none that is known to be ours in time. None: it was
-        not taken.
+    async def _taken(self, move: Move, lock: Lock) -> list[Taken] | None:
+        """What may be run of a lock: one claim, or none that is certain to be ours in time. None:
+        it was not taken.
         """
         number = shard_of(lock.id, self.board.shards)
         if move is Move.ADOPT:
@@ -364,7 +613,7 @@ class Walker:
         else:
             kind, message = Kind.OVERRIDDEN, f"{lock.owner} was not heard of {since(lock.age)}"
             if number not in self._tasks.late:
-                self.holdings.reserve(number, [lock.type])
+                self._slots.reserve(number, [lock.type])
         try:
             if move is Move.ADOPT:
                 taken = await adopt(self.board, lock)
@@ -373,16 +622,14 @@ class Walker:
             if taken is None:
                 return None
             self.events.emit_of(lock, kind, message)
-            return await trusted(self.board, [taken])
+            settings = self.board.resolve(taken.type, taken.spec)
+            return [Taken(one, settings) for one in await trusted(self.board, [taken])]
         finally:
-            self.holdings.unreserve(number)
+            self._slots.unreserve(number)
 
-
-def pause_after(trouble: TableError) -> float:
-    """Seconds until what failed so is walked again."""
-    match trouble:
-        case Busy():
-            return min(trouble.retry_after, LONGEST)
-        case Unavailable():
-            return SPACING
-    return REFUSED_PAUSE
+    async def _until_next(self, begun: datetime) -> timedelta | None:
+        """Until the first thing to do after the walk was begun, which may have come meanwhile."""
+        following = self.backlog.next_at(begun)
+        if following is None:
+            return None
+        return max(following - await self.board.table.now(), timedelta(0))

@@ -1,44 +1,41 @@
-"""The cycle: wake, walk the board, run what was claimed, write it back, sleep.
+"""The worker: wakes, walks the board, runs what it claimed, releases it, sleeps.
 
-A worker holds as many runs as it has slots. Handlers run beside the walk; what has ended is let go
-in batches, and a freed slot is a reason to walk again while more is due. Nothing of a worker is
-needed by another: kill one at any point, and its locks go stale and are overridden.
+A worker holds as many runs as it has slots. Handlers run beside the walk; runs that have ended are
+released in batches, and a freed slot is a reason to go on while more is due. No worker needs
+another: kill one at any point, and its locks go stale and are overridden.
 
-A worker that is asked to stop claims nothing more, gives what runs its grace, then cancels it and
-puts it back: due again at once. Asked twice, it gives no grace.
+A worker that is asked to stop claims nothing more, gives its runs their grace, then cancels them
+and puts them back: due again at once. Asked twice, it gives no grace.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from blackboard.events import Events, Kind
-from blackboard.model import Claim, Ended, Outcome, Run
-from blackboard.phrases import plural, stamp
+from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
-from blackboard.protocol.keys import shard_of
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holdings
+from blackboard.worker.membership import Membership
 from blackboard.worker.release_queue import Releases
-from blackboard.worker.running import Calls, Holding, Holdings, Room
-from blackboard.worker.seen import Seen
+from blackboard.worker.running import Runs
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
-from blackboard.worker.walk import Walker, pause_after
+from blackboard.worker.walk import Walk, WalkResult
 
 LAST_RELEASES = 10.0
-"""Seconds for writing back what was cut short, before the process ends all the same."""
+"""Seconds for releasing what was cut short, before the process ends all the same."""
 CROWDED_PAUSE = 0.2
-"""Seconds, at the most, until the next walk when others were faster."""
-NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
-IDLE_LOOK = 1.0
-"""Seconds until a worker that waits for the board to be idle looks again."""
+"""Seconds, at the most, until the next walk when other workers were faster."""
+IDLE_WALK = 1.0
+"""Seconds until the next walk of a worker that waits for the board to be idle."""
 
 
 class Mode(StrEnum):
@@ -59,46 +56,46 @@ class Worker:
     events: Events
     wake: Wake
     holdings: Holdings
-    walker: Walker
     heartbeat: Heartbeat
-    calls: Calls
     releases: Releases
-    announce: Callable[[], Any]
-    """Coroutine function that keeps the membership row, until it is cancelled."""
-    notify: Callable[[], Any] | None = None
-    """Coroutine function that tells people what there is to tell, until it is cancelled."""
+    runs: Runs
+    walk: Walk
+    membership: Membership
+    notify: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Sends notifications until it is cancelled."""
     steady: SteadyClock
     """The store's clock, as `board` follows it."""
     grace: float
+    """Seconds that runs have once the worker is asked to stop."""
     _group: asyncio.TaskGroup = field(init=False)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _asked_to_stop: int = 0
     _stop_asked: float = math.inf
     """When it was first asked, in monotonic seconds: the grace counts from then."""
     _more: bool = False
-    """Whether the last walk left something to look for when a slot becomes free."""
-    _told: Requests = field(default_factory=Requests)
-    """What the store had been asked for when that was last told."""
+    """Whether the latest walk left something for a slot that becomes free."""
+    _counted: Requests = field(default_factory=Requests)
+    """The requests to the store up to the latest walk."""
     _broken: Unusable | None = None
-    """Why the last walk found that the store cannot work."""
+    """Why the latest walk found that the store cannot work."""
     _remade: Remade | None = None
 
     async def work(self, mode: Mode) -> None:
         """Work until the mode is fulfilled or `stop` is called. Raises Unusable when nothing runs,
         the store cannot work and the mode would have had an end: to try for ever is for daemons.
-        Raises Remade when the board is another by now.
+        Raises Remade when the board was made anew meanwhile.
         """
         self.wake.start()
         try:
             async with asyncio.TaskGroup() as self._group:
-                group = self._group
+                group = self.runs.group = self._group
+                shards = range(self.board.shards)
                 beside = [
                     group.create_task(one)
                     for one in (
                         self.heartbeat.run(),
-                        self.announce(),
-                        *(self._let_go(mode, number) for number in range(self.board.shards)),
-                        *map(self.releases.keep_pruning, range(self.board.shards)),
+                        self._announce(),
+                        *(self._release(mode, number) for number in shards),
+                        *map(self.releases.keep_pruning, shards),
                     )
                 ]
                 if self.notify is not None:
@@ -110,8 +107,8 @@ class Worker:
                     task.cancel()
         finally:
             self.wake.stop()
-            self.walker.cancel()
-            await self.calls.close()
+            self.walk.cancel()
+            await self.runs.calls.close()
         if self._remade is not None:
             raise self._remade
         if self._broken is not None and mode is not Mode.FOREVER:
@@ -121,17 +118,10 @@ class Worker:
         """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
         self._asked_to_stop += 1
         self._stop_asked = min(self._stop_asked, self.board.clock.monotonic())
-        self.holdings.slots = 0
+        self.holdings.slots.close()
         self.events.emit(Kind.STOPPING, self._what_may_finish())
         self.wake.now()
-        self._changed.set()
-
-    def give_up(self, why: Remade) -> None:
-        """Stop, for the board is another by now: `work` raises `why` at its end."""
-        if self._remade is None:
-            self._remade = why
-            self.events.emit(Kind.STORE, str(why), level=logging.WARNING)
-            self.stop()
+        self.holdings.changed.set()
 
     def _what_may_finish(self) -> str:
         if not len(self.holdings):
@@ -145,87 +135,100 @@ class Worker:
     def stopping(self) -> bool:
         return self._asked_to_stop > 0
 
+    async def _announce(self) -> None:
+        """Keep the membership row. Stop when the board was made anew with other shards."""
+        try:
+            while True:
+                await self.membership.announce(running=len(self.holdings))
+        except Remade as why:
+            self._remade = why
+            self.events.emit(Kind.STORE, str(why), level=logging.WARNING)
+            self.stop()
+        finally:
+            await self.membership.leave()
+
+    # ---- the cycle
+
     async def _cycle(self, mode: Mode) -> None:
         beat = True
         while not self.stopping:
-            seen = await self._walk(whole=beat, until_idle=mode is Mode.UNTIL_IDLE)
+            result = await self._walk(whole=beat, until_idle=mode is Mode.UNTIL_IDLE)
             if self._gives_up(mode):
                 return
-            if mode is Mode.ONCE and seen is not None and not seen.unread:
+            if mode is Mode.ONCE and result is not None and result.answered:
                 return
-            if mode is Mode.UNTIL_IDLE and seen is not None:
-                beaten = await self._late_answer(seen)
-                if self._idle(seen):
+            if mode is Mode.UNTIL_IDLE and result is not None:
+                result, beat_meanwhile = await self._late_answers(result)
+                if self._is_idle(result) and not result.late:
                     return
-                if beaten is not None:
-                    beat = beaten
+                if beat_meanwhile is not None:
+                    beat = beat_meanwhile
                     continue
-                self.wake.within(IDLE_LOOK)
+                self.wake.within(IDLE_WALK)
             beat = await self.wake.wait()
 
     def _gives_up(self, mode: Mode) -> bool:
         return self._broken is not None and mode is not Mode.FOREVER and not len(self.holdings)
 
-    def _idle(self, seen: Seen) -> bool:
-        return self._idle_but_for_late(seen) and not seen.late
+    def _is_idle(self, result: WalkResult) -> bool:
+        """Whether there is nothing to do, but for shards that are late."""
+        left = result.due or result.locks or result.claims or result.skipped or result.failed
+        return result.whole and not (left or len(self.holdings))
 
-    def _idle_but_for_late(self, seen: Seen) -> bool:
-        left = seen.due or seen.locks or seen.claims or seen.skipped or seen.failed
-        return seen.whole and not (left or len(self.holdings))
-
-    async def _late_answer(self, seen: Seen) -> bool | None:
-        """Wait for the shards that this walk has not done with, when they are all that is left: to
-        read them again would take as long. Whether there was a beat meanwhile; None: no waiting.
+    async def _late_answers(self, result: WalkResult) -> tuple[WalkResult, bool | None]:
+        """Wait for the shards that were late in this walk, when they are all that is left: to read
+        them again would take as long. Returns the result with their answers, and whether there was
+        a beat meanwhile; None: nothing was waited for.
         """
         beat = None
-        while self._idle_but_for_late(seen) and self.walker.awaits(seen):
+        while self._is_idle(result) and self.walk.awaits(result.late):
             if beat or self.stopping:
                 break
             beat = await self.wake.wait()
-            await self.walker.reckon(seen)
-        return beat
+            result = await self.walk.result()
+        return result, beat
 
-    async def _walk(self, *, whole: bool, until_idle: bool) -> Seen | None:
-        """One walk, over the whole board at a beat or when the last such walk is a cycle ago; what
-        it claims is started. None: the store did not answer, or its clock is not to be trusted yet.
+    async def _walk(self, *, whole: bool, until_idle: bool) -> WalkResult | None:
+        """One walk, over the whole board at a beat or when the last such walk is a cycle ago. None:
+        the store did not answer, or its clock is not to be trusted yet.
         """
-        runs = self.releases.runs
+        released = self.releases.runs
         self._broken = None
         try:
             if await self._doubts_the_time():
                 self.wake.within(CONFIRMED_AFTER)
                 return None
-            seen = None if whole else await self.walker.go_on()
-            if seen is None or (until_idle and not seen.claims and not len(self.holdings)):
-                seen = await self.walker.walk()
+            result = None if whole else await self.walk.go_on()
+            if result is None or (until_idle and not result.claims and not len(self.holdings)):
+                result = await self.walk.walk()
         except TableError as trouble:
             self._broken = trouble if isinstance(trouble, Unusable) else None
-            self.wake.within(pause_after(trouble))
+            self.wake.within(self.walk.pause_after(trouble))
             return None
-        unusable = (one for one in seen.failed.values() if isinstance(one, Unusable))
+        unusable = (one for one in result.failed.values() if isinstance(one, Unusable))
         self._broken = next(unusable, None)
-        self._more = seen.more
-        if self._more and self.releases.runs > runs and self._frees_no_more():
-            self.wake.now()  # a slot became free meanwhile, and nobody knew of more
-        if seen.soonest is not None:
-            self.wake.within(seen.soonest.total_seconds())
-        if seen.crowded or seen.skipped:
+        self._more = result.more
+        if self._more and self.releases.runs > released and self._frees_no_more():
+            self.wake.now()  # a slot became free during the walk, when no more was due yet
+        if result.soonest is not None:
+            self.wake.within(result.soonest.total_seconds())
+        if result.crowded or result.skipped:
             self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
         self.events.emit(
             Kind.WALKED,
             level=logging.DEBUG,
             data={
-                "claims": seen.claims,
-                "due": seen.due,
-                "locks": len(seen.locks),
-                "requests": self._asked_for(),
+                "claims": result.claims,
+                "due": result.due,
+                "locks": len(result.locks),
+                "requests": self._new_requests(),
             },
-            record=seen,
+            record=result,
         )
-        return seen
+        return result
 
     async def _doubts_the_time(self) -> bool:
-        """Whether the store's clock has jumped; then it is asked for, and may confirm that."""
+        """Whether the store's clock has jumped; then it is read again, and may confirm that."""
         await self.board.table.now()
         if self.steady.doubtful:
             await self.board.check_shards()
@@ -233,54 +236,32 @@ class Worker:
             await self.board.table.now()
         return self.steady.doubtful
 
-    def _asked_for(self) -> dict[str, int]:
-        """What the store was asked for since this was last told."""
+    def _new_requests(self) -> dict[str, int]:
+        """Requests to the store since the walk before, by kind."""
         now = replace(self.board.table.requests)
-        spent, self._told = now.since(self._told), now
+        spent, self._counted = now.since(self._counted), now
         return spent.by_kind
 
-    def start(self, claims: Sequence[Claim]) -> None:
-        """Run what was claimed, beside everything else. What has no slot is put back: it was
-        claimed late, others have taken the slot meanwhile, or the worker is to stop.
-        """
-        for claim in claims:
-            settings = self.board.resolve(claim.type, claim.spec)
-            number = shard_of(claim.id, self.board.shards)
-            held = Holding(claim=claim, settings=settings, shard=number)
-            has_room = Room(self.holdings, claimed=True).take(claim.type, settings)
-            self.holdings.add(held)
-            if has_room:
-                self._group.create_task(self._run(held))
-            else:
-                put_back = Ended(outcome=Outcome.CANCELLED, error=NO_SLOT)
-                self.releases.add(held, put_back, takes_slot=False)
-            again = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
-            self.events.emit_of(claim, Kind.CLAIMED, f"due {stamp(claim.slot)}{again}")
-        if claims:
-            self.heartbeat.beat()  # whoever listens must know the new leases before they run
+    # ---- releases
 
-    async def _run(self, held: Holding) -> None:
-        self.releases.add(held, await self.calls.run(held))
-
-    async def _let_go(self, mode: Mode, number: int) -> None:
-        """Write back what has ended of a shard, and see that slots that became free are filled."""
+    async def _release(self, mode: Mode, number: int) -> None:
+        """Release what has ended of a shard, and see that slots that became free are filled."""
         while True:
-            let_go = await self.releases.next(number, hurry=self.stopping, stuck=self._slots_freed)
+            batch = await self.releases.next(
+                number, hurry=self.stopping, slots_freed=self._fill_slots
+            )
             now = await self.board.table.now()
-            for released in let_go:
-                if released.ready is not None:
-                    self._wake_for(released.run, released.ready, wait=released.ready - now)
+            for released in batch:
+                if released.ready is not None and released.ready - now < self.walk.cycle:
+                    # A retry, or a short interval, may be due before the next beat.
+                    self.walk.expect(released.run.id, released.ready)
+                    self.wake.within((released.ready - now).total_seconds())
             if (self._more or mode is Mode.UNTIL_IDLE) and self._frees_no_more():
                 self.wake.now()
-            self._changed.set()
+            self.holdings.changed.set()
 
-    def shard_answered(self) -> None:
-        """A shard that was slow may have brought work."""
-        self.wake.now()
-        self._changed.set()
-
-    def _slots_freed(self) -> None:
-        """Runs have ended that cannot be written back at present."""
+    def _fill_slots(self) -> None:
+        """Slots became free before their runs could be released."""
         if self._more:
             self.wake.now()
 
@@ -288,13 +269,10 @@ class Worker:
         """Whether it is time to fill slots: they are as many as one batch claims, or no others are
         about to become free.
         """
-        return not self.releases.waiting or self.holdings.free >= claims_at_once(self.board)
+        free = self.holdings.slots.free().left
+        return not self.releases.waiting or free >= claims_at_once(self.board)
 
-    def _wake_for(self, run: Run, ready: datetime, *, wait: timedelta) -> None:
-        """A retry, or a short interval, may be due before the next beat."""
-        if wait < self.walker.scanner.horizon:
-            self.walker.expect(run.id, ready)
-            self.wake.within(wait.total_seconds())
+    # ---- the end
 
     async def _drain(self) -> None:
         """Wait for what runs; once asked to stop, no longer than the grace."""
@@ -308,7 +286,7 @@ class Worker:
         await self._until(lambda: False, LAST_RELEASES)
 
     async def _until(self, enough: Callable[[], bool], seconds: float | None) -> None:
-        """Wait until nothing is held, or enough is enough, or the time is up."""
+        """Wait until nothing is held, or `enough` is true, or the time is up."""
         waiting = [self._group.create_task(self._none_held(enough))]
         if seconds is not None:
             waiting.append(self._group.create_task(self.board.clock.sleep(seconds)))
@@ -323,5 +301,5 @@ class Worker:
 
     async def _none_held(self, enough: Callable[[], bool]) -> None:
         while self._is_busy and not enough():
-            self._changed.clear()
-            await self._changed.wait()
+            self.holdings.changed.clear()
+            await self.holdings.changed.wait()

@@ -12,10 +12,10 @@ import pytest
 from click.exceptions import UsageError
 
 from blackboard import __version__
-from blackboard.board import LAST_WORD
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
 from blackboard.schedule.durations import parse_duration
+from blackboard.worker.membership import LAST_WORD
 from blackboard.worker.worker import LAST_RELEASES
 from tests.deploy.files import (
     DEPLOY,

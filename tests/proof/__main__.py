@@ -77,7 +77,9 @@ def parts_of(text: str) -> list[str]:
 
 def run(arguments: Sequence[str] | None, page: Path) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.proof", description="All other arguments go to pytest."
+        prog="python -m tests.proof",
+        allow_abbrev=False,
+        description="All other arguments go to pytest.",
     )
     parser.add_argument("--long", action="store_true", help="the long form: hours")
     parser.add_argument("--record", action="store_true", help=f"write docs/{PAGE.name}")

@@ -10,8 +10,7 @@ from blackboard.simulator.store import Written
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Conflict, Insert, Op, TableError
-from blackboard.worker.seen import Seen
-from blackboard.worker.walk import REREADINGS
+from blackboard.worker.walk import REREADINGS, WalkResult
 
 MOST_ROWS = 100
 A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
@@ -98,11 +97,11 @@ class Walks:
         if process.name in self._since:
             self._since[process.name].runs += 1
 
-    def walked(self, process: Process, seen: Seen, held: int, sent: int) -> None:
+    def walked(self, process: Process, result: WalkResult, held: int, sent: int) -> None:
         """So many requests were sent by the end of this walk, and so many runs held."""
         now = self._timeline.now
         since = self._since.setdefault(process.name, Since(now, sent))
-        since.most = max(since.most, held + len(seen.locks) + seen.missed)
+        since.most = max(since.most, held + len(result.locks) + result.missed)
         asked, seconds = sent - since.sent, now - since.began
         if seconds < self._cycle:
             return

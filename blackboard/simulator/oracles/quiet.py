@@ -16,7 +16,6 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.timeline import Timeline
 from blackboard.simulator.violation import Violation
 from blackboard.table import Delete, Replace
-from blackboard.worker.running import Room
 from blackboard.worker.walk import OF_ITS_TYPE
 
 SPARE = 10.0
@@ -203,7 +202,7 @@ class Quiet:
         """Whether some worker, of a newer version if it must be, has a free slot for this type."""
         settings = self.crew.resolve(item_type, OF_ITS_TYPE)
         return any(
-            Room(member.worker.holdings).take(item_type, settings)
+            member.worker.holdings.slots.free().take(item_type, settings.slots)
             for member in self.crew.members
             if member.process.newer or not newer
         )

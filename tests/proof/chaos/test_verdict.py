@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Item, Outcome, Run, State
-from blackboard.worker.worker import NO_SLOT
+from blackboard.worker.running import NO_SLOT
 from tests.proof.chaos.programs import program
 from tests.proof.chaos.troubles import PARTITIONS, SEATS, Trouble, planned
 from tests.proof.chaos.verdict import History, Noted, done, late, overlaps, percent, problems

@@ -14,7 +14,7 @@ from pathlib import Path
 from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import may_take_over
-from blackboard.worker.worker import NO_SLOT
+from blackboard.worker.running import NO_SLOT
 from tests.processes import Site
 
 TAKEN = {Outcome.ABANDONED, Outcome.SUPERSEDED}

@@ -23,7 +23,7 @@ source_paths = blackboard
 only_mutate =
     blackboard/rules/due.py
     blackboard/rules/next_run.py
-    blackboard/rules/patience.py
+    blackboard/rules/breaker.py
     blackboard/rules/transitions.py
     blackboard/schedule/schedule.py
 pytest_add_cli_args =
@@ -36,7 +36,7 @@ pytest_add_cli_args_test_selection =
     tests/test_applied.py
     tests/test_claim_rules.py
     tests/test_outcome_rules.py
-    tests/test_patience_rules.py
+    tests/test_breaker_rules.py
     tests/test_plan_rules.py
     tests/test_request_rules.py
     tests/test_schedules.py

@@ -1,5 +1,6 @@
 """What is said about mutants, without making any; that needs mutmut and minutes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_reason_for_what_did_not_survive_is_a_problem() -> None:
 @pytest.mark.parametrize("change", LISTED, ids=lambda change: change.function)
 def test_what_is_listed_is_still_in_the_code(change: Change) -> None:
     module, _, function = change.function.rpartition(".")
+    module = re.sub(r"\.[A-Z]\w*$", "", module)  # of a method
     code = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
     assert f"def {function}(" in code
     assert change.was in [line.strip() for line in code.splitlines()]

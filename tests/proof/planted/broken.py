@@ -20,12 +20,11 @@ from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Shelf
+from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holding, Holdings
-from blackboard.worker.scanner import Scanner
-from blackboard.worker.seen import Seen
-from blackboard.worker.store_breaker import PatientTable
-from blackboard.worker.walk import Walker
+from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.store_breaker import GuardedTable
+from blackboard.worker.walk import Walk, WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -233,14 +232,14 @@ def rounds_against_the_holder(lock: Lock, *, resolution: float) -> bool:
     return lock.age > lock.stale_after - resolution
 
 
-_honest_take_over = Walker._take_over
+_honest_take_over = Walk._take_over
 
 
-async def compares_two_clocks(walker: Walker, lock: Lock, seen: Seen, *, ours: set[str]) -> None:
+async def compares_two_clocks(walk: Walk, lock: Lock, progress: Any, *, ours: set[str]) -> None:
     """The store's stamp, and the worker's own time."""
-    ahead = walker.board.clock.now() - await walker.board.table.now()
+    ahead = walk.board.clock.now() - await walk.board.table.now()
     lock = replace(lock, age=lock.age + ahead.total_seconds())
-    await _honest_take_over(walker, lock, seen, ours=ours)
+    await _honest_take_over(walk, lock, progress, ours=ours)
 
 
 def forgets_to_override(lock: Lock, **about: Any) -> Move:
@@ -267,34 +266,31 @@ async def claims_without_reading(*about: Any, **named: Any) -> claims.Claimed:
 # ---- walks
 
 
-async def has_to_look_at_all(_walker: Walker) -> None:
-    """Whatever is known, it is time to look at every shard."""
+async def has_to_look_at_all(_walk: Walk) -> None:
+    """Whatever is in the backlog, it is time for a walk over the board."""
 
 
-_honest_walk = Walker.walk
+_honest_walk = Walk.walk
 
 
-async def sees_a_crowd(walker: Walker) -> Seen:
-    seen = await _honest_walk(walker)
-    seen.crowded = True
-    return seen
+async def sees_a_crowd(walk: Walk) -> WalkResult:
+    return replace(await _honest_walk(walk), crowded=True)
 
 
 # ---- time
 
 
-async def asks_its_own_clock(table: PatientTable) -> datetime:
-    return table._asking._clock.now()
+async def asks_its_own_clock(table: GuardedTable) -> datetime:
+    return table._breaker._clock.now()
 
 
-_honest_decide = Scanner._decide
+_honest_decide = Walk._decide
 
 
-def misses_by_its_own_clock(
-    scanner: Scanner, token: Token, settings: RunSettings, seen: Seen
-) -> Move:
-    move = _honest_decide(scanner, token, settings, seen)
-    missed = is_missed(token, now=scanner.board.clock.now(), settings=settings)
+def misses_by_its_own_clock(walk: Walk, candidate: Candidate, progress: Any) -> Move:
+    move = _honest_decide(walk, candidate, progress)
+    now = walk.board.clock.now()
+    missed = is_missed(candidate.token, now=now, settings=candidate.settings)
     return Move.SKIP if move is Move.RUN and missed else move
 
 

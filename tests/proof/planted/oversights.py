@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, Token
+from blackboard.model import Claim, Item, Lock, Outcome, Run
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import transitions
@@ -20,10 +20,9 @@ from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Op
 from blackboard.worker import running, walk
-from blackboard.worker.backlog import Known
+from blackboard.worker.backlog import Backlog, Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holding
-from blackboard.worker.scanner import Reading
+from blackboard.worker.holdings import Holding, Slots
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 
@@ -137,22 +136,18 @@ async def lets_it_go_on(_heartbeat: Heartbeat, _held: Any) -> None:
     """Nobody stops the handler."""
 
 
-def goes_on_claiming(worker: Worker) -> None:
-    slots = worker.holdings.slots
-    _honest_stop(worker)
-    worker.holdings.slots = slots
+def keeps_its_slots(_slots: Slots) -> None:
+    """They stay open."""
 
 
-_honest_stop = Worker.stop
-
-
-def reads_no_further(reading: Reading, token: Token, settings: RunSettings) -> bool:
-    if settings.slots is not None and not reading._room.take(token.type, settings):
+def reads_no_further(selection: Selection, candidate: Candidate) -> bool:
+    most = candidate.settings.slots
+    if most is not None and not selection._slots.take(candidate.token.type, most):
         return False
-    return _honest_ready(reading, token, settings)
+    return _honest_add(selection, candidate)
 
 
-_honest_ready = Reading.ready
+_honest_add = Selection.add
 
 
 async def claims_until_it_is_drained(worker: Worker) -> None:
@@ -282,7 +277,7 @@ OVERSIGHTS = (
         name="claims on",
         without="a worker that was asked to stop goes on claiming",
         patches=(
-            (Worker, "stop", goes_on_claiming),
+            (Slots, "close", keeps_its_slots),
             (Worker, "_drain", claims_until_it_is_drained),
         ),
         shows="STOPPED",
@@ -291,14 +286,14 @@ OVERSIGHTS = (
     Planted(
         name="full type",
         without="a type whose slots are full ends the reading of a shard",
-        patches=((Reading, "ready", reads_no_further),),
+        patches=((Selection, "add", reads_no_further),),
         shows="STUCK",
         walks=False,
     ),
     Planted(
         name="stale and forgotten",
         without="a stale lock that was seen without a free slot is not looked for again",
-        patches=((Known, "forget", lambda _: None),),
+        patches=((Backlog, "expire", lambda _: None),),
         shows="PRIORITY|STUCK",
         walks=False,
     ),

@@ -12,12 +12,11 @@ from blackboard.rules import due, next_run, transitions
 from blackboard.simulator import desk
 from blackboard.tables.memory import Shelf
 from blackboard.worker import heartbeat, walk
-from blackboard.worker.backlog import Known
+from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holdings
-from blackboard.worker.scanner import Scanner
-from blackboard.worker.store_breaker import PatientTable
-from blackboard.worker.walk import Walker
+from blackboard.worker.holdings import Holdings
+from blackboard.worker.store_breaker import GuardedTable
+from blackboard.worker.walk import Walk
 from tests.proof.planted import broken
 from tests.proof.planted.broken import without_etag
 from tests.proof.planted.oversights import OVERSIGHTS
@@ -196,7 +195,7 @@ MISTAKES = (
     Planted(
         name="remote clock",
         without="the age of a lock is reckoned with the worker's own clock",
-        patches=((Walker, "_take_over", broken.compares_two_clocks),),
+        patches=((Walk, "_take_over", broken.compares_two_clocks),),
         shows="OVERRIDE|STUCK",
         walks=False,
     ),
@@ -280,14 +279,14 @@ MISTAKES = (
     Planted(
         name="own missed",
         without="whether a slot was missed goes by the worker's own clock",
-        patches=((Scanner, "_decide", broken.misses_by_its_own_clock),),
+        patches=((Walk, "_decide", broken.misses_by_its_own_clock),),
         shows="PASSED",
         walks=False,
     ),
     Planted(
         name="own due",
         without="what is due goes by the worker's own clock",
-        patches=((PatientTable, "now", broken.asks_its_own_clock),),
+        patches=((GuardedTable, "now", broken.asks_its_own_clock),),
         shows="EARLY|CLOCK|PASSED",
         walks=False,
     ),
@@ -334,7 +333,7 @@ MISTAKES = (
         without="a claim that lost its race is made again as it was",
         patches=(
             (walk, "claim", broken.claims_without_reading),
-            (Known, "drop", lambda *_: None),
+            (Backlog, "drop", lambda *_: None),
         ),
         shows="REFUSED",
         walks=False,
@@ -343,8 +342,8 @@ MISTAKES = (
         name="restless",
         without="a worker looks at the whole board whenever it wakes, and wakes for nothing",
         patches=(
-            (Walker, "go_on", broken.has_to_look_at_all),
-            (Walker, "walk", broken.sees_a_crowd),
+            (Walk, "go_on", broken.has_to_look_at_all),
+            (Walk, "walk", broken.sees_a_crowd),
         ),
         shows="REQUESTS",
         walks=False,

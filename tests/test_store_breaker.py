@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from blackboard.events import Event, Events, Kind
-from blackboard.rules.patience import LONGEST, SPACING, Need
+from blackboard.rules.breaker import LONGEST, SPACING, Need
 from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
-from blackboard.worker.store_breaker import Asking
+from blackboard.worker.store_breaker import StoreBreaker
 from tests.clocks import ManualClock, SeededChance
 
 SHARDS = [f"town-0{number}" for number in range(4)]
@@ -32,14 +32,14 @@ class Partitions:
         self.clock, self.told = ManualClock(), list[Event]()
         events = Events("me")
         events.subscribe(self.told.append)
-        self.asking = Asking(self.clock, SeededChance(1), events)
+        self.breaker = StoreBreaker(self.clock, SeededChance(1), events)
         self.troubles: dict[str, Trouble] = {}
         self.sent: list[tuple[float, str]] = []
 
     def ask(self, partition: str, need: Need = Need.OTHER) -> float:
         """Ask once; the seconds that are left until it would have been let through."""
         try:
-            request = self.asking.begin(need, partition)
+            request = self.breaker.begin(need, partition)
         except Busy as busy:
             return busy.retry_after
         except Unusable:
@@ -47,9 +47,9 @@ class Partitions:
         self.sent.append((self.clock.monotonic(), partition))
         trouble = self.troubles.get(partition)
         if trouble is None:
-            self.asking.answered(request, batch=True)
+            self.breaker.answered(request, batch=True)
         else:
-            self.asking.ended(request, trouble())
+            self.breaker.ended(request, trouble())
         return 0.0
 
     def ask_for(self, seconds: float, *partitions: str) -> None:

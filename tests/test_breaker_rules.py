@@ -1,33 +1,33 @@
-"""How long a store in trouble is left alone: the rules, as cases."""
+"""When a store in trouble is asked again: the rules of the breaker, as cases."""
 
 import pytest
 
-from blackboard.rules.patience import (
-    CALM,
+from blackboard.rules.breaker import (
+    ANSWER_LASTS,
+    CLOSED,
     DOUBTS,
-    GOOD_NEWS_LASTS,
     SPACING,
+    STORE,
+    Circuit,
+    LastReply,
     Need,
-    News,
-    Patience,
+    account_is_away,
     answered,
     doubted,
     failed,
-    is_away,
-    pause,
     tried,
 )
 
 RENEWAL, OTHER = Need.RENEWAL, Need.OTHER
 
 
-def trouble(before: Patience, need: Need = OTHER, *, now: float, wanted: float = 0.0) -> Patience:
-    return failed(before, need, now=now, wanted=wanted, fraction=0.5)
+def trouble(before: Circuit, need: Need = OTHER, *, now: float, asked: float = 0.0) -> Circuit:
+    return failed(before, need, now=now, asked=asked, fraction=0.5)
 
 
 @pytest.mark.case("SO06", "TH02")
 @pytest.mark.parametrize(
-    ("failures", "wanted", "least", "most"),
+    ("failures", "asked", "least", "most"),
     [
         (1, 0.0, 1.5, 2.0),
         (2, 0.0, 1.5, 4.0),
@@ -41,57 +41,57 @@ def trouble(before: Patience, need: Need = OTHER, *, now: float, wanted: float =
         (1, -5.0, 1.5, 2.0),
     ],
 )
-def test_the_pause_doubles_with_full_jitter_and_is_not_below_what_is_wanted(
-    failures: int, wanted: float, least: float, most: float
+def test_the_pause_doubles_with_full_jitter_and_is_not_below_what_is_asked_for(
+    failures: int, asked: float, least: float, most: float
 ) -> None:
-    assert pause(failures, wanted=wanted, fraction=0.0) == least
-    assert pause(failures, wanted=wanted, fraction=1.0) == pytest.approx(most)
+    assert STORE.pause(failures, asked=asked, fraction=0.0) == least
+    assert STORE.pause(failures, asked=asked, fraction=1.0) == pytest.approx(most)
 
 
-def test_a_failure_closes_both_doors_and_renewals_are_tried_first() -> None:
+def test_a_failure_holds_up_both_and_renewals_are_tried_first() -> None:
     for need in Need:
-        after = trouble(CALM, need, now=100.0)
-        assert after.renewals is not None
-        assert after.others is not None
-        assert 100.0 + SPACING <= after.renewals <= after.others
+        after = trouble(CLOSED, need, now=100.0)
+        assert after.renewals_at is not None
+        assert after.others_at is not None
+        assert 100.0 + SPACING <= after.renewals_at <= after.others_at
 
 
 @pytest.mark.parametrize(("need", "seconds"), [(OTHER, 1.0), (RENEWAL, 1.5)])
 def test_renewals_are_tried_again_after_a_second_and_a_little_later_when_they_failed_themselves(
     need: Need, seconds: float
 ) -> None:
-    assert trouble(CALM, need, now=100.0).door(RENEWAL) == 100.0 + seconds
+    assert trouble(CLOSED, need, now=100.0).retry_at(RENEWAL) == 100.0 + seconds
 
 
 @pytest.mark.parametrize(("now", "others"), [(105.0, 110.0), (109.5, 110.5)])
 def test_a_renewal_that_fails_puts_off_the_others_by_no_more_than_the_second_between_tries(
     now: float, others: float
 ) -> None:
-    closed = trouble(CALM, now=100.0, wanted=10.0)
+    closed = trouble(CLOSED, now=100.0, asked=10.0)
     after = trouble(closed, RENEWAL, now=now)
-    assert (after.door(RENEWAL), after.door(OTHER)) == (now + 1.5, others)
+    assert (after.retry_at(RENEWAL), after.retry_at(OTHER)) == (now + 1.5, others)
     assert after.failures == closed.failures
 
 
 def test_renewals_are_let_through_while_others_wait_for_what_the_store_asked_for() -> None:
-    after = trouble(CALM, now=100.0, wanted=10.0)
+    after = trouble(CLOSED, now=100.0, asked=10.0)
     after = answered(tried(after, now=101.0), RENEWAL, batch=True)
-    assert (after.door(RENEWAL), after.door(OTHER)) == (None, 110.0)
+    assert (after.retry_at(RENEWAL), after.retry_at(OTHER)) == (None, 110.0)
 
 
 def test_an_answer_to_others_lets_everybody_through() -> None:
-    assert answered(trouble(CALM, RENEWAL, now=100.0), OTHER, batch=False) is CALM
+    assert answered(trouble(CLOSED, RENEWAL, now=100.0), OTHER, batch=False) is CLOSED
 
 
 def test_renewals_that_go_on_failing_do_not_put_off_the_others_for_ever() -> None:
     """They come between two tries of renewals."""
-    now, state = 100.0, trouble(CALM, RENEWAL, now=100.0)
+    now, state = 100.0, trouble(CLOSED, RENEWAL, now=100.0)
     others = 0
     for _ in range(20):
-        doors = {need: door for need in Need if (door := state.door(need)) is not None}
-        need = min(doors, key=lambda one: doors[one])
-        assert doors[need] >= now + SPACING
-        now = doors[need]
+        moments = {need: at for need in Need if (at := state.retry_at(need)) is not None}
+        need = min(moments, key=lambda one: moments[one])
+        assert moments[need] >= now + SPACING
+        now = moments[need]
         state = trouble(tried(state, now=now), need, now=now)
         others += need is OTHER
     assert others >= 2
@@ -99,38 +99,38 @@ def test_renewals_that_go_on_failing_do_not_put_off_the_others_for_ever() -> Non
 
 
 def test_a_try_without_an_answer_holds_up_the_next_for_a_moment() -> None:
-    after = tried(trouble(CALM, now=100.0), now=103.0)
-    assert after.door(RENEWAL) == after.door(OTHER) == 103.0 + SPACING
+    after = tried(trouble(CLOSED, now=100.0), now=103.0)
+    assert after.retry_at(RENEWAL) == after.retry_at(OTHER) == 103.0 + SPACING
 
 
-def test_a_try_closes_no_door_that_is_open() -> None:
-    half_open = answered(trouble(CALM, now=100.0, wanted=10.0), RENEWAL, batch=True)
+def test_a_try_holds_up_nothing_that_is_let_through() -> None:
+    half_open = answered(trouble(CLOSED, now=100.0, asked=10.0), RENEWAL, batch=True)
     after = tried(half_open, now=110.0)
-    assert (after.door(RENEWAL), after.door(OTHER)) == (None, 111.0)
-    assert tried(CALM, now=110.0) == CALM
+    assert (after.retry_at(RENEWAL), after.retry_at(OTHER)) == (None, 111.0)
+    assert tried(CLOSED, now=110.0) == CLOSED
 
 
 @pytest.mark.parametrize("need", Need)
 def test_two_batches_in_a_row_without_an_answer_are_trouble_and_one_is_not(need: Need) -> None:
     """What is read between the two settles nothing; a batch that is answered does."""
-    once = doubted(CALM)
+    once = doubted(CLOSED)
     assert once.doubts < DOUBTS <= doubted(once).doubts
     assert doubted(answered(once, need, batch=False)).doubts >= DOUBTS
     assert doubted(answered(once, need, batch=True)).doubts < DOUBTS
 
 
 def test_who_reads_is_well_again_though_one_batch_had_no_answer() -> None:
-    state = answered(doubted(trouble(CALM, now=100.0)), OTHER, batch=False)
+    state = answered(doubted(trouble(CLOSED, now=100.0)), OTHER, batch=False)
     assert trouble(state, now=110.0).failures == 1
 
 
 def test_who_reads_and_cannot_write_is_not_taken_for_well() -> None:
-    state = doubted(doubted(CALM))
+    state = doubted(doubted(CLOSED))
     state = trouble(state, now=100.0)
     state = answered(state, OTHER, batch=False)
-    assert state.door(OTHER) is None
+    assert state.retry_at(OTHER) is None
     assert trouble(state, now=110.0).failures == 2
-    assert answered(state, OTHER, batch=True) is CALM
+    assert answered(state, OTHER, batch=True) is CLOSED
 
 
 # ---- the account
@@ -151,12 +151,12 @@ def test_who_reads_and_cannot_write_is_not_taken_for_well() -> None:
 def test_the_account_is_away_when_none_answered_since_there_is_trouble(
     good: list[float], bad: list[float], *, away: bool
 ) -> None:
-    news = [News(is_good=True, when=when) for when in good]
-    news += [News(is_good=False, when=when) for when in bad]
-    assert is_away(news, since=1000.0, now=1050.0) is away
+    replies = [LastReply(is_good=True, when=when) for when in good]
+    replies += [LastReply(is_good=False, when=when) for when in bad]
+    assert account_is_away(replies, since=1000.0, now=1050.0) is away
 
 
-def test_good_news_grows_old() -> None:
-    news = [News(is_good=True, when=1000.0), News(is_good=False, when=1000.0)]
-    assert not is_away(news, since=1000.0, now=1000.0 + GOOD_NEWS_LASTS)
-    assert is_away(news, since=1000.0, now=1000.1 + GOOD_NEWS_LASTS)
+def test_good_replies_expire() -> None:
+    replies = [LastReply(is_good=True, when=1000.0), LastReply(is_good=False, when=1000.0)]
+    assert not account_is_away(replies, since=1000.0, now=1000.0 + ANSWER_LASTS)
+    assert account_is_away(replies, since=1000.0, now=1000.1 + ANSWER_LASTS)

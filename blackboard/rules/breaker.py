@@ -1,0 +1,156 @@
+"""The circuit breaker in front of the store: when a partition in trouble is asked again.
+
+Each partition of the store has a circuit of its own: trouble of one is no reason to leave the
+others alone. When none of them answers, the whole account is taken to be away: then no two tries
+are made within a second, whichever partitions they are of (`account_is_away`).
+
+In a partition, renewals come first, because leases depend on them; all else (walks, claims,
+releases, announcements) makes room. A request that fails holds up both, and one that is answered
+lets its own priority and the lower one through:
+
+    what fails    renewals are tried again    all else is tried again
+    all else      after 1 s                   after a pause
+    a renewal     after 1.5 s                 after a pause, or when it would have been anyway
+
+The pause doubles with each failure, with full jitter, from 1.5 s to 15 s, and is never below what
+the store asked for, as far as that is within 15 s: so work goes on soon after the store is back,
+and the first walks of many workers are spread over some seconds. While a priority is held up, a
+single request is let through at the end of its pause, to try; no two of them within a second,
+whatever their priorities. An answer to a renewal does not let claims through before what the store
+has asked for is over.
+
+One batch without an answer is no reason to wait: it is settled by reading. Two in a row are.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+SPACING = 1.0
+"""Seconds between two tries, at the least."""
+SHORTEST = 1.5
+"""Seconds between two tries of one priority: more than the least, so that neither of the two keeps
+the other from its turn.
+"""
+LONGEST = 15.0
+"""Seconds until the next try, at the most."""
+ANSWER_LASTS = 60.0
+"""Seconds for which an answer of one partition shows that the account is there: a worker announces
+itself as often, so there is one when all is well but some shard.
+"""
+DOUBTS = 2
+"""Batches without an answer, one after the other, that are a store in trouble."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Pauses between tries that double with each failure, with full jitter. In seconds."""
+
+    shortest: float
+    longest: float
+
+    def pause(self, failures: int, *, asked: float = 0.0, fraction: float) -> float:
+        """The pause after so many failures (1 for the first). `asked` is what the store asked for,
+        `fraction` a draw from [0, 1).
+        """
+        least = min(max(asked, self.shortest), self.longest)
+        most = min(2.0 ** min(failures, 10), self.longest)
+        return least + fraction * max(most - least, 0.0)
+
+
+STORE = Backoff(shortest=SHORTEST, longest=LONGEST)
+"""Between two tries of a store that is away or busy."""
+
+
+class Need(StrEnum):
+    """What a request is for: its priority."""
+
+    RENEWAL = "renewal"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circuit:
+    """The state of one partition. Moments are monotonic seconds; None: requests are let through."""
+
+    renewals_at: float | None = None
+    """When a renewal may be tried."""
+    others_at: float | None = None
+    """When anything else may be tried."""
+    failures: int = 0
+    """Of all else, since one was answered."""
+    doubts: int = 0
+    """Batches without an answer since one had one."""
+
+    def retry_at(self, need: Need) -> float | None:
+        """When a request for this need may be tried; None: at any time."""
+        return self.renewals_at if need is Need.RENEWAL else self.others_at
+
+
+CLOSED = Circuit()
+"""Of a partition that answers: all requests are let through."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastReply:
+    """The last reply of a partition, or failure to reply, and when, in monotonic seconds."""
+
+    is_good: bool
+    when: float
+
+
+def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -> bool:
+    """Whether the whole account is away, by the last reply of each partition: some are in trouble,
+    the first of them `since`, and none has answered shortly before that or later.
+
+    Good replies expire. Should this be wrong, the next request to a partition that is well comes a
+    second later at the most, and corrects it.
+    """
+    oldest = max(since - SPACING, now - ANSWER_LASTS)
+    found = tuple(replies)
+    some_bad = any(not one.is_good for one in found)
+    return some_bad and not any(one.is_good and one.when >= oldest for one in found)
+
+
+def tried(before: Circuit, *, now: float) -> Circuit:
+    """A held-up request is let through. Should it have no answer soon, so is the next."""
+    return _put_off(before, now + SPACING)
+
+
+def failed(before: Circuit, need: Need, *, now: float, asked: float, fraction: float) -> Circuit:
+    """The partition was away or busy."""
+    if need is Need.RENEWAL and before.others_at is not None:
+        return replace(_put_off(before, now + SPACING), renewals_at=now + SHORTEST)
+    failures = before.failures + 1
+    return replace(
+        before,
+        renewals_at=now + (SHORTEST if need is Need.RENEWAL else SPACING),
+        others_at=now + STORE.pause(failures, asked=asked, fraction=fraction),
+        failures=failures,
+    )
+
+
+def answered(before: Circuit, need: Need, *, batch: bool) -> Circuit:
+    """The partition answered a batch or, if it is none, a page."""
+    doubts = 0 if batch else before.doubts
+    if need is Need.RENEWAL:
+        return replace(before, renewals_at=None, doubts=doubts)
+    if not doubts:
+        return CLOSED
+    # Pages are answered and batches are not: the next failure is not the first.
+    return Circuit(failures=before.failures if doubts >= DOUBTS else 0, doubts=doubts)
+
+
+def doubted(before: Circuit) -> Circuit:
+    """A batch had no answer."""
+    return replace(before, doubts=before.doubts + 1)
+
+
+def _put_off(before: Circuit, moment: float) -> Circuit:
+    """No held-up request is let through before this moment."""
+    renewals, others = before.renewals_at, before.others_at
+    return replace(
+        before,
+        renewals_at=None if renewals is None else max(renewals, moment),
+        others_at=None if others is None else max(others, moment),
+    )
