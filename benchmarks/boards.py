@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blackboard import azurite
 from blackboard.board import WorkerSettings, assemble, identity
 from blackboard.cli.logs import subscriber
 from blackboard.clock import SystemChance, SystemClock
@@ -23,6 +22,7 @@ from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import open_table
 from blackboard.table import Op, Table
+from blackboard.tables import azurite
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
 

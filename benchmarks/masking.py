@@ -12,8 +12,10 @@ from benchmarks.measure import Measured, best_of, seconds, tell
 from blackboard.clock import SystemClock
 from blackboard.events import Events
 from blackboard.handlers import load
-from blackboard.model import Claim, Ended, Outcome
+from blackboard.model import Claim, Ended, Item, Outcome, State
+from blackboard.protocol.batches import lock_of
 from blackboard.protocol.rows import text_of
+from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
@@ -115,28 +117,20 @@ async def _longest_pause(folder: Path, count: int) -> float:
 def _held(count: int) -> Holding:
     params = {"count": count, "token": "${TOKEN}"}
     now = datetime.now(UTC)
-    claim = Claim(
+    settings = resolve([Spec(timeout="10m")])
+    item = Item(
         id="x",
         type="returns",
+        state=State.ACTIVE,
         spec=text_of({"params": params, "timeout": "10m"}),
-        once="",
-        fence=1,
-        born=0,
         slot=now,
         ready=now,
         planned=now,
-        attempt=1,
-        runs=0,
-        failures=0,
-        owner="",
-        nonce="",
-        start=now,
-        stale_after=3600.0,
-        sent=time.monotonic(),
-        lock_etag="",
-        item_etag="",
     )
-    return Holding(claim=claim, settings=resolve([Spec(timeout="10m")]))
+    held = claimed(item, settings=settings, owner="", now=now)
+    lock = lock_of(held, nonce="", stale_after=3600.0)
+    claim = Claim(item=held, lock=lock, sent=time.monotonic())
+    return Holding(claim=claim, settings=settings)
 
 
 if __name__ == "__main__":

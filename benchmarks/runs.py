@@ -9,18 +9,20 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.boards import new_board, new_table, work_off
 from benchmarks.measure import Measured, tell
-from blackboard.model import Item, Outcome, Run, Token
-from blackboard.protocol.batches import claim_ops, held, release_ops
+from blackboard.model import Claim, Item, Outcome, Token, replace
+from blackboard.protocol.batches import claim_ops, lock_of, release_ops
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.transitions import claimed, released, run_of
+from blackboard.spec import Spec, resolve
 from blackboard.table import ANY, Delete, Op
-from blackboard.tables import rowtext
+from blackboard.tables.sqlite_file import encode_row
 
 SLOTS = (8, 100, 300)
 ITEMS = 3_000
@@ -69,6 +71,9 @@ async def _store_alone(store: str) -> float:
         return ITEMS / (time.perf_counter() - begun)
 
 
+SETTINGS = resolve([Spec(every="8h")])
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     claims: Sequence[Op]
@@ -94,45 +99,12 @@ async def _batches(board: BoardTable) -> list[_Batch]:
 
 
 def _run_of(token: Token, item: Item, now: datetime) -> tuple[list[Op], list[Op]]:
-    claim = replace(
-        held(item),
-        fence=1,
-        owner="host:1:00000000",
-        nonce="0" * 32,
-        start=now,
-        stale_after=28_800.0,
-        lock_etag=ANY,
-        item_etag=ANY,
-    )
-    later = now + timedelta(hours=8)
-    after = replace(
-        item,
-        fence=1,
-        runs=1,
-        stop=now,
-        outcome=Outcome.OK,
-        result='{"ok":1}',
-        result_fence=1,
-        slot=later,
-        ready=later,
-        planned=later,
-    )
-    run = Run(
-        id=item.id,
-        type=item.type,
-        fence=1,
-        attempt=1,
-        slot=item.slot,
-        start=now,
-        stop=now,
-        lag=0.0,
-        outcome=Outcome.OK,
-        worker=claim.owner,
-        nonce=claim.nonce,
-        result='{"ok":1}',
-    )
-    claims = claim_ops(token, claim, schedule="every 8h", timezone="UTC")
-    return claims, release_ops(claim, after, run)
+    held = claimed(item, settings=SETTINGS, owner="host:1:00000000", now=now)
+    lock = lock_of(held, nonce="0" * 32, stale_after=28_800.0)
+    claim = Claim(item=replace(held, etag=ANY), lock=replace(lock, etag=ANY), sent=0.0)
+    run = run_of(held, Outcome.OK, now=now, nonce=lock.nonce, result='{"ok":1}')
+    after = released(held, run, settings=SETTINGS, fraction=0.0)
+    return claim_ops(token, claim), release_ops(claim, after, run)
 
 
 async def _bare_sql() -> float:
@@ -163,7 +135,7 @@ async def _bare_sql() -> float:
 
 def _texts(ops: Sequence[Op]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     deleted = [("b", op.key) for op in ops if isinstance(op, Delete)]
-    written = [("b", op.key, rowtext.encode(op.data)) for op in ops if not isinstance(op, Delete)]
+    written = [("b", op.key, encode_row(op.data)) for op in ops if not isinstance(op, Delete)]
     return deleted, written
 
 

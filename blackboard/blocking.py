@@ -27,7 +27,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from blackboard.board import Board, BoardWorker, open_board
 from blackboard.errors import BlackboardError
-from blackboard.runners import contained
+from blackboard.runners.inline import run_loop
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -125,7 +125,7 @@ class Portal:
         return ""
 
     def _run(self) -> None:
-        contained.run(self._until_closed())
+        run_loop(self._until_closed())
 
     async def _until_closed(self) -> None:
         closed = asyncio.Event()
@@ -207,6 +207,7 @@ class BlockingWorker:
 
     work = verb(BoardWorker.work)
     stop = plain(BoardWorker.stop)
+    walk_soon = plain(BoardWorker.walk_soon)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._portal.hold(self._inner))

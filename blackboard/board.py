@@ -5,9 +5,9 @@
         async with board.worker(slots=8):
             await serve()
 
-`Location` says which board is meant and opens it; the command line stands on it too. `Board` has
-the verbs; `blocking.py` offers the same ones to programs without an event loop. `assemble` makes a
-worker of its parts, which take long to import and are imported when the first worker is made.
+`Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop. Which
+board is meant is said in `location.py`. `assemble` makes a worker of its parts, which take long to
+import and are imported when the first worker is made. The command line stands on all three.
 
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
@@ -17,6 +17,7 @@ store does not answer. Nothing was changed then, unless the message says that th
 import asyncio
 import getpass
 import logging
+import math
 import os
 import socket
 from collections.abc import (
@@ -30,6 +31,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
@@ -37,9 +39,9 @@ from weakref import WeakSet
 
 from blackboard import __version__
 from blackboard import settings as settings_file
-from blackboard.clock import Chance, SystemChance, SystemClock
-from blackboard.errors import BadInput, BlackboardError, MissingStore
-from blackboard.events import Event, Events, Kind, Subscriber
+from blackboard.clock import Chance
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.events import BoardEvent, Event, Events, Kind, Subscriber, board_event
 from blackboard.handlers import (
     Handler,
     Registry,
@@ -50,10 +52,11 @@ from blackboard.handlers import (
     load,
 )
 from blackboard.inputs import changed, check_id, check_params_size, check_size, check_type, first_of
+from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Member, State
-from blackboard.protocol import edits, keys
+from blackboard.protocol import edits
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.records import (
     AnnouncedWorker,
@@ -62,119 +65,23 @@ from blackboard.records import (
     BoardRun,
     item_record,
     run_record,
-    worker_record,
 )
-from blackboard.rules.status import STATES, standing, standings
+from blackboard.rules.status import STATES, status_of, statuses_of
 from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.settings import NO_GRACE, Settings, resolver
+from blackboard.settings import NO_GRACE, Settings
 from blackboard.spec import RunSettings, Spec, check_params, encode_spec
-from blackboard.stores import open_table, resolve_path
-from blackboard.table import Table, read
 
 if TYPE_CHECKING:
     from blackboard.notify.table import NotifyTable
     from blackboard.runner import Runner
     from blackboard.runners.inline import InlineRunner
-    from blackboard.worker.wake import Wake
+    from blackboard.worker.membership import Sighting
+    from blackboard.worker.wake import CycleWake, Wake
     from blackboard.worker.worker import Worker
 
-DEFAULT_STORE = "blackboard.db"
-DEFAULT_BOARD = "blackboard"
+SHARED_WALK = 0.2
+"""Seconds from a change through a board until its workers walk. Other changes share the walk."""
 _log = logging.getLogger("blackboard")
-
-
-# ---- which board, and how it is opened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
-    """Which board is meant, and what its runs are run with."""
-
-    settings: Settings
-    folder: Path
-    """Where relative paths of the settings start from."""
-    store: str
-    name: str
-    handlers: Mapping[str, Handler] = field(default_factory=dict)
-
-    @property
-    def resolve(self) -> Resolve:
-        """What a run of an item is run with, as far as the handlers of this process say."""
-        return resolver(self.settings, self.handlers)
-
-    @asynccontextmanager
-    async def open(
-        self, *, create: bool = False, shards: int = 1, on_made: Callable[[], None] = lambda: None
-    ) -> AsyncIterator[BoardTable]:
-        """The board, opened, with however many shards it has. If `create` says so and it is not
-        there, it is made first, and `on_made` called.
-        """
-        async with self.table(create=create) as table:
-            if create and not await is_there(table, self.name):
-                board = await self.made(table, shards=shards)
-                on_made()
-                yield board
-            else:
-                yield await self.opened(table)
-
-    @asynccontextmanager
-    async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
-        """The store, opened; made first if `create` says so and it is not there."""
-        keys.check_board_name(self.name)
-        table = await open_table(self.store, clock=SystemClock(), create=create)
-        try:
-            yield table
-        finally:
-            await table.close()
-
-    async def has_board(self) -> bool:
-        """Whether the board is there. Raises StoreProblem when it could not be made either."""
-        try:
-            async with self.table() as table:
-                return await is_there(table, self.name)
-        except MissingStore:
-            return False
-
-    async def opened(self, table: Table) -> BoardTable:
-        """The board, which must be there."""
-        return await BoardTable.open(
-            table,
-            name=self.name,
-            clock=SystemClock(),
-            chance=SystemChance(),
-            resolve=self.resolve,
-        )
-
-    async def made(self, table: Table, *, shards: int) -> BoardTable:
-        """The board, made if it is not there. Raises BadInput when it has other shards."""
-        return await BoardTable.create(
-            table,
-            name=self.name,
-            shards=shards,
-            clock=SystemClock(),
-            chance=SystemChance(),
-            resolve=self.resolve,
-        )
-
-
-def store_of(said: str | None, settings: Settings, folder: Path) -> str:
-    """What was said, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db here."""
-    if said is None:
-        said = os.environ.get("BLACKBOARD_STORE") or None
-    if said is not None:
-        return said
-    declared = settings.board.store
-    return DEFAULT_STORE if declared is None else resolve_path(declared, folder)
-
-
-def name_of(said: str | None, settings: Settings) -> str:
-    """What was said, else `[board] name`, else blackboard."""
-    return said or settings.board.name or DEFAULT_BOARD
-
-
-async def is_there(table: Table, name: str) -> bool:
-    """Whether the store has a board of that name."""
-    return await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None
 
 
 @asynccontextmanager
@@ -286,7 +193,7 @@ class Board:
         self._table = table
         self._location = location
         self._subscribers: list[Subscriber] = []
-        self._streams: WeakSet[Events] = WeakSet()
+        self._workers: WeakSet[BoardWorker] = WeakSet()
 
     @property
     def store(self) -> str:
@@ -326,7 +233,7 @@ class Board:
             locks = {lock.id: lock async for lock in self._table.locks()}
         now, resolution = await self._table.table.now(), self._table.table.resolution
         found.sort(key=lambda item: item.id)
-        for one in standings(found, locks, now=now, resolution=resolution):
+        for one in statuses_of(found, locks, now=now, resolution=resolution):
             if state is None or one.has(state):
                 yield item_record(one)
 
@@ -348,13 +255,13 @@ class Board:
         lock = await self._table.lock(item.id) if item.running else None
         present = await workers(self._table)
         now, resolution = await self._table.table.now(), self._table.table.resolution
-        known = Circumstances(
+        circumstances = Circumstances(
             now=now,
             resolution=resolution,
             settings=settings_or_none(self._table, item),
             takers=len(takers(present, item.type)),
         )
-        return explain(standing(item, lock, now=now, resolution=resolution), known).text
+        return explain(status_of(item, lock, now=now, resolution=resolution), circumstances).text
 
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
@@ -386,7 +293,7 @@ class Board:
         done = await edits.add(
             self._table, item_id=item_id, item_type=item_type, spec=spec, first=when
         )
-        return await self._shown(done.item)
+        return await self._changed(done.item)
 
     async def edit(
         self,
@@ -410,7 +317,7 @@ class Board:
             check_size(after, limit=limit)
             return after
 
-        return await self._shown((await edits.edit(self._table, check_id(item_id), new)).item)
+        return await self._changed((await edits.edit(self._table, check_id(item_id), new)).item)
 
     async def run(
         self, item_id: str, *, params: Mapping[str, Any] | None = None, trigger: str = ""
@@ -423,6 +330,7 @@ class Board:
         check_params(once)
         check_params_size(once, limit=self._table.table.max_value)
         asked = await edits.run_now(self._table, check_id(item_id), trigger=trigger, once=once)
+        self._wake_workers()
         return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
 
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
@@ -438,7 +346,7 @@ class Board:
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once."""
         mark = await mark_now(self._table, reason, by=by)
-        return await self._shown((await edits.resume(self._table, check_id(item_id), mark)).item)
+        return await self._changed((await edits.resume(self._table, check_id(item_id), mark)).item)
 
     async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """End the running run of an item, which waits for its next slot. The handler is stopped
@@ -452,7 +360,7 @@ class Board:
         if not done.changed:
             problem = "had ended, or been taken over, before it could be cancelled"
             raise BlackboardError(f"{item_id} {problem}")
-        return await self._shown(done.item)
+        return await self._changed(done.item)
 
     async def unlock(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
@@ -469,7 +377,7 @@ class Board:
         done = await edits.unlock(self._table, item_id, mark, fence=lock.fence)
         if not done.changed:
             raise BlackboardError(f"{item_id} is not locked with fence {lock.fence} any more")
-        return await self._shown(done.item)
+        return await self._changed(done.item)
 
     async def remove(self, item_id: str) -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
@@ -505,22 +413,31 @@ class Board:
         events.subscribe(log_event, "the log")
         for one in self._subscribers:
             events.subscribe(one)
-        self._streams.add(events)
-        return new_worker(
+        worker = new_worker(
             self._table,
             handlers=handlers,
             settings=settings,
             declared=self._location.settings,
             events=events,
         )
+        self._workers.add(worker)
+        return worker
 
-    def subscribe(self, callback: Callable[[Event], None]) -> None:
-        """Call `callback` with every event of the workers of this board that are made here. It is
-        called on the event loop and must not block. What it raises is isolated, and counted.
+    def subscribe(self, callback: Callable[[BoardEvent], None]) -> None:
+        """Call `callback` with the events of the workers of this board that are made here: the
+        classes of `blackboard.events`. It is called on the event loop and must not block. What it
+        raises is isolated from the worker and from other subscribers, and counted.
         """
-        self._subscribers.append(callback)
-        for events in self._streams:
-            events.subscribe(callback)
+
+        @wraps(callback)
+        def heard(event: Event) -> None:
+            found = board_event(event)
+            if found is not None:
+                callback(found)
+
+        self._subscribers.append(heard)
+        for worker in self._workers:
+            worker.events.subscribe(heard)
 
     # ---- helpers
 
@@ -530,10 +447,36 @@ class Board:
             raise Missing(item_id)
         return item
 
+    async def _changed(self, item: Item) -> BoardItem:
+        """An item that was changed here: workers that were made here walk without waiting."""
+        self._wake_workers()
+        return await self._shown(item)
+
+    def _wake_workers(self) -> None:
+        for worker in self._workers:
+            worker.walk_soon()
+
     async def _shown(self, item: Item) -> BoardItem:
         lock = await self._table.lock(item.id) if item.running else None
         now, resolution = await self._table.table.now(), self._table.table.resolution
-        return item_record(standing(item, lock, now=now, resolution=resolution))
+        return item_record(status_of(item, lock, now=now, resolution=resolution))
+
+
+def worker_record(one: "Sighting") -> AnnouncedWorker:
+    """A worker as it announced itself, and how long ago that was."""
+    member = one.member
+    return AnnouncedWorker(
+        name=member.owner,
+        started=member.started,
+        seen=member.seen,
+        age=round(one.age, 3) if math.isfinite(one.age) else None,
+        alive=not one.lost,
+        slots=member.slots,
+        running=member.running,
+        types=tuple(name for name in member.types.split(",") if name),
+        cycle=member.cycle,
+        version=member.release,
+    )
 
 
 def settings_or_none(board: BoardTable, item: Item) -> RunSettings | None:
@@ -619,7 +562,7 @@ def _duration(value: str | timedelta, name: str, *, least: timedelta | None = No
 
 
 def identity(chance: Chance) -> str:
-    """host:pid:boot nonce. The nonce tells a worker from an earlier one of the same name."""
+    """host:pid:boot nonce. The nonce tells two workers apart whose host and pid are the same."""
     return f"{socket.gethostname()}:{os.getpid()}:{chance.nonce()[:8]}"
 
 
@@ -655,13 +598,23 @@ class BoardWorker:
     """
 
     def __init__(
-        self, worker: "Worker", *, name: str, slots: int, cycle: float, inline: "InlineRunner"
+        self,
+        worker: "Worker",
+        *,
+        settings: WorkerSettings,
+        wake: "CycleWake",
+        inline: "InlineRunner",
     ) -> None:
-        self.name = name
+        self.name = worker.events.worker
         """host:pid:boot nonce, as items and runs name it."""
+        self.events = worker.events
+        """What subscribers listen to."""
         self._worker = worker
-        self._about = f"{slots} slots, every {cycle:g} s"
+        self._about = f"{settings.slots} slots, every {settings.cycle.total_seconds():g} s"
+        self._wake = wake
         self._inline = inline
+        self._is_working = False
+        self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
 
@@ -674,6 +627,15 @@ class BoardWorker:
         """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
         self._worker.stop()
 
+    def walk_soon(self) -> None:
+        """Walk the board without waiting for the cycle: something on it was changed."""
+        if self._is_working and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
+
+    def _walk_now(self) -> None:
+        self._soon = None
+        self._wake.beat()
+
     async def work(self, until: Until = "stopped") -> None:
         """Work until then, or until `stop` is called. Raises TableError when the store cannot work,
         or the board is another by now.
@@ -683,10 +645,16 @@ class BoardWorker:
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
-        events, worker = self._worker.events, self._worker
+        events, worker = self.events, self._worker
         types = ", ".join(sorted(worker.runs.calls.handlers))
         events.emit(Kind.STARTED, f"{self._about}, types {types}")
-        await worker.work(modes[until])
+        self._is_working = True
+        try:
+            await worker.work(modes[until])
+        finally:
+            self._is_working = False
+            if self._soon is not None:
+                self._soon.cancel()
         requests = worker.board.table.requests.by_kind
         events.emit(Kind.STOPPED, data={"runs": worker.releases.runs, "requests": requests})
 
@@ -736,7 +704,7 @@ def new_worker(
     from blackboard.worker.wake import CycleWake
 
     inline, process = InlineRunner(), ProcessRunner()
-    cycle = settings.cycle.total_seconds()
+    wake = CycleWake(settings.cycle.total_seconds())
     worker = assemble(
         board,
         owner=events.worker,
@@ -744,13 +712,13 @@ def new_worker(
         handlers=handlers,
         job_settings=declared.jobs,
         events=events,
-        wake=CycleWake(cycle),
+        wake=wake,
         inline=inline,
         process=process,
         turning=process.turning if guards_loop else lambda _: None,
         notify=declared.notify,
     )
-    return BoardWorker(worker, name=events.worker, slots=settings.slots, cycle=cycle, inline=inline)
+    return BoardWorker(worker, settings=settings, wake=wake, inline=inline)
 
 
 def assemble(
@@ -786,9 +754,7 @@ def assemble(
     if notifier is not None:
         events.subscribe(notifier.heard, "notify")
     holdings = Holdings(settings.slots)
-    heartbeat = Heartbeat(
-        board=renewing, breaker=breaker, holdings=holdings, events=events, turning=turning
-    )
+    heartbeat = Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning)
     releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
     calls = Calls(
         handlers=handlers,
@@ -839,7 +805,7 @@ def assemble(
         releases=releases,
         runs=runs,
         walk=walk,
-        membership=Membership(board, breaker, member),
+        membership=Membership(board, member),
         notify=notifier.run if notifier else None,
         steady=breaker.steady,
         grace=settings.grace.total_seconds(),

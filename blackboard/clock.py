@@ -1,7 +1,7 @@
-"""The clock and the random source, handed in wherever time or chance matters.
+"""The clock and the random source, which are handed in wherever time or chance matters.
 
 `datetime.now`, `time.*` and `random.*` occur in this file alone (and in `runners/guard.py`, which
-runs alone), so a whole worker can run under a clock that a test or a simulation turns by hand.
+is a process of its own), so a whole worker can run under the clock of a test or a simulation.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a scale that never goes back and is deaf to changes of the wall clock."""
+        """Seconds on a scale that never goes back and ignores changes of the wall clock."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class Chance(Protocol):
-    """Where randomness comes from."""
+    """The random source."""
 
     def fraction(self) -> float:
         """Uniform in [0, 1)."""
         ...
 
     def nonce(self) -> str:
-        """32 hexadecimal digits that nobody else will draw."""
+        """32 hexadecimal digits, unique."""
         ...
 
 
@@ -54,7 +54,7 @@ class SystemClock:
 
 
 class SystemChance:
-    """The operating system's randomness for names, an ordinary generator for spreading load."""
+    """The operating system's randomness for nonces, an ordinary generator to spread load."""
 
     def fraction(self) -> float:
         return random.random()  # noqa: S311 - spreads retries, guards nothing
@@ -67,7 +67,7 @@ class SeededChance:
     """The same draws for the same seed, for tests and simulations."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - it is to be foreseen
+        self._random = random.Random(seed)  # noqa: S311 - it must be repeatable
 
     def fraction(self) -> float:
         return self._random.random()

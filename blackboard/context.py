@@ -1,6 +1,6 @@
 """What a handler is given: its item, and `ctx` for what belongs to this one run.
 
-The same for a coroutine on the worker's loop and a plain function in a child process. Only
+Coroutines on the worker's loop and plain functions in a child process get the same. Only
 `ctx.lost.wait` differs: it blocks in a plain function and is awaited in a coroutine.
 """
 
@@ -15,15 +15,15 @@ from blackboard.errors import BadInput
 from blackboard.spec import DEEPEST
 
 MOST = 2**53
-"""The largest number that all readers of JSON agree on."""
+"""The largest whole number that all JSON readers represent exactly."""
 LONGEST_PARAMS = 4 << 20
-"""Characters of all texts in params, once `${NAME}` was replaced."""
+"""Characters of all texts in params after `${NAME}` is replaced."""
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerItem:
-    """The item as its handler sees it. `${NAME}` in params has been replaced already."""
+    """The item as its handler gets it. `${NAME}` in params has been replaced."""
 
     id: str
     type: str
@@ -31,12 +31,12 @@ class HandlerItem:
     timezone: str = "UTC"
     """The item's zone, an IANA name."""
     written: Mapping[str, Any] | None = None
-    """The params with `${NAME}` as it was written, if there was any."""
+    """The params with `${NAME}` as written, if they have any."""
 
 
 class Lost(Protocol):
-    """Whether this run has lost its lock: truthy once it has. What the handler still does then
-    is done beside another run, or against somebody's will; it is about to be stopped.
+    """True once this run has lost its lock: another run may have begun, or the run was cancelled.
+    The handler is stopped soon.
     """
 
     reason: str
@@ -45,33 +45,33 @@ class Lost(Protocol):
     def __bool__(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait until the lock is lost, or for `timeout` seconds; the answer is whether it is.
-        To be awaited in a coroutine.
+        """Waits until the lock is lost, or for `timeout` seconds; returns whether it is. To be
+        awaited in a coroutine.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a handler may know of its run, and say while it lasts."""
+    """`ctx`: the run of a handler."""
 
     due: datetime
-    """The slot this run is for: aware, UTC. It stays the same in a retry."""
+    """The slot of this run: aware, UTC. The same in a retry."""
     fence: int
-    """Higher than in any earlier run of this item: lets what the handler writes to refuse a
-    run that was overtaken."""
+    """Higher than in any earlier run of this item, so that the target of the handler's writes can
+    refuse a run that was overtaken."""
     attempt: int
     """1, and one more for each retry or takeover of the same slot."""
     worker: str
     fenced: bool = False
-    """Whether what this run leaves behind must not replace what a later one wrote: as the
-    settings of the type have it, else as `@handler` does."""
+    """Whether the output of this run must not replace that of a later one: the setting of the
+    type, else of `@handler`."""
     settings: Mapping[str, Any]
     """The table `[jobs.TYPE]` of the settings file."""
     log: logging.Logger
     lost: Lost
     progress: Callable[[int, int], None]
-    """`ctx.progress(done, total)`, in whatever unit counts; `show` shows it."""
+    """`ctx.progress(done, total)`, in any unit; `show` shows it."""
 
 
 class _Forward(logging.Handler):
@@ -82,23 +82,23 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-        except Exception:  # noqa: BLE001 - arguments that do not fit the text, as anywhere
+        except Exception:  # noqa: BLE001 - as logging does for arguments that do not fit
             self.handleError(record)
         else:
             self._send(record.levelno, text)
 
 
 def run_logger(send: Callable[[int, str], None]) -> logging.Logger:
-    """A logger of its own, below no other: what it is told goes to `send(level, text)` alone."""
-    # Not getLogger: what one run says must not reach the handlers of another.
+    """A logger without a parent, which calls `send(level, text)`."""
+    # Not getLogger: the log of one run must not reach the handlers of another.
     log = logging.Logger("blackboard.run", logging.DEBUG)  # noqa: LOG001
     log.addHandler(_Forward(send))
     return log
 
 
 def progress_of(done: int, total: int) -> tuple[int, int]:
-    """What a handler says of its progress, as a row can hold it. Raises ValueError or TypeError,
-    in the handler.
+    """A handler's progress, as a row can hold it. Raises ValueError or TypeError, in the
+    handler.
     """
     found = int(done), int(total)
     if not all(-MOST <= one <= MOST for one in found):
@@ -110,8 +110,8 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     """`params` with `${NAME}` replaced from `environ` in every string, however deep; `$${` stands
     for `${`. Keys are left as they are.
 
-    Raises BadInput naming the variable that is missing, and where it was asked for; and for params
-    that are nested too deeply, or too long once they are expanded.
+    Raises BadInput naming the variable that is missing, and its place; and for params that
+    are nested too deeply, or too long once they are expanded.
     """
     _check_depth(params)
     if _length(params, environ) > LONGEST_PARAMS:
@@ -121,7 +121,7 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
 
 
 def variables(value: Any) -> set[str]:
-    """The names that `expand` would look for: every NAME of a `${NAME}` in `value`."""
+    """Every NAME of a `${NAME}` in `value`."""
     match value:
         case str():
             return {name for name in _VARIABLE.findall(value) if name}
@@ -134,12 +134,12 @@ def variables(value: Any) -> set[str]:
 
 
 def unescaped(text: str) -> str:
-    """`text` as `expand` would have it if no variable were replaced: `$${` stands for `${`."""
+    """`text` with `$${` replaced by `${`, and no variables."""
     return text.replace("$${", "${")
 
 
 def _check_depth(params: Mapping[str, Any]) -> None:
-    """Checked again, for other software writes rows too, and expanding and sending them recurse."""
+    """Checks rows of other software too: to expand and send params recurses."""
     left = [(value, 1) for value in params.values()]
     while left:
         value, depth = left.pop()

@@ -376,7 +376,7 @@ def _handlers_of(entry: str, base: Path) -> list[Handler]:
             found += handlers_in(import_source(source), source)
         except (Exception, SystemExit) as problem:
             where = str(Path(source.folder, source.module)) if source.folder else source.module
-            raise BadInput(field, f"cannot import {where}: {_told(problem)}") from problem
+            raise BadInput(field, f"cannot import {where}: {_in_a_line(problem)}") from problem
     if not found:
         raise BadInput(field, "there is no handler in it", "mark one with @handler")
     return found
@@ -428,7 +428,7 @@ def _source_of_module(entry: str, base: Path) -> Source:
     except (Exception, SystemExit) as problem:
         if isinstance(problem, ModuleNotFoundError) and f"{entry}.".startswith(f"{problem.name}."):
             raise nothing from None
-        raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_told(problem)}") from problem
+        raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
     if spec is None:
         raise nothing
     return Source("", entry)
@@ -450,7 +450,7 @@ def _shipped_folder() -> Path | None:
     return next((one for one in (here / "_jobs", here.parent / "jobs") if one.is_dir()), None)
 
 
-def _told(problem: BaseException) -> str:
+def _in_a_line(problem: BaseException) -> str:
     """Type, message and the place: one line instead of a traceback."""
     if isinstance(problem, BadInput):
         return str(problem)

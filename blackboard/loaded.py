@@ -3,7 +3,7 @@
 The name of a package says where its folder is. So two folders called `jobs` do not meet, neither
 takes the name of an installed package, and any Python process that has this package can import
 what another one has loaded. That is what `pickle` needs, and with it `multiprocessing`: a process
-that it spawns is told the names of a function and its module, and imports them.
+that it spawns gets the names of a function and its module, and imports them.
 """
 
 import sys

@@ -2,22 +2,41 @@
 
 Times are aware, UTC, in whole milliseconds. Text that may be absent is "", a time that may be
 absent is None. JSON text is carried as text: a record copies it unread.
+
+Records that a run copies again and again are frozen structs of msgspec: `replace` takes a tenth of
+the time that it takes with a dataclass.
 """
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec.structs
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    # mypy checks the arguments of this one, and of no other; for structs, too.
+    from dataclasses import replace as replace  # noqa: PLC0414 - so that it may be imported from here
+else:
+
+    def replace(record: Any, /, **changes: Any) -> Any:
+        """A copy of a struct, or of a dataclass, with other values in some fields."""
+        if isinstance(record, Struct):
+            return msgspec.structs.replace(record, **changes)
+        return dataclasses.replace(record, **changes)
+
 
 VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""What is `planned` beside a run that a person asked for, where the schedule has no next slot."""
+"""What is `planned` beside a run that was asked for, where the schedule has no next slot."""
 
 
 class State(StrEnum):
-    """What a person decided about an item, or what became of it."""
+    """What an operator decided about an item, or what became of it."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -38,8 +57,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedRun:
+class QueuedRun(Struct, frozen=True, kw_only=True):
     """A run that was asked for and waits behind others."""
 
     name: str
@@ -48,16 +66,14 @@ class QueuedRun:
     """JSON of params for this run alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class Applied(Struct, frozen=True, kw_only=True):
     """The name of an operator's request, and the time of it."""
 
     name: str
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """Who did something to an item, when, and why."""
 
     by: str
@@ -65,8 +81,7 @@ class Mark:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What a run of an item needs, and what its end is planned by. The item has it, its waiting
     token repeats it.
     """
@@ -106,13 +121,11 @@ class Work:
         return self.slot != self.planned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token(Work):
+class Token(Work, frozen=True, kw_only=True):
     """A waiting token: the permission to run an item once, lying there to be claimed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item(Work):
+class Item(Work, frozen=True, kw_only=True):
     """The record people look at, and the truth about an item."""
 
     state: State
@@ -139,7 +152,7 @@ class Item(Work):
     resumed: str = ""
     """JSON of `Mark`: who last resumed it, when and why."""
     first: datetime | None = None
-    """The first time that a person named when it was added."""
+    """The first time that an operator named when it was added."""
     applied: tuple[Applied, ...] = ()
     """The latest requests of operators, newest first, so that a repeated request counts once."""
 
@@ -150,13 +163,12 @@ class Item(Work):
 
     @property
     def is_paused(self) -> bool:
-        """Whether a person paused it and nobody has resumed it. It may be done since."""
+        """Whether it was paused and not resumed. It may be done since."""
         return self.state is State.PAUSED or (self.state is State.DONE and bool(self.paused))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
-    """A claimed token. Only its holder and whoever overrides it ever write it."""
+class Lock(Struct, frozen=True, kw_only=True):
+    """A claimed token. Only its holder and an overrider write it."""
 
     id: str
     type: str
@@ -179,8 +191,7 @@ class Lock:
     """Seconds since its last renewal, by the store's clock, when it was read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """One run in the history: one row for each fence."""
 
     id: str
@@ -200,7 +211,7 @@ class Run:
     output: str = ""
     """The last of what the handler printed."""
     note: str = ""
-    """JSON of `Mark` when a person ended it."""
+    """JSON of `Mark` when an operator ended it."""
     version: int = VERSION
     etag: str = ""
 
@@ -210,8 +221,7 @@ class Run:
         return (self.stop - self.start).total_seconds()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """A worker as it announces itself."""
 
     owner: str
@@ -240,8 +250,7 @@ class Ended:
     output: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """A lock in its holder's hands, with the item as the holder knows it: all that is needed to
     run it and to release it.
     """
@@ -297,14 +306,18 @@ class Claim:
     def stale_after(self) -> float:
         return self.lock.stale_after
 
-    def renewed(self, etag: str, *, sent: float) -> "Claim":
-        """After a renewal: its lock has this etag."""
-        return replace(self, lock=replace(self.lock, etag=etag), sent=sent)
+    def answered(self, *, lock_etag: str, item_etag: str) -> "Claim":
+        """After its batch was answered: the rows have these etags."""
+        item = replace(self.item, etag=item_etag)
+        return replace(self, item=item, lock=replace(self.lock, etag=lock_etag))
 
-    def unread(self, etag: str) -> "Claim":
-        """Its lock was found with this etag, and the item's is not known."""
-        item, lock = replace(self.item, etag=""), replace(self.lock, etag=etag)
-        return replace(self, item=item, lock=lock)
+    def renewed(self, lock_etag: str, *, sent: float) -> "Claim":
+        """After a renewal: its lock has this etag."""
+        return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
+
+    def found(self, lock_etag: str) -> "Claim":
+        """After no answer: its lock was found with this etag; the etag of its item is not known."""
+        return self.answered(lock_etag=lock_etag, item_etag="")
 
 
 def whole_milliseconds(moment: datetime) -> datetime:

@@ -5,7 +5,6 @@ None (text: ""), every time is aware and in UTC, every duration is in seconds. A
 things stood when it was read, and never changes.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,8 +13,7 @@ from typing import Any
 import msgspec
 
 from blackboard.model import Mark, Outcome, Run, State
-from blackboard.rules.status import Standing
-from blackboard.worker.membership import Sighting
+from blackboard.rules.status import ItemStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +135,7 @@ class AskedRun:
     """Whether one run is for this request and for an earlier one."""
 
 
-def item_record(one: Standing) -> BoardItem:
+def item_record(one: ItemStatus) -> BoardItem:
     """An item as it stood when it was read, with its lock."""
     item = one.item
     spec = decoded(item.spec)
@@ -188,23 +186,6 @@ def run_record(run: Run) -> BoardRun:
         error=run.error,
         output=run.output,
         note=mark_of(run.note),
-    )
-
-
-def worker_record(one: Sighting) -> AnnouncedWorker:
-    """A worker as it announced itself, and how long ago that was."""
-    member = one.member
-    return AnnouncedWorker(
-        name=member.owner,
-        started=member.started,
-        seen=member.seen,
-        age=round(one.age, 3) if math.isfinite(one.age) else None,
-        alive=not one.lost,
-        slots=member.slots,
-        running=member.running,
-        types=tuple(name for name in member.types.split(",") if name),
-        cycle=member.cycle,
-        version=member.release,
     )
 
 

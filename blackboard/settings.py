@@ -1,36 +1,40 @@
 """`blackboard.toml`: where the board is, how workers work, defaults of types, declared items.
 
-The file is read whole and checked whole: a name it does not know, a wrong type or a bad value
-refuses it with the line. Nothing in it is a secret; secrets come from the environment.
+The file is read and checked as a whole: an unknown name, a wrong type or a bad value refuses it,
+with the line. Nothing in it is a secret; secrets come from the environment.
 
-Which line of a TOML file a value stands on: readers forget lines, and people need them.
-
-The first statements of a file are a file too. So the statement that makes a path appear is found
-by reading shorter and shorter beginnings: whatever TOML is written like, tables inline or not,
-text over several lines, the reader itself decides.
+`described` lists every setting with its default and meaning. `line_of` finds the line of a value,
+which TOML readers do not keep: it reads shorter and shorter beginnings of the file until the value
+is missing, so it needs no TOML syntax of its own.
 """
 
+import ast
 import difflib
+import inspect
+import itertools
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_origin
 
 import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
+from blackboard.model import replace
 from blackboard.notify.table import NotifyTable, check_notify
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import Resolve
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.spec import RunSettings, Spec, check_spec, decode_spec, resolve
 
 _STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
-"""What a line may begin with if a statement begins there."""
+"""The beginning of a line that may be a statement."""
 
 KeyPath = Sequence[str | int]
 
@@ -46,16 +50,16 @@ def line_of(text: str, path: KeyPath) -> int:
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
     before, after = 0, len(lines)
-    """The path is absent from the lines up to `before`, present in those up to `after`."""
+    """The path is absent in the lines up to `before`, present in those up to `after`."""
     while inside := [number for number in starts if before < number < after]:
         middle = len(inside) // 2
         for number in inside[middle:] + inside[:middle][::-1]:
-            known = _read(lines[:number])
-            if known is not None:
+            data = _read(lines[:number])
+            if data is not None:
                 break
         else:
             break
-        if _has(known, path):
+        if _has(data, path):
             after = number
         else:
             before = number
@@ -81,49 +85,127 @@ def _has(value: Any, path: KeyPath) -> bool:
 FILE_NAME = "blackboard.toml"
 NO_GRACE = {"0", "0s"}
 MOST_REMEMBERED = 20_000
-"""Specs whose settings a resolver remembers."""
+"""Specs whose settings a resolver caches."""
 
 
 class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`[board]`"""
+    """Where the board is, which handlers it has, and how many runs it keeps."""
 
     store: str | None = None
+    """The store: a path, `sqlite:PATH`, `azurite:` or `https://ACCOUNT.table.core.windows.net/TABLE`.
+    Default: `blackboard.db` in the folder of the settings file."""
     name: str | None = None
+    """The name of the board, where a store has several. Default: `blackboard`."""
     jobs: list[str] = []
-    """Folders, files, modules or names of shipped jobs."""
+    """Where handlers are: folders, files, modules, or names of jobs that come with blackboard."""
     history: int = 100
-    """Runs kept of an item."""
+    """How many runs are kept of each item."""
     history_age: str = "90d"
+    """Runs that are older are deleted."""
 
 
 class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`[worker]`"""
+    """How a worker works; options of `blackboard worker` override it."""
 
     cycle: str = "60s"
+    """The time from one walk over the board to the next."""
     slots: int = 8
+    """How many runs a worker runs at a time."""
     grace: str = "30s"
+    """How long a worker that stops waits for its runs before it stops them; `0` does not wait."""
     types: list[str] = []
-    """The types to take; none given: all that have a handler."""
+    """The types that this worker runs. Default: all that have a handler."""
 
 
 class TypeTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`[types.NAME]`: defaults of a type; they win over the handler's own."""
+    """What runs of a type are run with; it overrides `@handler`, and an item overrides it."""
 
     slots: int | None = None
-    """Runs of this type in one worker at a time."""
+    """How many runs of this type a worker runs at a time. Default: as many as it has slots."""
     fenced: bool | None = None
+    """Whether the result of a run that a later run has overtaken is dropped."""
 
 
 class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`[[items]]`: an item that `blackboard apply` keeps as it is declared."""
+    """An item that `blackboard apply` keeps as it is declared."""
 
     id: str
+    """The name of the item; each has its own."""
     type: str
+    """The name of the handler's type."""
     first: str | None = None
-    """"now" (the default), "next" or a time."""
+    """When a new item runs first: `now`, `next` (the next slot of its schedule) or a time. Default:
+    `now`."""
 
     def spec(self) -> Spec:
         return Spec(**{name: getattr(self, name) for name in Spec.__struct_fields__})
+
+
+_HEADS: dict[str, type[msgspec.Struct]] = {
+    "[board]": BoardSettings,
+    "[worker]": WorkerTable,
+    "[types.NAME], [[items]]": Spec,
+    "[types.NAME]": TypeTable,
+    "[[items]]": ItemTable,
+    "[notify]": NotifyTable,
+}
+"""Which classes define the settings of which tables of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One setting of the file, as the page of the settings shows it."""
+
+    table: str
+    """The heads of the tables that may have it, such as `[board]`."""
+    name: str
+    kind: str
+    """In words: `text`, `a whole number`, `a list`."""
+    default: str
+    """As TOML writes it, or in words; "" where there is none."""
+    meaning: str
+
+
+def described() -> Iterator[Described]:
+    """Every setting with its default and meaning, from the source of the classes above: the text
+    below a field is its meaning, and after "Default:" what happens when none is given.
+    """
+    for head, table in _HEADS.items():
+        fields = {field.name: field for field in msgspec.structs.fields(table)}
+        for name, text in _below_fields(table):
+            meaning, _, default = text.partition(" Default: ")
+            default = default.removesuffix(".") or _default(fields[name])
+            yield Described(head, name, _kind(fields[name]), default, meaning)
+
+
+def _below_fields(table: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
+    """The fields that a class defines itself, each with the text below it."""
+    tree = ast.parse(inspect.getsource(table)).body[0]
+    for line, below in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+        match line, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                yield name, " ".join(text.split())
+
+
+def _kind(field: msgspec.structs.FieldInfo) -> str:
+    """What a value of it is, in words."""
+    inner = field.type.__args__[0] if isinstance(field.type, UnionType) else field.type
+    name = (get_origin(inner) or inner).__name__
+    return _KINDS[{"list": "array", "tuple": "array", "dict": "object"}.get(name, name)]
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    """What it is when no layer gives it, as TOML writes it."""
+    if field.required:
+        return "required"
+    value = getattr(RunSettings(), field.name, None) if field.default is None else field.default
+    match value:
+        case msgspec.NODEFAULT | None:
+            return ""
+        case timedelta():
+            return json.dumps(format_duration(value))
+        case _:
+            return json.dumps(value)
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -149,7 +231,7 @@ _KINDS = {
     "array": "a list",
     "object": "a table",
 }
-"""What people call the kinds of values in TOML."""
+"""The kinds of values of TOML, in words."""
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "board": BoardSettings,
@@ -167,10 +249,10 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     if path is None and not (folder / FILE_NAME).exists():
         return Settings(), folder
     file = folder / (path or FILE_NAME)
-    return load(file), file.resolve().parent
+    return load_settings(file), file.resolve().parent
 
 
-def load(file: Path) -> Settings:
+def load_settings(file: Path) -> Settings:
     """Read and check a settings file. Raises BadInput with the file and the line."""
     text = read_text(file)
     try:
@@ -191,7 +273,7 @@ def load(file: Path) -> Settings:
 
 
 def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tables that may say `at`, which TOML can also write without quotes."""
+    """The tables that may have `at`, which TOML can also write without quotes."""
     types, items = data.get("types"), data.get("items")
     for table in (
         *(types.values() if isinstance(types, dict) else ()),
@@ -213,7 +295,7 @@ def read_text(file: Path) -> str:
 
 
 def _check(file: Path, text: str, settings: Settings) -> None:
-    """What types alone cannot say: durations, schedules, numbers, ids that occur twice."""
+    """Checks what types alone do not: durations, schedules, numbers, ids that occur twice."""
     path: tuple[str | int, ...] = ()
     try:
         path = ("board",)
@@ -285,19 +367,19 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
         field = name[1]
         path = (*path, field)
     if name and "unknown" in problem:
-        known = _TABLES.get(section, Settings).__struct_fields__
-        near = difflib.get_close_matches(field, known, 1)
-        remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        names = _TABLES.get(section, Settings).__struct_fields__
+        near = difflib.get_close_matches(field, names, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
         problem = "there is no such setting"
     elif name:
         problem, remedy = "it is missing", f"add a line {field} = ..."
     return BadInput(field, f"{file}:{line_of(text, path)}: {problem}", remedy)
 
 
-def _of_another_kind(wanted: str, got: str) -> tuple[str, str]:
-    """What is wrong with a value of another kind, and the remedy if it is a matter of signs."""
-    problem = f"it is {_KINDS.get(got, got)}, not {_KINDS.get(wanted, wanted)}"
-    match wanted, got:
+def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
+    """The problem of a value of another kind, and the remedy if quotes or brackets are wrong."""
+    problem = f"it is {_KINDS.get(got, got)}, not {_KINDS.get(expected, expected)}"
+    match expected, got:
         case "str", "int" | "float" | "bool" | "datetime" | "date" | "time":
             return problem, "put it in quotes"
         case "int" | "float" | "bool", "str":
@@ -311,8 +393,8 @@ def _of_another_kind(wanted: str, got: str) -> tuple[str, str]:
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """The path in `$.types[...].every`, `$.items[2].id`. What `[...]` leaves open is the first
-    entry that is wrong.
+    """The path in `$.types[...].every`, `$.items[2].id`. `[...]` is the first entry that is
+    wrong.
     """
     path: list[str | int] = []
     for name, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
@@ -336,15 +418,15 @@ def _is_type(table: Any) -> bool:
 
 
 def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
-    """Settings of a run: item, else `[types]`, else `@handler`. Remembers what it worked out."""
-    known: dict[tuple[str, str], RunSettings] = {}
+    """Settings of a run: item, else `[types]`, else `@handler`. Caches them."""
+    cached: dict[tuple[str, str], RunSettings] = {}
 
     def resolved(item_type: str, spec: str) -> RunSettings:
-        found = known.get((item_type, spec))
+        found = cached.get((item_type, spec))
         if found is None:
-            if len(known) >= MOST_REMEMBERED:
-                known.clear()
-            found = known[item_type, spec] = _resolved(settings, handlers, item_type, spec)
+            if len(cached) >= MOST_REMEMBERED:
+                cached.clear()
+            found = cached[item_type, spec] = _resolved(settings, handlers, item_type, spec)
         return found
 
     return resolved

@@ -3,7 +3,7 @@
 A layer is a `Spec`: what it leaves out, the next one says. The schedule counts as one thing: a
 layer that has any of every, cron, rrule and at decides it.
 
-What is refused of a spec when a person writes it, beyond what its types and schedules say.
+A spec that is written is checked: `check_spec` refuses what its types and schedules do not.
 
 A spec that passes is the same after it was written to a row as JSON, exported as TOML and read
 back.
@@ -19,7 +19,7 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.schedule.durations import parse_duration
-from blackboard.schedule.rrule_text import zone_in
+from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule
 
 SHORTEST_LEASE = timedelta(seconds=3)
@@ -29,22 +29,40 @@ Missed = Literal["one", "all", "none"]
 
 
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
-    """What one layer says about a run; None is silence. Durations are text like "8h" or "90s"."""
+    """What one layer says about a run; None leaves it to the next layer. Durations are text like
+    "8h" or "90s". `RunSettings` has the defaults, `settings.described` shows both.
+    """
 
     every: str | None = None
+    """The interval, counted from the last start. An item has one of every, cron, rrule and at."""
     cron: str | None = None
+    """Five fields, or a name such as `@daily`."""
     rrule: str | None = None
+    """A recurrence rule of RFC 5545."""
     at: str | None = None
+    """One time, such as `2026-12-24T18:00`."""
     timezone: str | None = None
+    """The IANA name of the time zone in which the schedule counts."""
     timeout: str | None = None
+    """A run that lasts longer is stopped. Default: the interval of the schedule."""
     stale_after: str | None = None
+    """A lock that its worker has not renewed for this long is overridden; at least 3s. Default:
+    the interval of the schedule."""
     retries: int | None = None
+    """How often a failed run is run again before its next slot."""
     backoff: str | None = None
+    """The longest wait before the first retry; it doubles with each retry."""
     jitter: str | None = None
+    """Spreads the items of a slot over this time; each item always gets the same part of it."""
     missed: str | None = None
+    """What makes up for slots that passed while no worker ran: `one` run, `all`, or `none`."""
     missed_limit: int | None = None
+    """With `missed = "all"`: the most slots that are made up for, the latest ones."""
     missed_after: str | None = None
+    """With `missed = "none"`: a slot that is later than this is missed."""
     params: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the handler is given as `item.params`; `${NAME}` is replaced from the environment.
+    A type has none."""
 
     @property
     def has_schedule(self) -> bool:
@@ -53,7 +71,7 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """The layers resolved: everything a worker needs to know to run an item and plan its next."""
+    """The layers resolved: all that a worker needs to run an item and to plan its next run."""
 
     schedule: Schedule | None = None
     """None: the item runs once, when it is added or asked for."""
@@ -72,7 +90,7 @@ class RunSettings:
     slots: int | None = None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
     is_whole: bool = True
-    """False where the type's handler, which may say more, is not known."""
+    """False where the type's handler, which may say more, is not at hand."""
 
     @property
     def text(self) -> str:
@@ -86,7 +104,7 @@ def encode_spec(spec: Spec) -> str:
 
 
 def rewrite_spec(text: str, spec: Spec) -> str:
-    """`spec` as it stands in a row that said `text`: what only a newer version knows is kept."""
+    """`spec` as it stands in a row that said `text`: fields of a newer version are kept."""
     said: dict[str, Any] = msgspec.json.decode(text)
     unknown = {name: said[name] for name in said if name not in Spec.__struct_fields__}
     if not unknown:

@@ -1,9 +1,9 @@
-"""From what a person writes after `--store` to a table.
+"""Store URLs: opens the table that a user names after `--store`.
 
-A path, or `sqlite:PATH`, is a file; `sqlite:PATH?synchronous=full` flushes it at every batch, and
-`?trust_filesystem=1` opens it on a file system that is refused else.
-`azurite:` and `https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), and what opens
-them is imported only for them. `memory:` is a table that ends with the process.
+A path, or `sqlite:PATH`, is a file. `sqlite:PATH?synchronous=full` flushes it at every batch;
+`?trust_filesystem=1` opens it on a file system that is otherwise refused. `azurite:` and
+`https://ACCOUNT...` are Azure tables (`tables/azure_address.py`), whose modules are imported only
+for them. `memory:` is a table that ends with the process.
 """
 
 import os
@@ -17,7 +17,8 @@ from blackboard.errors import BadInput
 from blackboard.table import Table
 from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL | re.IGNORECASE)
 _SQLITE_OPTIONS = {
@@ -28,12 +29,12 @@ _FILES = {"path", "sqlite"}
 
 
 async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
-    """The table that `url` names; with `create` a missing one is made.
+    """Opens the table that `url` names; `create` makes it if it is missing.
 
-    Raises BadInput for an address that is none, or holds a secret, which it does not repeat;
-    MissingStore for a store that is not there yet, another StoreProblem for one that cannot be
-    opened, Busy for one that another program holds; Unavailable or Unusable for one on another
-    host that does not answer, or refuses.
+    Raises BadInput for a bad URL, or one that holds a secret, which the error does not repeat;
+    MissingStore for a missing store, another StoreProblem for one that cannot be opened, Busy for
+    one that another program holds; Unavailable or Unusable for one on another host that does not
+    answer, or refuses.
     """
     refuse_secrets(url)
     kind, rest = _parts(url)
@@ -58,7 +59,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
 
 
 def resolve_path(url: str, folder: Path) -> str:
-    """`url`, where a relative path of a file starts from `folder`; no other is changed."""
+    """`url`, with the relative path of a file joined to `folder`; others are unchanged."""
     kind, rest = _parts(url)
     if kind not in _FILES or rest.startswith(("~", "?")) or not rest:
         return url
@@ -66,17 +67,17 @@ def resolve_path(url: str, folder: Path) -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """What kind of store it is, in lower case, and what is said of it. A path is of kind `path`."""
+    """The kind of store, in lower case, and the rest of the URL. A path is of kind `path`."""
     scheme = _SCHEME.fullmatch(url)
     return (scheme[1].lower(), scheme[2]) if scheme else ("path", url)
 
 
 async def _azure(url: str, clock: Clock, *, create: bool) -> Table:
-    from blackboard.tables.azure_identity import credential_for  # noqa: PLC0415 - for Azure alone
+    from blackboard.tables.azure_credentials import credential_for  # noqa: PLC0415 - for Azure alone
 
     address = azure_address(url)
     credential = credential_for(address, os.getenv, interactive=_at_a_terminal())
-    from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs what is now known
+    from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs aiohttp, now checked
 
     return await AzureTable.open(address, clock, credential=credential, create=create)
 

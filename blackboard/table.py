@@ -1,7 +1,7 @@
 """The contract of a store: a partitioned, ordered table with atomic batches.
 
-A store keeps rows and knows nothing of items, tokens or locks. Everything the scheduler promises
-is built above this file, once, from five things that every store must do:
+A store keeps rows and has no knowledge of items, tokens or locks. All promises of the scheduler are
+built above this file, once, from five things that every store must do:
 
 - `commit` applies a batch to one partition, all or nothing, each row at most once in it;
 - every write but an insert states the etag it expects, or says ANY;
@@ -13,7 +13,7 @@ is built above this file, once, from five things that every store must do:
 Data is flat: str, int, float, bool and aware datetimes (UTC, kept to the millisecond at least).
 None is refused; nested values are JSON text. Merge is shallow and never removes a field.
 
-Whoever writes another store passes `tests/contract/`.
+Another store must pass `tests/contract/`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,12 +27,14 @@ Data = Mapping[str, Value]
 Etag = str
 
 ANY: Final[Etag] = "*"
-"""The etag of whoever means to overwrite whatever is there."""
+"""The etag that every row has: the write overwrites what is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as read. `stamp` is the store's own note of when it was written: for `age` alone."""
+    """One row as read. `stamp` says when it was written, in a form of the store's own: for
+    `age`.
+    """
 
     key: str
     etag: Etag
@@ -42,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """The key must be absent."""
+    """Makes a row. The key must be absent."""
 
     key: str
     data: Data
@@ -50,7 +52,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The row must be there with this etag; its fields are overlaid with `data`."""
+    """Sets the fields in `data`. The row must exist with this etag."""
 
     key: str
     data: Data
@@ -59,7 +61,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The row must be there with this etag; its fields become exactly `data`."""
+    """Makes `data` the fields of the row, which must exist with this etag."""
 
     key: str
     data: Data
@@ -68,7 +70,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The row must be there with this etag."""
+    """Deletes the row, which must exist with this etag."""
 
     key: str
     etag: Etag
@@ -86,7 +88,7 @@ class ConflictKind(StrEnum):
 
 
 class TableError(Exception):
-    """Any of the answers below. `commit` raises them; a caller that races handles them."""
+    """The base of the answers below, which `commit` raises and its callers handle."""
 
 
 class Conflict(TableError):
@@ -99,7 +101,7 @@ class Conflict(TableError):
 
 
 class Unknown(TableError):
-    """No answer came: the batch may have been applied, may never be, may land up to 30 s later."""
+    """No answer came: the batch may have been applied, may never be, or up to 30 s later."""
 
 
 class Busy(TableError):
@@ -115,8 +117,8 @@ class Unavailable(TableError):
 
 
 class Unusable(Unavailable):
-    """The store will not work until somebody mends it: its disk is full, its file damaged or not
-    writable, its table missing, or whoever asks is refused.
+    """The store needs repair: its disk is full, its file damaged or not writable, its table
+    missing, or the credential is refused.
     """
 
 
@@ -131,8 +133,8 @@ class Refused(TableError):
 
 @dataclass(slots=True)
 class Requests:
-    """What a store was asked for, by kind, whatever it answered. Each is one round trip, and on
-    Azure one transaction on the bill.
+    """How many requests a store was sent, by kind. Each is one round trip, and on Azure one
+    transaction on the bill.
     """
 
     commits: int = 0
@@ -140,7 +142,7 @@ class Requests:
     pages: int = 0
     """Pages of scans, empty ones included."""
     others: int = 0
-    """What else it took: making a table."""
+    """Others: making a table."""
 
     @property
     def total(self) -> int:
@@ -148,7 +150,7 @@ class Requests:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """As an event tells them: by kind, and all together."""
+        """By kind, and in total, as events have them."""
         return {
             "commits": self.commits,
             "pages": self.pages,
@@ -178,11 +180,11 @@ class Table(Protocol):
     """Seconds by which `age` may be off: a lock is stale only when its age exceeds its lease by
     more than this."""
     requests: Requests
-    """Asked for through this object so far."""
+    """Sent through this object so far."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
-        """Apply `ops` to one partition, all or nothing; the new etags in the same order, "" for a
-        delete. An empty batch is an empty answer.
+        """Applies `ops` to one partition, all or nothing. Returns the new etags in the same order,
+        "" for a delete.
 
         Raises Conflict, Unknown, Busy, Unavailable or Refused.
         """
@@ -205,12 +207,12 @@ class Table(Protocol):
     def age(self, row: Row) -> float:
         """Seconds since the row was last written, on the store's own scale and never overstated
         by more than `resolution`; infinity when the writer's host has booted since. Where a stamp
-        says nothing to this reader, for how long it has seen the row unchanged.
+        means nothing to this reader: how long it has seen the row unchanged.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the store. Closing twice is fine."""
+        """Closes the store. May be called twice."""
         ...
 
 
@@ -222,8 +224,8 @@ async def read(table: Table, partition: str, key: str) -> Row | None:
 
 
 def just_after(key: str) -> str:
-    """The end of a range that ends with this key, or the start of one that goes on behind it. All
-    of a key can be printed, so none lies between it and itself with a space behind.
+    """The end of a range that ends with this key, or the start of one that goes on after it. Keys
+    have printable characters alone, so none lies between a key and the same with a space after it.
     """
     return key + " "
 

@@ -12,14 +12,15 @@
 
 Both give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
 `azurite_board` in a table of an emulator that is started once for each pytest process (the first
-time it is installed, see `azurite_install.py`). It needs `blackboard-scheduler[azurite]`, and where
+time it is installed, see `tables/azurite/`). It needs `blackboard-scheduler[azurite]`, and where
 that is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set,
 because there a test that is always skipped would never be noticed.
 
 Handlers run in this process, so that monkeypatch, breakpoints and caplog reach them: a coroutine as
-always, a plain function on a thread instead of in a child process. What is claimed, written and
-decided is what any worker does. Not tried is what needs a process of its own: a plain function that
-passes its timeout is written down as `timeout`, but nothing stops it, and the test waits for it.
+always, a plain function on a thread instead of in a child process. All else is what any worker
+does, and stands on `blackboard.board`. What needs a process of its own is not tested: a plain
+function that passes its timeout is recorded as `timeout`, but nothing stops it, and the test waits
+for it. A test of that opens its board with `blackboard.open_blocking`.
 
 Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`.
 """
@@ -28,25 +29,26 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 import pytest
 
-from blackboard.azurite import Emulator, start
-from blackboard.azurite_install import has_node
-from blackboard.board import DEFAULT_BOARD, Board, Location, RunOptions, registry_of
+from blackboard.board import Board, RunOptions, registry_of
 from blackboard.clock import SystemChance
 from blackboard.context import Context, HandlerItem, Lost
-from blackboard.environment import CONNECTION_STRING
 from blackboard.errors import BadInput
-from blackboard.events import Event, Kind
+from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers import Handler
+from blackboard.location import DEFAULT_BOARD, Location
+from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
-from blackboard.runners.contained import finish
+from blackboard.runners.inline import run_until_done
 from blackboard.settings import Settings
+from blackboard.tables.azure_address import CONNECTION_STRING
+from blackboard.tables.azurite import Emulator, has_node, start
 
 Answer = TypeVar("Answer")
 
@@ -96,7 +98,7 @@ class BoardUnderTest:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
         handlers = {type_: _inline(one) for type_, one in registry_of(jobs).items()}
         door = self._door(handlers, {name: dict(one) for name, one in (settings or {}).items()})
-        return self._finish(_work(door, self.board))
+        return self._finish(_work(door))
 
     def item(self, item_id: str) -> BoardItem:
         """Raises Missing, a BadInput, when there is none."""
@@ -124,10 +126,10 @@ class BoardUnderTest:
         jobs: dict[str, dict[str, Any]] | None = None,
     ) -> Board:
         location = _location(self.store, handlers=handlers, jobs=jobs)
-        return Board(self.board.seen_through(resolve=location.resolve), location)
+        return Board(self.board.asked_through(resolve=location.resolve), location)
 
     def _finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return finish(self.runner.get_loop(), work)
+        return run_until_done(self.runner.get_loop(), work)
 
 
 def _location(
@@ -225,9 +227,13 @@ class _BlockingLost:
         return asyncio.run_coroutine_threadsafe(self.lost.wait(timeout), self.loop).result()
 
 
-async def _work(door: Board, board: BoardTable) -> list[BoardRun]:
-    ended: list[Event] = []
-    door.subscribe(lambda event: ended.append(event) if event.kind is Kind.ENDED else None)
+async def _work(door: Board) -> list[BoardRun]:
+    ended: list[BoardRun] = []
+
+    def heard(event: BoardEvent) -> None:
+        if isinstance(event, RunEnded):
+            ended.append(event.run)
+
+    door.subscribe(heard)
     await door.worker().work("idle")
-    runs = [await board.run(event.item, event.fence) for event in ended]
-    return [run_record(run) for run in runs if run is not None]
+    return ended

@@ -4,19 +4,19 @@ The decision is not made here but asked of `rules/due.py`, as a worker that take
 type would ask it; the rest is what the item and its lock say.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State
+from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State, replace
 from blackboard.phrases import exactly, first_line, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import planned_after
-from blackboard.rules.status import Standing
+from blackboard.rules.status import ItemStatus
 from blackboard.schedule.schedule import Every, Schedule, parse_schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings
@@ -43,7 +43,7 @@ class Circumstances:
     """Workers that are there and take the item's type; None: not looked at."""
 
 
-def explain(one: Standing, known: Circumstances) -> Explanation:
+def explain(one: ItemStatus, known: Circumstances) -> Explanation:
     """The decision about an item, and the paragraph that gives its reasons."""
     item = one.item
     move = _move(one, known)
@@ -60,7 +60,7 @@ def explain(one: Standing, known: Circumstances) -> Explanation:
     return Explanation(move=move, text=" ".join(sentence for sentence in told if sentence))
 
 
-def _move(one: Standing, known: Circumstances) -> Move:
+def _move(one: ItemStatus, known: Circumstances) -> Move:
     item, types = one.item, {one.item.type}
     if one.lock is not None:
         return decide_lock(
@@ -71,7 +71,7 @@ def _move(one: Standing, known: Circumstances) -> Move:
     return decide_token(token_of(item), now=known.now, types=types, settings=known.settings)
 
 
-def _opening(one: Standing, known: Circumstances) -> str:
+def _opening(one: ItemStatus, known: Circumstances) -> str:
     item = one.item
     if one.stale:
         state = "is running, but its lock is stale"
@@ -156,7 +156,7 @@ def _taken(item: Item, move: Move, known: Circumstances) -> str:
 # ---- while it runs
 
 
-def _running(one: Standing, known: Circumstances) -> list[str]:
+def _running(one: ItemStatus, known: Circumstances) -> list[str]:
     item, lock = one.item, one.lock
     started = f" at {exactly(item.start, known.now)}" if item.start else ""
     told = [f"{item.owner} started it{started}, as attempt {item.attempt} with fence {item.fence}."]
@@ -199,7 +199,7 @@ def _decoded(text: str, kind: Any) -> Any:
         return None
 
 
-def _lease(one: Standing, lock: Lock, known: Circumstances) -> str:
+def _lease(one: ItemStatus, lock: Lock, known: Circumstances) -> str:
     good = span(lock.stale_after)
     touched = "before this host was started" if lock.age == float("inf") else ""
     touched = touched or f"{span(lock.age)} ago"

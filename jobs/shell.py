@@ -6,22 +6,20 @@
     cwd       the folder to run in; by default the worker's
     timeout   "10m": an earlier end than the run's own timeout
 
-The command reads nothing, what it prints is kept with the run, and it finds its run in
-BLACKBOARD_ITEM, BLACKBOARD_DUE, BLACKBOARD_ATTEMPT and BLACKBOARD_FENCE. It does not find what
-opens the board's store. Exit code 0 is ok, any other fails the run.
+The command has no input, its output is kept with the run, and the variables of the run are
+BLACKBOARD_ITEM, BLACKBOARD_DUE, BLACKBOARD_ATTEMPT and BLACKBOARD_FENCE. It does not get the
+connection string of the store. Exit code 0 is ok, any other fails the run.
 
-Anybody on the host can read the arguments of a process, so the value of a `${NAME}` becomes none:
-in text it is left to /bin/sh, which finds the variable where the worker has it, and treats it as
-it treats any other; in a list it is refused. What a program is to know it is told by `env`. The
-arguments that a shell script itself gives to programs are its own affair.
+All users of the host can read the arguments of a process, so no argument has the value of a
+`${NAME}`: in text it is left to /bin/sh, which reads the variable from the worker's environment; in
+a list it is refused. `env` passes secrets to a program. A shell script may still give secrets to
+other programs as arguments.
 
-What a row says is data: a list never passes through a shell. Who may write to the board may run
-any command as the worker's user, and therefore nothing runs unless the worker's own settings
-allow it.
+A list never passes through a shell. A user who may write to the board may run any command as the
+worker's user, and therefore nothing runs unless the worker's own settings allow it.
 
-However a run ends, the command's process group ends with it: cut off by a timeout, with its
-worker killed, and also what the command left in the background. What gave itself another session
-or process group is its own.
+However a run ends, the command's process group ends with it, also processes in the background: at
+a timeout, or when its worker is killed. A process that has left the group is not ended.
 """
 
 import os
@@ -36,8 +34,8 @@ from typing import Any
 
 from blackboard import BadInput, Context, Item, handler
 from blackboard.context import unescaped, variables
-from blackboard.environment import handed_on
 from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.tables.azure_address import child_environment
 
 GRACE = 5.0
 """Seconds between the request to end, SIGTERM, and the end, SIGKILL, after `timeout`."""
@@ -47,12 +45,12 @@ _LEASH = "trap '' HUP INT TERM; read -r _; kill -KILL 0"
 
 
 class CommandFailed(Exception):
-    """The command ran and did not end well: how, in words."""
+    """The command failed: how, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """What an item's params ask for, checked."""
+class ShellCommand:
+    """The params of an item, checked."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -73,7 +71,7 @@ def run(item: Item, ctx: Context) -> dict[str, int]:
         "BLACKBOARD_ATTEMPT": str(ctx.attempt),
         "BLACKBOARD_FENCE": str(ctx.fence),
     }
-    code = _exit_code(command, {**handed_on(os.environ), **about, **command.env})
+    code = _exit_code(command, {**child_environment(os.environ), **about, **command.env})
     if code < 0:
         raise CommandFailed(f"killed by {_signal_name(-code)}")
     if code > 0:
@@ -96,13 +94,13 @@ def _unexposed(item: Item) -> Mapping[str, Any]:
     return item.params
 
 
-def command_of(params: Mapping[str, Any]) -> Command:
+def command_of(params: Mapping[str, Any]) -> ShellCommand:
     """Raises BadInput naming the param."""
     for name in params:
         if name not in _PARAMS:
             raise BadInput(name, "means nothing to shell", f"it takes {', '.join(_PARAMS)}")
     timeout = params.get("timeout")
-    return Command(
+    return ShellCommand(
         argv=_argv(params.get("command"), shell=params.get("shell", False)),
         env=_env(params.get("env", {})),
         cwd=_cwd(params.get("cwd")),
@@ -157,7 +155,7 @@ def _text(field: str, value: Any) -> str:
     return value
 
 
-def _exit_code(command: Command, env: Mapping[str, str]) -> int:
+def _exit_code(command: ShellCommand, env: Mapping[str, str]) -> int:
     with _process_group() as group:
         try:
             process = subprocess.Popen(  # noqa: S603 - running commands is what was allowed
@@ -198,8 +196,8 @@ def _process_group() -> Iterator[int]:
     """A process group that ends with the block, and with this process, however either ends.
 
     Its leader is a shell that waits for the other end of a pipe to close, which the system does
-    even for a process that is killed. While the leader is not reaped, nobody else can get the
-    group's number.
+    even for a process that is killed. While the leader is not reaped, no other group can get its
+    number.
     """
     leash = subprocess.Popen(  # noqa: S603 - a constant
         ("/bin/sh", "-c", _LEASH),

@@ -1,12 +1,11 @@
 """Everything that can be wrong with the rows of a board, planted past the protocol."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import HORIZON
-from blackboard.model import VERSION, Lock, Outcome, Run
+from blackboard.model import VERSION, Lock, Outcome, Run, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import pause, remove

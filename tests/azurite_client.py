@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection
 from uuid import uuid4
 
-from blackboard.tables.azure_connection import EMULATOR_KEY
+from blackboard.tables.azure_credentials import EMULATOR_KEY
 
 ACCOUNT = "devstoreaccount1"
 

@@ -22,7 +22,7 @@ from blackboard.spec import Spec
 from blackboard.table import Table
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_identity import credential_for
+from blackboard.tables.azure_credentials import credential_for
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
 from tests.proxy import Proxy

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import trustme
 
-from blackboard.azurite_install import install, node_folder
+from blackboard.tables.azurite import install, node_folder
 from tests.processes import eventually
 
 AUDIENCE = "https://storage.azure.com"

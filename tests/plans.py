@@ -1,9 +1,8 @@
 """An item that runs for the slot noon, one that waits for it, and what it waits for afterwards."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Applied, Item, Outcome, QueuedRun, State
+from blackboard.model import Applied, Item, Outcome, QueuedRun, State, replace
 from blackboard.rules.transitions import released, run_of
 from blackboard.spec import RunSettings, Spec, resolve
 

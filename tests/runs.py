@@ -14,7 +14,7 @@ import psutil
 from blackboard.context import HandlerItem
 from blackboard.handlers import Registry, load
 from blackboard.model import Ended
-from blackboard.runner import Call, Execution, Runner
+from blackboard.runner import Execution, HandlerCall, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from tests.patience import patience
@@ -40,8 +40,8 @@ class Told:
         self.progressed.append((done, total))
 
 
-def call_of(type_: str, *, jobs: Registry = JOBS, id_: str = "x", **params: Any) -> Call:
-    return Call(
+def call_of(type_: str, *, jobs: Registry = JOBS, id_: str = "x", **params: Any) -> HandlerCall:
+    return HandlerCall(
         handler=jobs[type_],
         item=HandlerItem(id_, type_, params),
         due=DUE,

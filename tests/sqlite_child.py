@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from blackboard.clock import SystemClock
 from blackboard.table import ANY, Busy, Conflict, Data, Insert, Merge, Replace, read
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 
 P = "town"
 ROWS = 40

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from blackboard.table import Insert
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 from tests.clocks import ManualClock
 from tests.stores import Run
 

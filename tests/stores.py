@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
-from blackboard.azurite import Emulator
 from blackboard.clock import Clock
 from blackboard.table import Row, Table
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_identity import credential_for
-from blackboard.tables.azure_wire import Wire
-from blackboard.tables.memory import MemoryTable, Shelf
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.azure_credentials import credential_for
+from blackboard.tables.azure_transport import AzureTransport
+from blackboard.tables.azurite import Emulator
+from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 
 T = TypeVar("T")
 OpenTable = Callable[[Clock], Awaitable[Table]]
@@ -29,10 +30,10 @@ class Run(Protocol):
 
 
 def _memory(_folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
-    shelf = Shelf()
+    contents = Contents()
 
     async def open_table(clock: Clock) -> Table:
-        return MemoryTable(clock, shelf)
+        return MemoryTable(clock, contents)
 
     return open_table
 
@@ -44,7 +45,7 @@ def _sqlite(folder: Path, _emulator: Callable[[], Emulator]) -> OpenTable:
     return open_table
 
 
-class TurnedWire(Wire):
+class TurnedWire(AzureTransport):
     """Tells the emulator what time it is, so that tests turn its clock as they turn their own."""
 
     def __init__(self, clock: Clock) -> None:
@@ -66,7 +67,7 @@ def _azurite(_folder: Path, emulator: Callable[[], Emulator]) -> OpenTable:
             clock,
             credential=credential_for(address, os.getenv, interactive=False),
             create=True,
-            wire=TurnedWire(clock),
+            transport=TurnedWire(clock),
         )
 
     return open_table

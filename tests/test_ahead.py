@@ -1,16 +1,15 @@
 """A clock that was years ahead sets a board back: that is told, and put right."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from blackboard.cli.check_command import alarms_of
 from blackboard.doctor.repairs import planning_of
-from blackboard.model import NEVER, Item, Outcome, State
+from blackboard.model import NEVER, Item, Outcome, State, replace
 from blackboard.protocol.edits import add, edit, pause, resume, run_now
 from blackboard.rules.next_run import TOLERANCE, Planning, ahead, is_ahead, is_set_back
-from blackboard.rules.status import standing
+from blackboard.rules.status import status_of
 from blackboard.rules.transitions import brought_back
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
@@ -253,7 +252,7 @@ async def alarms(scene: Scene) -> list[str]:
     """What `check` says of davis: not that its run failed."""
     davis, now = await scene.item(), await scene.board.table.now()
     lock = await scene.other.lock("davis") if davis.running else None
-    one = standing(davis, lock, now=now, resolution=scene.board.table.resolution)
+    one = status_of(davis, lock, now=now, resolution=scene.board.table.resolution)
     told = [alarm.problem for alarm in alarms_of(one, planning_of(scene.board, davis), now=now)]
     return [problem for problem in told if problem != "failing"]
 

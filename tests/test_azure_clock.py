@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard.tables.azure_clock import DRIFT, JUMP, TICK, StoreClock
+from blackboard.tables.azure_transport import DRIFT, JUMP, TICK, ServiceClock
 from tests.clocks import START, ManualClock
 
 
@@ -15,7 +15,7 @@ class Store:
 
     def __init__(self, *, ahead: float = 0.0) -> None:
         self.clock = ManualClock()
-        self.known = StoreClock(self.clock)
+        self.known = ServiceClock(self.clock)
         self.ahead = ahead
 
     @property

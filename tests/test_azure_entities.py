@@ -10,7 +10,6 @@ import pytest
 from azure.data.tables import EdmType, EntityProperty, TableEntity
 from azure.data.tables.aio import TableClient
 
-from blackboard.azurite import Emulator
 from blackboard.clock import SystemClock
 from blackboard.model import Item
 from blackboard.protocol.edits import add
@@ -19,7 +18,8 @@ from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_identity import credential_for
+from blackboard.tables.azure_credentials import credential_for
+from blackboard.tables.azurite import Emulator
 from tests.boards import make_board
 from tests.clocks import ManualClock
 from tests.stores import Run

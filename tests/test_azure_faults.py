@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import pytest
 
-from blackboard.azurite import Emulator
 from blackboard.events import Kind as Told
 from blackboard.model import Claim, Token
 from blackboard.protocol.claims import claim, override, renew
@@ -26,7 +25,8 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
-from blackboard.tables import azure_wire
+from blackboard.tables import azure_transport
+from blackboard.tables.azurite import Emulator
 from tests.behind_proxy import Place, place_behind
 from tests.boards import finished, settings_of
 from tests.proxy import (
@@ -52,7 +52,7 @@ SOON = 1.5
 @pytest.fixture
 def proxy(azurite: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     for limit in ("COMMIT", "PAGE"):
-        monkeypatch.setattr(azure_wire, limit, SOON)
+        monkeypatch.setattr(azure_transport, limit, SOON)
     with proxied(azurite.port) as made:
         yield made
 

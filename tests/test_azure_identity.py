@@ -12,9 +12,13 @@ from azure.identity import aio
 
 from blackboard.errors import BadInput, BlackboardError, StoreProblem
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_connection import EMULATOR_KEY
-from blackboard.tables.azure_identity import Credential, Proof, credential_for
-from blackboard.tables.azure_tokens import Tokens
+from blackboard.tables.azure_credentials import (
+    EMULATOR_KEY,
+    Credential,
+    Proof,
+    Tokens,
+    credential_for,
+)
 
 AT_ANN = "https://ann.table.core.windows.net"
 ANN = AT_ANN + "/town"
@@ -258,7 +262,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(
         who_asks(ANN)
 
 
-FIND_SPEC = "blackboard.tables.azure_identity.find_spec"
+FIND_SPEC = "blackboard.tables.azure_credentials.find_spec"
 
 
 @pytest.mark.parametrize(("package", "url"), [("aiohttp", "azurite:"), ("azure.identity", ANN)])

@@ -18,7 +18,7 @@ from blackboard.table import Insert, Unavailable, Unknown
 from blackboard.tables import azure
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_identity import credential_for
+from blackboard.tables.azure_credentials import credential_for
 from tests.clocks import START
 from tests.stores import rows_of
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.boards import new_board, worker_on
-from blackboard import azurite
-from blackboard.azurite import Emulator
 from blackboard.clock import SystemClock
 from blackboard.events import Event, Kind
 from blackboard.model import Outcome
 from blackboard.stores import open_table
 from blackboard.table import Requests, Table
+from blackboard.tables import azurite
+from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
 from tests.patience import patience
 from tests.working import IN_BULK, SINGLY

@@ -10,10 +10,9 @@ from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from blackboard.tables import azure_tokens
+from blackboard.tables import azure_credentials
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_identity import Credential, credential_for
-from blackboard.tables.azure_tokens import NoToken, Tokens
+from blackboard.tables.azure_credentials import Credential, NoToken, Tokens, credential_for
 from tests.identities import AUDIENCE, Giver, giving
 
 ANN = "https://ann.table.core.windows.net/town"
@@ -89,7 +88,9 @@ def test_who_gets_no_token_hears_who_was_asked_and_what_it_needs(
 
 
 def test_no_giver_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure_tokens, "PATIENCE", 0.1)  # the library tries for a few seconds
+    monkeypatch.setattr(
+        azure_credentials, "TOKEN_WITHIN", 0.1
+    )  # the library tries for a few seconds
     with giving("canary") as giver:
         known_to(giver, monkeypatch)
     with pytest.raises(NoToken):
@@ -127,7 +128,7 @@ WAYS: list[tuple[BaseException | None, str]] = [
 def test_however_a_token_fails_it_is_one_error_that_quotes_nothing(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | None, why: str
 ) -> None:
-    monkeypatch.setattr(azure_tokens, "PATIENCE", 0.01)
+    monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 0.01)
     with pytest.raises(NoToken) as caught:
         asyncio.run(Tokens(Failing(error)).get_token("scope"))
     assert caught.value.why == why

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.azurite import Emulator
+from blackboard.tables.azurite import Emulator
 from tests.azurite_client import Client
 
 FAR = datetime(2031, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from blackboard import azurite_install
-from blackboard.azurite import start
-from blackboard.azurite_install import install
 from blackboard.errors import BadInput, StoreProblem
-
-ROOT = Path(__file__).resolve().parents[1]
+from blackboard.tables import azurite
+from blackboard.tables.azurite import FILES, install, start
 
 NPM = """\
 #!/bin/sh
@@ -53,7 +50,7 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npm:
     node.parent.mkdir()
     node.write_text(NPM.format(folder=tmp_path))
     node.chmod(0o755)
-    monkeypatch.setattr(azurite_install, "node_folder", lambda: tmp_path)
+    monkeypatch.setattr(azurite, "node_folder", lambda: tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Npm(tmp_path)
 
@@ -92,7 +89,7 @@ def test_what_npm_said_is_told_and_half_an_installation_is_never_used(npm: Npm) 
 
 def test_an_npm_that_hangs_is_told(npm: Npm, monkeypatch: pytest.MonkeyPatch) -> None:
     (npm.folder / "bin" / "node").write_text("#!/bin/sh\nexec sleep 600\n")
-    monkeypatch.setattr(azurite_install, "INSTALLING", 0.1)
+    monkeypatch.setattr(azurite, "INSTALLING", 0.1)
     with pytest.raises(StoreProblem, match=r"did not end within 0\.1 s"):
         install()
 
@@ -123,7 +120,7 @@ def test_another_lock_is_another_installation(
     files = tmp_path / "files"
     files.mkdir()
     (files / "package-lock.json").write_text("{}")
-    monkeypatch.setattr(azurite_install, "_files", lambda: files)
+    monkeypatch.setattr(azurite, "FILES", files)
     second = install()
     (files / "node_modules").mkdir()
     (files / "node_modules" / "something").write_text("that is no part of it")
@@ -135,11 +132,11 @@ def test_node_that_is_missing_is_told_with_its_remedy(monkeypatch: pytest.Monkey
     with pytest.raises(BadInput) as told:
         start()
     assert told.value.remedy == "pip install 'blackboard-scheduler[azurite]'"
-    assert not azurite_install.has_node()
+    assert not azurite.has_node()
 
 
 def test_the_lock_says_what_is_installed_and_leaves_open_from_where() -> None:
-    lock = json.loads((ROOT / "tests" / "azurite" / "package-lock.json").read_text())
+    lock = json.loads((FILES / "package-lock.json").read_text())
     packages = {path: one for path, one in lock["packages"].items() if "node_modules/" in path}
     links = {path for path, one in packages.items() if one.get("link")}
     files = packages.keys() - links - {"node_modules/azurite/stub"}

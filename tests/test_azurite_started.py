@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from blackboard import azurite as emulation
-from blackboard.azurite import start
 from blackboard.errors import BadInput, StoreProblem
+from blackboard.tables import azurite as emulation
+from blackboard.tables.azurite import start
 from tests.azurite_client import Client
 from tests.processes import eventually, is_gone
 
@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from blackboard.azurite import start
+from blackboard.tables.azurite import start
 emulator = start(folder=Path(sys.argv[1]))
 print(emulator.pid, emulator.port, flush=True)
 sys.stdin.read()

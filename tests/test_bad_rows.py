@@ -2,7 +2,6 @@
 by them, and the doctor tells.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ from blackboard.cli.session import emit
 from blackboard.cli.toml_text import lines_of
 from blackboard.cli.views import marked
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Applied, QueuedRun
+from blackboard.model import Applied, QueuedRun, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.reading import BoardTable

@@ -2,10 +2,9 @@
 condition, is in docs/rows.md, and shown by test_docs_batches.py.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State
+from blackboard.model import Claim, Item, Lock, Outcome, Run, State, replace
 from blackboard.protocol.batches import change_ops, token_of
 from blackboard.table import Merge
 

@@ -1,14 +1,13 @@
 """One board of a table: made once, opened again, read as records."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from blackboard.errors import BadInput
 from blackboard.events import Events
-from blackboard.model import VERSION, Lock, Token
+from blackboard.model import VERSION, Lock, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
@@ -121,7 +120,7 @@ def test_hk01_any_text_is_an_id_in_any_number_of_shards(open_table: OpenTable) -
 @story
 async def test_a_board_seen_through_another_table_is_the_same_board(scene: Scene) -> None:
     wide = await make_board(scene.table.table, scene.clock, shards=3, name="wide")
-    seen = wide.seen_through(scene.table)
+    seen = wide.asked_through(scene.table)
     assert (seen.table, wide.table) == (scene.table, scene.table.table)
     assert [seen.shard(number) for number in range(3)] == ["wide-00", "wide-01", "wide-02"]
     assert (seen.shards, seen.clock, seen.chance) == (3, wide.clock, wide.chance)
@@ -133,7 +132,7 @@ async def test_a_board_seen_with_other_settings_is_the_same_board(scene: Scene) 
     def every_minute(item_type: str, spec: str) -> RunSettings:
         return RunSettings(schedule=Every(timedelta(minutes=1)))
 
-    seen = scene.board.seen_through(resolve=every_minute)
+    seen = scene.board.asked_through(resolve=every_minute)
     assert seen.resolve("feed", "{}") != scene.board.resolve("feed", "{}")
     assert (seen.table, seen.name) == (scene.board.table, scene.board.name)
 

@@ -7,7 +7,7 @@ import pytest
 
 from blackboard.events import Kind
 from blackboard.model import Outcome
-from blackboard.tables.azure_clock import TICK
+from blackboard.tables.azure_transport import TICK
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.worker import LAST_RELEASES
 from tests.clocks import START

@@ -1,12 +1,11 @@
 """What people do to items, also at the worst moment and twice; adding and removing."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import VERSION, State
+from blackboard.model import VERSION, State, replace
 from blackboard.protocol.edits import TRIES, Missing, add, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.transitions import is_applied, removed

@@ -19,8 +19,7 @@ import pytest
 
 from blackboard.cli import called, worker_command
 from blackboard.model import Ended, Outcome
-from blackboard.runners import contained
-from blackboard.runners.inline import InlineRunner
+from blackboard.runners.inline import InlineRunner, run_loop
 from blackboard.runners.secrets import Mask
 from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
 from tests.patience import patience
@@ -46,7 +45,7 @@ def on_a_contained_loop(story: Callable[[InlineRunner], Coroutine[Any, Any, None
             ended = await run(runner, "a-describe")  # the loop turns as before
             assert ended.outcome is Outcome.OK
 
-    contained.run(told())
+    run_loop(told())
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -132,7 +131,7 @@ def test_a_program_still_ends_itself() -> None:
         raise SystemExit(7)
 
     with pytest.raises(SystemExit) as ended:
-        contained.run(ending())
+        run_loop(ending())
     assert ended.value.code == 7
 
 
@@ -144,9 +143,9 @@ def test_what_the_loop_runs_is_answered_and_its_error_raised() -> None:
     async def fail() -> int:
         raise LookupError
 
-    assert contained.run(answer()) == 7
+    assert run_loop(answer()) == 7
     with pytest.raises(LookupError):
-        contained.run(fail())
+        run_loop(fail())
 
 
 def test_ctrl_c_ends_a_program_that_does_not_listen_to_it() -> None:
@@ -157,7 +156,7 @@ def test_ctrl_c_ends_a_program_that_does_not_listen_to_it() -> None:
         await asyncio.sleep(PATIENCE)
 
     with pytest.raises(KeyboardInterrupt):
-        contained.run(interrupted())
+        run_loop(interrupted())
 
 
 # ---- the worker, from outside

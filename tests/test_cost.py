@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,17 +10,17 @@ from blackboard import cost
 from blackboard.board import WorkerSettings, assemble
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.events import Events
-from blackboard.model import Item, State
+from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import LOOK_EVERY, LOOK_SELDOM, Retention
-from blackboard.runner import Call, Execution, Report
+from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings
 from blackboard.spec import RunSettings, Spec
 from blackboard.table import Requests
 from blackboard.tables import azure
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker import wake
 from blackboard.worker.worker import Mode
 from tests.clocks import START, ManualClock, TurnedWake
@@ -189,12 +188,12 @@ class LastingRunner(FakeRunner):
         self.clock = clock
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         started = super().start(call, report, deadline)
         self.tasks.add(asyncio.get_running_loop().create_task(self._end(call)))
         return started
 
-    async def _end(self, call: Call) -> None:
+    async def _end(self, call: HandlerCall) -> None:
         await self.clock.sleep(call.item.params["lasts"])
         self.runs[call.item.id][-1].end()
 
@@ -215,10 +214,10 @@ async def measured(
     rhythms: Sequence[Rhythm], load: Load, *, warming: timedelta, time: timedelta
 ) -> tuple[Requests, float]:
     """What workers ask for in some time, and the runs that they do in it."""
-    clock, shelf = ManualClock(), Shelf()
+    clock, contents = ManualClock(), Contents()
 
     async def board(seed: int) -> BoardTable:
-        table = AzureLike(clock, shelf)
+        table = AzureLike(clock, contents)
         return await board_on(table, clock, Settings(), seed=seed, shards=load.shards)
 
     first = await board(1)

@@ -19,11 +19,11 @@ from xml.etree import ElementTree as ET
 import psutil
 import pytest
 
-from blackboard.azurite import Emulator
 from blackboard.cli import called, demo_command
 from blackboard.cli.layout import Line, Style
 from blackboard.demo.stage import Screen, cropped
 from blackboard.demo.towns import BROKEN, TOWNS, feeds_of
+from blackboard.tables.azurite import Emulator
 from tests.patience import is_over, patience
 
 LIMIT = 60.0

@@ -7,12 +7,12 @@ import pytest
 
 from blackboard import cost
 from blackboard.cost import Load, asked_for
-from blackboard.environment import CONNECTION_STRING
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import HOLDERS_SHARE
-from blackboard.tables import azure, azure_wire
-from blackboard.tables.azure_clock import JUMP
-from blackboard.tables.azure_identity import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
+from blackboard.tables import azure, azure_transport
+from blackboard.tables.azure_address import CONNECTION_STRING
+from blackboard.tables.azure_credentials import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
+from blackboard.tables.azure_transport import JUMP
 from blackboard.worker.heartbeat import LAST_CHANCE
 from blackboard.worker.membership import ANNOUNCE_EVERY
 from blackboard.worker.store_breaker import REPORT_EVERY
@@ -40,8 +40,11 @@ def test_files_that_are_named_are_there() -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"A connection may take {azure_wire.CONNECT:g} s, a batch {azure_wire.COMMIT:g} s,",
-        f"a page {azure_wire.PAGE:g} s.",
+        (
+            f"A connection may take {azure_transport.CONNECT:g} s, "
+            f"a batch {azure_transport.COMMIT:g} s,"
+        ),
+        f"a page {azure_transport.PAGE:g} s.",
         f"a page of {azure.FIRST_PAGE}",
         f"when it is {azure.AzureTable.resolution:g} s older",
         f"by more than {JUMP:g} s",

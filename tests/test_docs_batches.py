@@ -5,9 +5,8 @@ every one of the table is sent.
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
-from blackboard.model import Applied, Outcome, State
+from blackboard.model import Applied, Outcome, State, replace
 from blackboard.protocol import claims, edits
 from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops
 from blackboard.table import ANY, Delete, Insert, Op

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from blackboard.cli.report_command import _table_of
-from blackboard.settings import load
+from blackboard.settings import load_settings
 from jobs.calendars import aggregate
-from jobs.calendars.answers import _LONGEST_FRESH, SHARED
+from jobs.calendars.aggregation import _ACCEPTED, _COLUMNS
+from jobs.calendars.cache import FOLDER
+from jobs.calendars.fetch import TIMEOUTS
 from jobs.calendars.harvest import GONE_AFTER, Status
-from jobs.calendars.hosts import TIMEOUTS, Limits
-from jobs.calendars.report import _ACCEPTED, _COLUMNS
-from jobs.calendars.run import LEAST, MEMORY, Settings, settings_of
-from jobs.calendars.shelf import FOLDER
-from jobs.calendars.write import CACHE, CALENDAR, EVENTS, REPORT
+from jobs.calendars.output import CACHE, CALENDAR, EVENTS, REPORT
+from jobs.calendars.params import LEAST, MEMORY, JobSettings, job_settings
+from jobs.calendars.responses import _LONGEST_FRESH, SHARED, Limits
 from tests.deploy.files import DEPLOY, calls_in
 from tests.deploy.test_promises import understood
 from tests.pages import page
@@ -44,8 +44,8 @@ def test_every_command_can_be_called() -> None:
 def test_the_settings_that_are_shown_are_taken(tmp_path: Path, text: str) -> None:
     file = tmp_path / "blackboard.toml"
     file.write_text(text, encoding="utf-8")
-    load(file)
-    settings_of(tomllib.loads(text).get("jobs", {}).get("calendars", {}))
+    load_settings(file)
+    job_settings(tomllib.loads(text).get("jobs", {}).get("calendars", {}))
 
 
 def test_every_setting_is_explained_with_its_default() -> None:
@@ -54,8 +54,8 @@ def test_every_setting_is_explained_with_its_default() -> None:
     (shown,) = [tomllib.loads(text) for text in blocks("toml") if "[jobs" in text]
     assert set(rows) == set(shown["jobs"]["calendars"])
     assert rows["allow"] == "nothing"
-    assert settings_of({name: rows[name] for name in ("memory", "deadline")}).deadline == 300
-    assert settings_of({"memory": rows["memory"]}).memory == MEMORY == Settings().memory
+    assert job_settings({name: rows[name] for name in ("memory", "deadline")}).deadline == 300
+    assert job_settings({"memory": rows["memory"]}).memory == MEMORY == JobSettings().memory
     assert f"{LEAST >> 20}MiB or more" in CALENDARS.prose
 
 
@@ -74,7 +74,7 @@ def test_every_column_of_the_report_is_explained() -> None:
         f"asked for {LIMITS.per_host} feeds at a time",
         f"up to {LIMITS.total:g} s, of which {LIMITS.connect:g} s may go to the connection",
         f"and {LIMITS.read:g} s may pass without a byte",
-        f"within {LIMITS.patience:g} s, once",
+        f"within {LIMITS.longest_wait:g} s, once",
         f"{SHARED / 60:g} minutes where it says nothing",
         f"for {_ACCEPTED.days} days",
         f"`out/{FOLDER}`",
@@ -102,5 +102,5 @@ def test_the_report_that_is_shown_is_a_table() -> None:
 def test_a_container_of_a_gibibyte_has_room_for_its_cities(folder: str) -> None:
     """For each city some 100 MiB, for the worker as much, and the readers of all."""
     settings = tomllib.loads((DEPLOY / folder / "blackboard.toml").read_text(encoding="utf-8"))
-    memory = settings_of(settings["jobs"]["calendars"]).memory >> 20
+    memory = job_settings(settings["jobs"]["calendars"]).memory >> 20
     assert memory + 100 * settings["types"]["calendars"]["slots"] + 100 < 1024

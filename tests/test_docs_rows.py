@@ -5,20 +5,22 @@ the hour that it tells of an item happens like that.
 import asyncio
 import json
 import re
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from blackboard import spec
-from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token
+from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token, replace
 from blackboard.notify.notices import Notice
 from blackboard.notify.table import NoticeKind
 from blackboard.notify.told import begin
-from blackboard.phrases import LONGEST_ERROR, iso
+from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
@@ -35,12 +37,11 @@ from blackboard.rules.due import (
 )
 from blackboard.rules.next_run import LONGEST_BACKOFF, phase
 from blackboard.rules.transitions import ALWAYS, LONGEST_QUEUE, MOST, REMEMBERED, RETRIED_FOR
-from blackboard.runners.prints import KEPT
 from blackboard.schedule.durations import format_duration
 from blackboard.table import Delete, Insert, Op, read
-from blackboard.tables import checks
 from blackboard.tables.azure import AzureTable
-from blackboard.tables.azure_clock import JUMP
+from blackboard.tables.azure_transport import JUMP
+from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
 from blackboard.worker.holdings import Holding
 from blackboard.worker.membership import LOST_AFTER
 from tests.pages import Table, page, scene_in_memory, words
@@ -100,7 +101,7 @@ def type_of(hint: Any) -> str:
 
 def absent(default: Any) -> str:
     match default:
-        case _ if default is MISSING:
+        case _ if default is NODEFAULT:
             return "needed"
         case None:
             return "none"
@@ -252,11 +253,11 @@ def test_partitions_are_as_shown() -> None:
         f"up to {LONGEST_QUEUE} and",
         f"after {format_duration(RETRIED_FOR)} of doubt",
         f"lost when {LOST_AFTER:g} s old",
-        f"{checks.MAX_VALUE:,} UTF-16 units, a row 1 MiB and {checks.MAX_FIELDS} columns",
+        f"{MAX_VALUE:,} UTF-16 units, a row 1 MiB and {MAX_FIELDS} columns",
         f"up to {AzureTable.max_rows} rows: {AzureTable.max_rows // ROWS_OF_A_CLAIM} claims",
         f"claims, {AzureTable.max_rows // ROWS_OF_A_RELEASE} releases",
         f"to {LONGEST_ERROR:,} characters",
-        f"({KEPT:,} bytes)",
+        f"({LONGEST_OUTPUT:,} bytes)",
         f"latest {Retention().runs} and {Retention().age.days} days",
     ],
 )
@@ -292,7 +293,7 @@ def without_defaults(family: str, data: dict[str, Any]) -> dict[str, Any]:
     defaults = {
         one.name: "" if one.default == () else one.default for one in fields(RECORDS[family])
     }
-    return {name: value for name, value in data.items() if defaults.get(name, MISSING) != value}
+    return {name: value for name, value in data.items() if defaults.get(name, NODEFAULT) != value}
 
 
 def shown(op: Op) -> tuple[str, dict[str, Any] | None]:

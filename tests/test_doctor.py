@@ -1,6 +1,5 @@
 """What the doctor tells, and what it keeps to itself."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +7,7 @@ from msgspec.structs import replace as replace_spec
 
 from blackboard.doctor import LARGEST_SKEW, Examination, examine
 from blackboard.doctor.diagnosis import Finding
-from blackboard.model import Member
+from blackboard.model import Member, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import add, edit, pause, remove, unlock

@@ -10,7 +10,7 @@ from tests.boards import Scene, story
 from tests.faults import Fault
 from tests.verbs import says
 
-SPECS = {
+SPECS: dict[str, dict[str, Any]] = {
     "every": {"every": "7m"},
     "cron": {"cron": "* * * * *"},
     "cron, all": {"cron": "* * * * *", "missed": "all"},
@@ -26,6 +26,7 @@ def next_of(item: Item) -> tuple[object, ...]:
     return item.state, item.slot, item.planned, item.attempt, item.failures, item.once
 
 
+@pytest.mark.not_on_azurite("what is decided does not depend on the store; the next test is on all")
 @pytest.mark.parametrize("said", SPECS.values(), ids=SPECS.keys())
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout"])
 @pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LOST, Fault.LATE])
@@ -34,7 +35,22 @@ def next_of(item: Item) -> tuple[object, ...]:
 async def test_a_release_after_a_doubt_is_the_one_that_there_was_before(
     scene: Scene, *, said: dict[str, Any], outcome: str, fault: Fault, asked: bool
 ) -> None:
-    """Two items, claimed and let go together, and one of them without an answer."""
+    await two_are_released(scene, said, outcome=outcome, fault=fault, asked=asked)
+
+
+@pytest.mark.parametrize("fault", [Fault.NEVER, Fault.LOST, Fault.LATE])
+@story
+async def test_a_retry_after_a_doubt_is_the_one_that_there_was_before(
+    scene: Scene, *, fault: Fault
+) -> None:
+    said = SPECS["retries"]
+    await two_are_released(scene, said, outcome="failed", fault=fault, asked=True)
+
+
+async def two_are_released(
+    scene: Scene, said: dict[str, Any], *, outcome: str, fault: Fault, asked: bool
+) -> None:
+    """Two items, claimed and released together, and one of them without an answer."""
     for name in ("sure", "doubtful"):
         await scene.add(name, **said)
     sure, doubtful = (await scene.take("sure", "doubtful")).claims

@@ -1,13 +1,12 @@
 """Editing, pausing and resuming an item."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import State
+from blackboard.model import State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import cancel, edit, pause, resume, run_now

@@ -16,10 +16,10 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.data.tables.aio import TableClient
 
-from blackboard.azurite import Emulator
 from blackboard.doctor import Examination, examine
 from blackboard.protocol import keys
 from blackboard.protocol.edits import cancel, pause
+from blackboard.tables.azurite import Emulator
 from blackboard.worker.membership import workers
 from tests.clocks import ManualClock
 from tests.stores import STORES

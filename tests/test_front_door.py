@@ -15,15 +15,23 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, BlackboardError, BlockingBoard, Board, Context, Item, handler
+from blackboard import events as events_module
 from blackboard.blocking import BlockingWorker
 from blackboard.board import BoardWorker
-from blackboard.events import Event, Kind
+from blackboard.events import (
+    BoardEvent,
+    Kind,
+    RunEnded,
+    RunLogged,
+    RunStarted,
+    WorkerStarted,
+    WorkerStopped,
+    board_event,
+)
 from blackboard.protocol.reading import Remade
 from blackboard.worker.worker import Worker
 from tests.patience import patience
 from tests.processes import own_environ
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @handler("feed", every="1h")
@@ -317,9 +325,10 @@ def test_handlers_that_cannot_be_used_are_refused(
 def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
     async def story() -> None:
         async with opened(url) as board:
-            heard: list[Event] = []
+            heard: list[BoardEvent] = []
             board.subscribe(heard.append)
-            async with board.worker(slots=2, cycle="1s") as worker:
+            async with board.worker(slots=2, cycle="1h") as worker:
+                await until(lambda: _any_worker(board))
                 await board.add("a", "feed")
 
                 async def ran() -> bool:
@@ -327,9 +336,12 @@ def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
 
                 await until(ran)
             assert [one async for one in board.items(state="running")] == []
-            kinds = [event.kind for event in heard]
-            assert (kinds[0], kinds[-1]) == (Kind.STARTED, Kind.STOPPED)
-            assert Kind.ENDED in kinds
+            kinds = [type(event) for event in heard]
+            assert kinds == [WorkerStarted, RunStarted, RunLogged, RunEnded, *kinds[4:]]
+            assert kinds[-1] is WorkerStopped
+            [ended] = [event for event in heard if isinstance(event, RunEnded)]
+            assert ended.run == next(iter([run async for run in board.runs("a")]))
+            assert (ended.id, ended.type, ended.fence) == ("a", "feed", ended.run.fence)
             assert {event.worker for event in heard} == {worker.name}
             assert await board.workers() == []
 
@@ -378,7 +390,7 @@ def test_an_error_of_the_worker_ends_the_block_and_is_raised(tmp_path: Path) -> 
 
 
 def test_an_error_of_the_block_is_raised_when_the_worker_has_stopped(tmp_path: Path) -> None:
-    heard: list[Event] = []
+    heard: list[BoardEvent] = []
 
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
@@ -388,11 +400,11 @@ def test_an_error_of_the_block_is_raised_when_the_worker_has_stopped(tmp_path: P
 
     with pytest.raises(Broken):
         asyncio.run(story())
-    assert heard[-1].kind is Kind.STOPPED
+    assert isinstance(heard[-1], WorkerStopped)
 
 
 def test_a_cancelled_block_stops_its_worker_and_stays_cancelled(tmp_path: Path) -> None:
-    heard: list[Event] = []
+    heard: list[BoardEvent] = []
 
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
@@ -412,7 +424,7 @@ def test_a_cancelled_block_stops_its_worker_and_stays_cancelled(tmp_path: Path) 
             assert task.cancelled()
 
     asyncio.run(story())
-    assert heard[-1].kind is Kind.STOPPED
+    assert isinstance(heard[-1], WorkerStopped)
 
 
 def test_a_worker_without_handlers_is_refused(tmp_path: Path) -> None:
@@ -501,7 +513,7 @@ def program(folder: Path, *args: str, stdin: str = "", code: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, *args],
         cwd=folder,
-        env={**own_environ(), "PYTHONPATH": str(ROOT)},
+        env=own_environ(),
         input=stdin,
         capture_output=True,
         text=True,
@@ -578,7 +590,7 @@ def test_the_blocking_door_has_the_same_verbs_with_the_same_signatures() -> None
 def test_a_program_without_a_loop_does_the_same(url: str) -> None:
     with blocking(url) as board:
         board.add("a", "feed", params={"url": "x"})
-        with board.worker(cycle="1s") as worker:
+        with board.worker(cycle="1h") as worker:
             board.run("a")
             while not (item := board.item("a")).runs:
                 threading.Event().wait(0.02)
@@ -670,6 +682,27 @@ with blackboard.open_blocking("app.db", create=True) as board:
 
 def test_a_forked_process_is_told_to_open_its_own_board(tmp_path: Path) -> None:
     assert "opened before this process was forked" in program(tmp_path, "-c", FORKED)
+
+
+# ---- events
+
+
+def test_every_kind_of_event_has_a_class_but_what_measures_a_worker() -> None:
+    classes = {
+        found
+        for found in vars(events_module).values()
+        if inspect.isclass(found) and issubclass(found, BoardEvent)
+    }
+    worker, run = {"worker": "me", "message": "", "level": 20}, {"item": "a", "type": "t"}
+    made = {
+        kind: board_event(events_module.Event(kind=kind, **worker, **run))  # type: ignore[arg-type]
+        for kind in Kind
+        if kind is not Kind.ENDED
+    }
+    assert [kind for kind, event in made.items() if event is None] == [Kind.WALKED]
+    away = events_module.Event(kind=Kind.STORE, worker="me", level=30)
+    found = {type(event) for event in (*made.values(), board_event(away)) if event is not None}
+    assert classes - found == {BoardEvent, events_module.BoardItemEvent, RunEnded}
 
 
 # ---- the package

@@ -1,13 +1,12 @@
 """Which runs are kept."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.model import Item, Outcome, Run, State
+from blackboard.model import Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.retention import (

@@ -20,7 +20,7 @@ from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST
-from blackboard.tables.checks import MAX_VALUE
+from blackboard.tables.base import MAX_VALUE
 from blackboard.worker import release_queue as releases
 from tests.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
 from tests.working import Workplace, at_work

@@ -1,12 +1,11 @@
 """Letting an item go that is not one's own any more, or whose outcome the store refuses."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from blackboard.model import Claim, Outcome, State
+from blackboard.model import Claim, Outcome, State, replace
 from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override

@@ -10,8 +10,8 @@ from urllib.parse import quote, quote_plus, urlencode
 import pytest
 
 from blackboard.model import Ended, Outcome
-from blackboard.phrases import LONGEST_ERROR
-from blackboard.runners.prints import KEPT, Tail
+from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
+from blackboard.runners.output import Tail
 from blackboard.runners.secrets import NOTHING, SHORTEST, Mask, mask_of
 
 TOKEN = 'ca/na+ry="ü"\\: 99'
@@ -136,7 +136,7 @@ def test_a_result_may_be_deep() -> None:
 def test_a_value_that_the_kept_output_begins_within_is_masked() -> None:
     """Only the end of much output is kept, from wherever that begins."""
     told = set()
-    for rest in range(KEPT - len(TOKEN.encode()) - 1, KEPT + 1):
+    for rest in range(LONGEST_OUTPUT - len(TOKEN.encode()) - 1, LONGEST_OUTPUT + 1):
         tail = Tail()
         tail.add(f"before {TOKEN}{'.' * rest}".encode())
         output = ended(output=tail.text()).output
@@ -184,8 +184,8 @@ LONG_NAME = "A_NAME_" * 20
 
 
 def test_masked_output_is_cut_to_what_is_kept() -> None:
-    told = Mask({LONG_NAME: "canary"}).output("canary " * (KEPT // 7))
-    assert KEPT - 1 <= len(told.encode()) <= KEPT
+    told = Mask({LONG_NAME: "canary"}).output("canary " * (LONGEST_OUTPUT // 7))
+    assert LONGEST_OUTPUT - 1 <= len(told.encode()) <= LONGEST_OUTPUT
     assert "canary" not in told
 
 

@@ -1,10 +1,8 @@
 """Who is there, as far as they have said so."""
 
-from dataclasses import replace
-
 import pytest
 
-from blackboard.model import VERSION, Member
+from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
 from blackboard.table import ANY, Delete, Insert, Merge, Value
 from blackboard.worker.membership import (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
 from tests.listening import Listener, listening
-from tests.processes import Site, eventually, site
+from tests.processes import Site, eventually, own_environ, site
 
 __all__ = ["blackboard"]
 
@@ -146,8 +146,16 @@ def test_without_anybody_to_tell_it_is_refused(blackboard: CommandLine) -> None:
 
 
 def test_a_worker_without_notify_loads_nothing_that_speaks_http(tmp_path: Path) -> None:
-    code = "import sys, blackboard.cli.worker_command; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    line = ["worker", "--jobs", "shell", "--until-idle"]
+    code = f"import sys; from blackboard.cli import called; called({line}); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     loaded = set(done.stdout.split())
     assert "blackboard.notify.notifier" in loaded
     assert "blackboard.notify.posting" not in loaded

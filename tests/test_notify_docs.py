@@ -15,7 +15,7 @@ from blackboard.notify.pings import PING_EVERY
 from blackboard.notify.table import NoticeKind, NotifyTable
 from blackboard.notify.told import HANDOVER
 from blackboard.notify.ways import _VARIABLES
-from blackboard.settings import load
+from blackboard.settings import load_settings
 from tests.clocks import START
 from tests.listening import NOTICE
 
@@ -31,7 +31,7 @@ def blocks(language: str) -> Iterator[str]:
 def test_the_settings_that_are_shown_are_taken(tmp_path: Path, text: str) -> None:
     file = tmp_path / "blackboard.toml"
     file.write_text(text, encoding="utf-8")
-    assert load(file).notify is not None
+    assert load_settings(file).notify is not None
 
 
 def test_every_setting_is_explained_with_its_default() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.notify.table import NotifyTable
-from blackboard.settings import load
+from blackboard.settings import load_settings
 
 SECRET = "T0PSECRET"
 
@@ -30,7 +30,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_whole_table_is_read(tmp_path: Path) -> None:
-    assert load(written(tmp_path, WHOLE)).notify == NotifyTable(
+    assert load_settings(written(tmp_path, WHOLE)).notify == NotifyTable(
         webhook="https://hooks.example.org/${KEY}",
         command=["page-somebody", "--now"],
         dead_man="${PING}",
@@ -43,7 +43,7 @@ def test_a_whole_table_is_read(tmp_path: Path) -> None:
 
 
 def test_without_a_table_nobody_is_told(tmp_path: Path) -> None:
-    assert load(written(tmp_path, "[worker]\nslots = 1\n")).notify is None
+    assert load_settings(written(tmp_path, "[worker]\nslots = 1\n")).notify is None
 
 
 ADDRESS = f"ftp://a.example/{SECRET}"
@@ -72,7 +72,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     *, tmp_path: Path, case: str, text: str, field: str, line: int, hint: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        load(written(tmp_path, f"[notify]\n{text}\n"))
+        load_settings(written(tmp_path, f"[notify]\n{text}\n"))
     said = str(caught.value).replace(f"{tmp_path}/", "")
     assert said.startswith(f"{field}: blackboard.toml:{line}: "), said
     assert hint in said

@@ -1,11 +1,10 @@
 """What the board keeps of what was told: of many workers one tells, and once."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Outcome
+from blackboard.model import Outcome, replace
 from blackboard.notify.notices import Notice, of_token
 from blackboard.notify.table import NoticeKind
 from blackboard.notify.told import HANDOVER, Told, begin, confirmed, end, is_news, taken

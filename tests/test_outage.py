@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ import pytest
 
 from blackboard.board import WorkerSettings, assemble
 from blackboard.events import Event, Events, Kind
-from blackboard.model import Lock
+from blackboard.model import Lock, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import LOCK
 from blackboard.protocol.reading import BoardTable
@@ -22,7 +22,7 @@ from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode
 from tests.boards import disagreements
 from tests.clocks import ManualClock, TurnedWake
@@ -48,8 +48,8 @@ class Outage:
 class AwayTable(MemoryTable):
     """A table that notes when it was asked, and when it answered a walk."""
 
-    def __init__(self, clock: ManualClock, shelf: Shelf, outage: Outage) -> None:
-        super().__init__(clock, shelf)
+    def __init__(self, clock: ManualClock, contents: Contents, outage: Outage) -> None:
+        super().__init__(clock, contents)
         self.clock = clock
         self.outage = outage
         self.asked: list[float] = []
@@ -92,7 +92,7 @@ class Town:
     """A board, its workers, and their clock."""
 
     clock: ManualClock
-    shelf: Shelf
+    contents: Contents
     outage: Outage
     board: BoardTable
     workers: list[One] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Town:
 
     async def start(self, number: int) -> None:
         """A worker whose coroutines go on for ever; its plain functions end at once."""
-        table = AwayTable(self.clock, self.shelf, self.outage)
+        table = AwayTable(self.clock, self.contents, self.outage)
         events, inline = Events(f"worker-{number}"), FakeRunner()
         worker = assemble(
             await board_on(table, self.clock, Settings(), seed=number),
@@ -151,9 +151,9 @@ async def town(outage: Outage, story: Story, *, lease: str) -> None:
     """Tell a story of a town where every worker holds a long run, some hold as many as they can,
     and short ones come round all the time. At the end the rows must agree with each other.
     """
-    clock, shelf = ManualClock(), Shelf()
-    board = await board_on(MemoryTable(clock, shelf), clock, Settings())
-    place = Town(clock=clock, shelf=shelf, outage=outage, board=board)
+    clock, contents = ManualClock(), Contents()
+    board = await board_on(MemoryTable(clock, contents), clock, Settings())
+    place = Town(clock=clock, contents=contents, outage=outage, board=board)
     for number in range(WORKERS):
         await place.add(f"one-{number}", "rare", every="12h", stale_after=lease)
     clock.advance(1)  # they are the most overdue: every worker takes one

@@ -1,11 +1,10 @@
 """Taking an item that somebody had: adopt and override."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Applied, Claim, Outcome, State
+from blackboard.model import Applied, Claim, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import adopt, override, renew

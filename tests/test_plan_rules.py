@@ -1,11 +1,10 @@
 """When an item is due first, passed over or edited, and what a late finisher may say."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import Item, Outcome, State
+from blackboard.model import Item, Outcome, State, replace
 from blackboard.rules.next_run import phase
 from blackboard.rules.transitions import LateMove, added, late_move, passed_over, replanned
 from blackboard.spec import RunSettings

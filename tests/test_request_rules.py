@@ -1,12 +1,11 @@
 """Requests for runs: who goes first, who joins whom, and what the end of a run does to the rest."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
-from blackboard.model import NEVER, Item, Outcome, QueuedRun, State
+from blackboard.model import NEVER, Item, Outcome, QueuedRun, State, replace
 from blackboard.rules.next_run import APART, MILLISECOND, slots_in_line
 from blackboard.rules.transitions import (
     Requested,

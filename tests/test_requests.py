@@ -14,7 +14,7 @@ from blackboard.protocol.keys import lock_key
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Requests
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import ANNOUNCE_EVERY
 from tests.clocks import ManualClock
 from tests.faults import Fault
@@ -188,12 +188,12 @@ class AzureLike(MemoryTable):
 
 def test_batches_of_a_hundred_rows_are_enough_for_that() -> None:
     async def story() -> None:
-        clock, shelf = ManualClock(), Shelf()
+        clock, contents = ManualClock(), Contents()
         place = Workplace(
             table=None,  # type: ignore[arg-type]
             clock=clock,
-            board=await board_on(AzureLike(clock, shelf), clock, Settings()),
-            other=await board_on(AzureLike(clock, shelf), clock, Settings(), seed=2),
+            board=await board_on(AzureLike(clock, contents), clock, Settings()),
+            other=await board_on(AzureLike(clock, contents), clock, Settings(), seed=2),
             open_table=None,  # type: ignore[arg-type]
             settings=Settings(),
         )

@@ -1,13 +1,13 @@
 """Records to rows and back."""
 
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from blackboard.errors import BadRow
-from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, Token
+from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, Token, replace
 from blackboard.protocol.rows import columns_of, data_of, record_of, text_of, version_of
 from blackboard.table import Row
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from blackboard.model import Ended, Outcome
-from blackboard.phrases import LONGEST_ERROR
-from blackboard.runners import ending, prints, wire
+from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
+from blackboard.runners import output, wire
 from blackboard.runners.process import ProcessRunner
 from tests.runs import DUE, Told, run, with_processes
 
@@ -70,12 +70,12 @@ def test_a_result_that_json_cannot_hold_fails_the_run_and_names_its_type(
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> None:
     for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
-        with pytest.raises(ending.Unfit, match=f"the number {number}, which JSON cannot hold"):
-            ending.encode_result(value)
+        with pytest.raises(output.Unfit, match=f"the number {number}, which JSON cannot hold"):
+            output.encode_result(value)
 
 
 def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
-    assert ending.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
+    assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
 
 
 def test_a_result_larger_than_a_row_fails_the_run_and_names_both_sizes() -> None:
@@ -152,7 +152,7 @@ def test_the_last_8_kib_of_much_output_are_kept_from_a_whole_character_on() -> N
     async def story(runner: ProcessRunner) -> None:
         for lines in (5_000, 5_001):
             output = (await run(runner, "print-much", lines=lines)).output
-            assert prints.KEPT - 1 <= len(output.encode()) <= prints.KEPT
+            assert LONGEST_OUTPUT - 1 <= len(output.encode()) <= LONGEST_OUTPUT
             assert output.endswith(f"line {lines - 1}  {'ü' * 20}\n")
             assert "\ufffd" not in output
 
@@ -206,10 +206,10 @@ def test_an_exception_whose_message_raises_is_still_told() -> None:
         def __str__(self) -> str:
             raise LookupError
 
-    assert ending.failure(Bad()).startswith("Bad: (its message raised LookupError)")
+    assert output.failure(Bad()).startswith("Bad: (its message raised LookupError)")
 
 
 def test_a_message_that_announces_too_much_is_refused() -> None:
-    assert wire.size_of(wire.LARGEST_SAID.to_bytes(4)) == wire.LARGEST_SAID
-    with pytest.raises(wire.TooLarge, match="1,048,577 bytes"):
-        wire.size_of((wire.LARGEST_SAID + 1).to_bytes(4))
+    assert wire.size_of(wire.LARGEST_ANSWER.to_bytes(4)) == wire.LARGEST_ANSWER
+    with pytest.raises(wire.TooLong, match="1,048,577 bytes"):
+        wire.size_of((wire.LARGEST_ANSWER + 1).to_bytes(4))

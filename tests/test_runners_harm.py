@@ -54,8 +54,8 @@ def test_a_child_that_dies_fails_the_run_with_the_reason_and_what_it_had_printed
     [
         ("close", "the child process ended: exit code 1"),
         ("end", "the child process closed its connection"),
-        ("nonsense", "the child process sent what is no message"),
-        ("too large", "the child process sent what is no message: 4,294,967,295 bytes"),
+        ("nonsense", "the child process sent an invalid message"),
+        ("too large", "the child process sent an invalid message: 4,294,967,295 bytes"),
     ],
 )
 def test_a_handler_that_breaks_the_connection_fails_its_run_and_no_other(
@@ -231,7 +231,7 @@ def test_a_child_that_died_while_it_waited_is_not_given_a_run() -> None:
     async def story(runner: ProcessRunner) -> None:
         first = (await run(runner, "describe")).result["pid"]
         os.kill(first, signal.SIGKILL)
-        (child,) = runner.warm._waiting
+        (child,) = runner.idle._waiting
         while child.is_alive():  # the loop has not heard of it yet
             time.sleep(0.001)  # noqa: ASYNC251
         ended = await run(runner, "describe")

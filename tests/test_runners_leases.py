@@ -97,13 +97,13 @@ def test_the_guard_kills_no_child_that_has_ended() -> None:
 def spied_on(runner: ProcessRunner) -> set[int]:
     """All that the guard says that it killed."""
     killed: set[int] = set()
-    hear, watch = runner.watch._hear, runner.watch
+    hear, watch = runner.watch._read_killed, runner.watch
 
     def hearing() -> None:
         hear()
         killed.update(watch._killed)
 
-    watch._hear = hearing  # type: ignore[method-assign]
+    watch._read_killed = hearing  # type: ignore[method-assign]
     return killed
 
 

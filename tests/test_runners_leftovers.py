@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.model import Outcome
-from blackboard.runners import leftovers
+from blackboard.runners import child
 from blackboard.runners.process import ProcessRunner
 from tests.jobs_for_tests import leaving
 from tests.runs import Told, eventually, is_gone, run, with_processes
@@ -23,7 +23,7 @@ def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again(what
         assert after.result[0] not in ended.result
         ((level, text),) = told.logs
         assert level == logging.DEBUG
-        assert text.startswith("its child process is used no more, for it left behind: ")
+        assert text.startswith("its child process is not used again, because it left behind: ")
 
     with_processes(story)
 
@@ -72,11 +72,11 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_working_folder_is_told_by_what_it_is(here: Path) -> None:
     """Another one may have its name by now."""
-    before = leftovers.state()
+    before = child.state()
     here.rename(here.with_name("old"))
-    assert "the working folder" not in leftovers.left(before)
+    assert "the working folder" not in child.left(before)
     here.mkdir()
     (here / "x").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
-        assert "the working folder" in leftovers.left(before)
+        assert "the working folder" in child.left(before)

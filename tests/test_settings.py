@@ -7,7 +7,19 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, Source
-from blackboard.settings import Settings, find, line_of, load, resolver
+from blackboard.notify.table import NotifyTable
+from blackboard.settings import (
+    BoardSettings,
+    ItemTable,
+    Settings,
+    TypeTable,
+    WorkerTable,
+    described,
+    find,
+    line_of,
+    load_settings,
+    resolver,
+)
 from blackboard.spec import Spec, encode_spec
 
 WHOLE = """
@@ -55,12 +67,12 @@ def write(folder: Path, text: str) -> Path:
 
 def refusal(folder: Path, text: str) -> str:
     with pytest.raises(BadInput) as caught:
-        load(write(folder, text))
+        load_settings(write(folder, text))
     return str(caught.value).replace(f"{folder}/", "")
 
 
 def test_a_whole_file_is_read(tmp_path: Path) -> None:
-    settings = load(write(tmp_path, WHOLE))
+    settings = load_settings(write(tmp_path, WHOLE))
     assert settings.board.name == "towns"
     assert settings.worker.slots == 4
     assert settings.types["calendars"].slots == 3
@@ -155,7 +167,7 @@ def test_what_is_wrong_is_refused_with_its_line(
 )
 def test_a_time_needs_no_quotes(tmp_path: Path, at: str, text: str) -> None:
     file = write(tmp_path, f'[types.t]\nat = {at}\n[[items]]\nid = "a"\ntype = "t"\nat = {at}')
-    settings = load(file)
+    settings = load_settings(file)
     assert (settings.types["t"].at, settings.items[0].at) == (text, text)
 
 
@@ -169,7 +181,7 @@ def test_what_is_no_text_or_too_deep_is_refused(tmp_path: Path, data: bytes) -> 
     file = tmp_path / "blackboard.toml"
     file.write_bytes(data)
     with pytest.raises(BadInput, match=r"blackboard\.toml"):
-        load(file)
+        load_settings(file)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -248,7 +260,9 @@ def handler() -> Handler:
 
 
 def test_an_item_wins_over_its_type_and_that_over_the_handler(tmp_path: Path) -> None:
-    settings = load(write(tmp_path, '[types.t]\ntimeout = "2m"\nretries = 1\nfenced = false'))
+    settings = load_settings(
+        write(tmp_path, '[types.t]\ntimeout = "2m"\nretries = 1\nfenced = false')
+    )
     resolve = resolver(settings, {"t": handler()})
     known = resolve("t", encode_spec(Spec(retries=0)))
     assert known.text == "every 1h"
@@ -262,3 +276,33 @@ def test_a_schedule_of_the_item_replaces_the_handlers_whole(tmp_path: Path) -> N
     resolve = resolver(Settings(), {"t": handler()})
     assert resolve("t", encode_spec(Spec(cron="0 3 * * *"))).text == "cron 0 3 * * *"
     assert resolve("other", encode_spec(Spec())).schedule is None
+
+
+def test_every_setting_of_the_file_is_described() -> None:
+    found = {(one.table, one.name): one for one in described()}
+    tables = (BoardSettings, WorkerTable, Spec, TypeTable, ItemTable, NotifyTable)
+    assert {name for _, name in found} == {name for one in tables for name in one.__struct_fields__}
+    assert all(one.meaning.endswith(".") for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "kind", "default"),
+    [
+        ("[board]", "history", "a whole number", "100"),
+        ("[board]", "jobs", "a list", ""),
+        ("[worker]", "cycle", "text", '"60s"'),
+        ("[types.NAME], [[items]]", "backoff", "text", '"10s"'),
+        ("[types.NAME], [[items]]", "timeout", "text", "the interval of the schedule"),
+        ("[types.NAME], [[items]]", "every", "text", ""),
+        ("[types.NAME]", "fenced", "true or false", "false"),
+        ("[types.NAME]", "slots", "a whole number", "as many as it has slots"),
+        ("[[items]]", "id", "text", "required"),
+        ("[notify]", "at_most", "a whole number", "20"),
+    ],
+)
+def test_a_setting_is_described_with_its_kind_and_default(
+    table: str, name: str, kind: str, default: str
+) -> None:
+    assert [
+        (one.kind, one.default) for one in described() if (one.table, one.name) == (table, name)
+    ] == [(kind, default)]

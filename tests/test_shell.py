@@ -16,7 +16,7 @@ from blackboard import BadInput, Context, Item
 from blackboard.context import expand
 from blackboard.handlers import load
 from blackboard.model import Ended, Outcome
-from blackboard.runner import Call
+from blackboard.runner import HandlerCall
 from blackboard.runners.process import ProcessRunner
 from jobs import shell
 from jobs.shell import CommandFailed, run
@@ -265,8 +265,8 @@ def test_a_command_does_not_learn_what_opens_the_store(
     with_processes(story)
 
 
-def call(**params: Any) -> Call:
-    return Call(
+def call(**params: Any) -> HandlerCall:
+    return HandlerCall(
         handler=load(["shell"], HERE)["shell"],
         item=Item("nightly", "shell", params),
         due=DUE,

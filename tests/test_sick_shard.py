@@ -18,7 +18,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import workers
 from blackboard.worker.worker import Mode, Worker
 from tests.boards import disagreements
@@ -53,8 +53,8 @@ class Trouble:
 class SickTable(MemoryTable):
     """A table one partition of which is in trouble."""
 
-    def __init__(self, clock: ManualClock, shelf: Shelf, trouble: Trouble) -> None:
-        super().__init__(clock, shelf)
+    def __init__(self, clock: ManualClock, contents: Contents, trouble: Trouble) -> None:
+        super().__init__(clock, contents)
         self.clock, self.trouble = clock, trouble
         self.asked: list[tuple[float, str]] = []
 
@@ -85,7 +85,7 @@ class Town:
     """A worker at a board of four shards."""
 
     clock: ManualClock
-    shelf: Shelf
+    contents: Contents
     trouble: Trouble
     board: BoardTable
     table: SickTable
@@ -122,13 +122,13 @@ Story = Callable[[Town], Awaitable[None]]
 async def tell(
     story: Story, *, slots: int = 4, shards: int = SHARDS, limit: str | None = None
 ) -> None:
-    clock, shelf, trouble = ManualClock(), Shelf(), Trouble()
-    board = await board_on(MemoryTable(clock, shelf), clock, Settings(), shards=shards)
+    clock, contents, trouble = ManualClock(), Contents(), Trouble()
+    board = await board_on(MemoryTable(clock, contents), clock, Settings(), shards=shards)
     for number in range(shards):
         for item_id in ids_of_shard(board, number)[:PER_SHARD]:
             spec = Spec(every=f"{EVERY:g}s", stale_after=f"{LEASE:g}s", timeout=limit)
             await add(board, item_id=item_id, item_type="feed", spec=spec)
-    table = SickTable(clock, shelf, trouble)
+    table = SickTable(clock, contents, trouble)
     events, runner = Events("me"), FakeRunner(at_once=True)
     worker = assemble(
         await board_on(table, clock, Settings(), shards=shards, seed=2),
@@ -144,7 +144,7 @@ async def tell(
     task = asyncio.get_running_loop().create_task(worker.work(Mode.FOREVER))
     place = Town(
         clock=clock,
-        shelf=shelf,
+        contents=contents,
         trouble=trouble,
         board=board,
         table=table,
@@ -237,12 +237,12 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
     """What it takes in the slow shard is run, too; and that is not read over and over."""
 
     async def story() -> None:
-        clock, shelf, trouble = ManualClock(), Shelf(), Trouble(hangs=0.6)
-        board = await board_on(MemoryTable(clock, shelf), clock, Settings(), shards=SHARDS)
+        clock, contents, trouble = ManualClock(), Contents(), Trouble(hangs=0.6)
+        board = await board_on(MemoryTable(clock, contents), clock, Settings(), shards=SHARDS)
         items = [ids_of_shard(board, number)[0] for number in range(SHARDS)]
         for item_id in items:
             await add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
-        table, runner = SickTable(clock, shelf, trouble), FakeRunner(at_once=True)
+        table, runner = SickTable(clock, contents, trouble), FakeRunner(at_once=True)
         events = Events("me")
         told: list[Event] = []
         events.subscribe(told.append)
@@ -359,7 +359,7 @@ def test_what_has_ended_is_renewed_until_a_busy_store_has_written_it(shards: int
     """
 
     async def story(place: Town) -> None:
-        place.trouble.busy = 0.3
+        place.trouble.busy, place.trouble.chance = 0.3, SeededChance(2)
         stale, seen = 0, 0
         for _ in range(round(20 * EVERY)):
             await place.turn(1)

@@ -21,7 +21,8 @@ from blackboard.table import (
     Merge,
     read,
 )
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 from tests.clocks import START, ManualClock
 from tests.patience import patience
 from tests.sqlite_files import P, fill, setting, write_lock

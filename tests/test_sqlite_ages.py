@@ -5,23 +5,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from blackboard.clock import SystemClock
-from blackboard.model import Claim, Lock, Member, Token
+from blackboard.model import Claim, Lock, Member, Token, replace
 from blackboard.protocol.claims import claim, override, renew
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read
-from blackboard.tables import sqlite_ages
-from blackboard.tables.boot import KERNEL, boot_id, one_has_ended, unproven
-from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.tables.sqlite_ages import Ages, Stamp
+from blackboard.tables import sqlite as sqlite_ages
+from blackboard.tables.sqlite import KERNEL, Ages, SqliteTable, boot_id, one_has_ended, unproven
+from blackboard.tables.sqlite_file import Stamp
+from blackboard.tables.sqlite_open import Opening
 from blackboard.worker.membership import announce, workers
 from tests.boards import make_board, settings_of
 from tests.clocks import ManualClock
@@ -187,7 +186,7 @@ async def age(table: Table, key: str) -> float:
 
 def said_under(*command: str) -> str:
     """The boot that a process says it is in which was started by a command, as root."""
-    code = "from blackboard.tables.boot import boot_id; print(boot_id())"
+    code = "from blackboard.tables.sqlite import boot_id; print(boot_id())"
     done = subprocess.run(
         [*command, sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
@@ -239,7 +238,8 @@ import asyncio, sys, time
 from pathlib import Path
 from blackboard.clock import SystemClock
 from blackboard.table import Insert, Merge, read
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 
 async def main(path):
     table = await SqliteTable.open(path, SystemClock(), Opening(create=True))

@@ -20,8 +20,8 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
-from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.tables.sqlite_answers import answer
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening, answer
 from tests.clocks import ManualClock
 from tests.sqlite_files import P, damage, fill, setting
 from tests.stores import Run, rows_of

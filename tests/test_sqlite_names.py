@@ -15,9 +15,9 @@ import pytest
 
 from blackboard.errors import StoreProblem
 from blackboard.table import Insert, Unusable
-from blackboard.tables.mounts import Mount, from_mountinfo, mount_at
-from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.tables.sqlite_place import SHARED, shared_kind
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_filesystem import SHARED, Mount, from_mountinfo, mount_at, shared_kind
+from blackboard.tables.sqlite_open import Opening
 from tests.clocks import ManualClock
 from tests.patience import patience
 from tests.stores import Run, rows_of

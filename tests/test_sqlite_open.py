@@ -15,15 +15,15 @@ import pytest
 
 from blackboard.errors import MissingStore, StoreProblem
 from blackboard.table import Busy, Insert
-from blackboard.tables.boot import boot_id
-from blackboard.tables.mounts import (
+from blackboard.tables.sqlite import SqliteTable, boot_id
+from blackboard.tables.sqlite_filesystem import (
     Mount,
     from_mount_command,
     from_mountinfo,
     mount_table,
+    shared_kind,
 )
-from blackboard.tables.sqlite import Opening, SqliteTable
-from blackboard.tables.sqlite_place import shared_kind
+from blackboard.tables.sqlite_open import Opening
 from tests.clocks import ManualClock
 from tests.stores import rows_of
 
@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "of another program": (foreign, "another program"),
     "of a newer version": (
         lambda path: board(path, "PRAGMA user_version = 2"),
-        "newer version: its schema is 2, this version knows 1.*update",
+        "newer version: its schema is 2, this version reads 1.*update",
     ),
     "cut short": (cut_short, "damaged: .*restore a copy"),
     "scrambled": (scrambled, "damaged: .*restore a copy"),

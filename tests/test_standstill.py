@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from blackboard.runners import guard
-from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, is_stopped, look_at_loop
+from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
 from tests import turning
 from tests.patience import patience
 from tests.processes import all_gone, eventually, is_gone
@@ -41,7 +41,7 @@ def test_only_a_loop_that_had_its_chance_is_ended(
     monkeypatch.setattr(guard, "is_stopped", lambda _: stopped)
     monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
     deadlines: dict[int, float] = {}
-    look_at_loop(pid, deadlines, WORKER, late=late)
+    check_loop(pid, deadlines, WORKER, late=late)
     if then == "killed":
         assert killed == [(WORKER, signal.SIGABRT)]
         assert deadlines == {}
@@ -54,7 +54,7 @@ def test_who_has_said_more_meanwhile_keeps_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(guard, "monotonic", lambda: 1000.0)
     monkeypatch.setattr(guard, "is_stopped", lambda _: False)
     deadlines = {LOOP: 1030.0}
-    look_at_loop(ASLEEP, deadlines, WORKER, late=0.0)
+    check_loop(ASLEEP, deadlines, WORKER, late=0.0)
     assert deadlines == {LOOP: 1030.0}
 
 
@@ -62,7 +62,7 @@ def test_a_worker_that_has_just_gone_is_no_error(monkeypatch: pytest.MonkeyPatch
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     process.wait()
     deadlines: dict[int, float] = {}
-    look_at_loop(LOOP, deadlines, process.pid, late=0.0)
+    check_loop(LOOP, deadlines, process.pid, late=0.0)
     assert deadlines == {}
     assert not is_stopped(process.pid)
 

@@ -1,12 +1,11 @@
 """Each event, in each phase of an item: it leads where the table says, or is refused."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
-from blackboard.model import Item, Outcome, QueuedRun, Run, State
+from blackboard.model import Item, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules import transitions
 from blackboard.rules.next_run import Planning
 from blackboard.rules.transitions import (

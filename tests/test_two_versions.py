@@ -202,7 +202,7 @@ async def test_they_are_in_nobodys_way(place: Workplace) -> None:
 async def looked_at(scene: Scene, *item_ids: str) -> None:
     """What `show` and `check` are made of has these items."""
     gathered = await gather(scene.other)
-    assert [one.item.id for one in gathered.standings] == list(item_ids)
+    assert [one.item.id for one in gathered.statuses] == list(item_ids)
 
 
 # ---- rows of a higher version

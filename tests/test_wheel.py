@@ -89,12 +89,12 @@ def test_the_wheel_holds_the_package_and_its_jobs_and_nothing_beside(wheel: Path
         "blackboard/_jobs/__init__.py",
         "blackboard/_jobs/shell.py",
         "blackboard/_jobs/calendars/__init__.py",
-        "blackboard/_azurite/.npmrc",
-        "blackboard/_azurite/package.json",
-        "blackboard/_azurite/package-lock.json",
-        "blackboard/_azurite/start.cjs",
-        "blackboard/_azurite/stub/index.js",
-        "blackboard/_azurite/stub/package.json",
+        "blackboard/tables/azurite/npm/.npmrc",
+        "blackboard/tables/azurite/npm/package.json",
+        "blackboard/tables/azurite/npm/package-lock.json",
+        "blackboard/tables/azurite/npm/start.cjs",
+        "blackboard/tables/azurite/npm/stub/index.js",
+        "blackboard/tables/azurite/npm/stub/package.json",
         "blackboard_scheduler-0.1.0.dist-info/licenses/LICENSE",
     }
     unwanted = ("__pycache__", "node_modules", ".db")
@@ -111,7 +111,10 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
 def test_it_runs_from_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
     assert installed.call("--version", cwd=tmp_path) == "blackboard, version 0.1.0\n"
     where = [str(installed.python), "-c", "import blackboard; print(blackboard.__file__)"]
-    found = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True)
+    environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        where, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
     assert Path(found.stdout.strip()).is_relative_to(installed.packages)
 
 
@@ -128,7 +131,7 @@ def test_the_emulator_of_the_wheel_is_the_one_the_tests_use(
     installed: Installed, tmp_path: Path
 ) -> None:
     """So it is installed already; node_modules that lie in the checkout make no difference."""
-    code = "from blackboard.azurite_install import install; print(install())"
+    code = "from blackboard.tables.azurite import install; print(install())"
     environ, places = {**os.environ, "PYTHONPATH": ""}, set()
     for python, folder in ((installed.python, tmp_path), (sys.executable, ROOT)):
         command = [str(python), "-c", code]

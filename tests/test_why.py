@@ -1,17 +1,16 @@
 """Why an item runs, or does not, in words."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from blackboard.model import Item, Lock, Outcome, QueuedRun, State
+from blackboard.model import Item, Lock, Outcome, QueuedRun, State, replace
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
 from blackboard.rules.due import Move
-from blackboard.rules.status import standing
+from blackboard.rules.status import status_of
 from blackboard.spec import RunSettings, Spec, resolve
 from blackboard.why import Circumstances, Explanation, explain
 from tests.boards import Scene, settings_of, story
@@ -63,7 +62,7 @@ def why(
     settings: RunSettings | None = EVERY,
     takers: int | None = None,
 ) -> Explanation:
-    one = standing(replace(ITEM, **item), lock, now=NOW, resolution=0.01)
+    one = status_of(replace(ITEM, **item), lock, now=NOW, resolution=0.01)
     return explain(one, Circumstances(now=NOW, resolution=0.01, settings=settings, takers=takers))
 
 
@@ -277,7 +276,7 @@ async def told_of(scene: Scene) -> Explanation:
     lock = await scene.other.lock(item.id)
     resolution = scene.other.table.resolution
     now = await scene.other.table.now()
-    one = standing(item, lock, now=now, resolution=resolution)
+    one = status_of(item, lock, now=now, resolution=resolution)
     settings = settings_of(item.type, item.spec)
     return explain(one, Circumstances(now=now, resolution=resolution, settings=settings))
 

@@ -15,7 +15,7 @@ from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Etag, Merge, Op
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import workers
 from blackboard.worker.shard_tasks import SLOW
 from blackboard.worker.worker import Mode
@@ -447,7 +447,7 @@ async def test_a_claim_of_a_slow_shard_is_run_if_there_is_a_slot(place: Workplac
 
 async def slow_claim(place: Workplace, *, slots: int, put_back: bool) -> None:
     """A claim hangs; meanwhile another shard's item takes the slot. Then it is answered."""
-    table = MemoryTable(place.clock, Shelf())
+    table = MemoryTable(place.clock, Contents())
     board = await board_on(table, place.clock, place.settings, shards=2)
     slow, quick = (ids_of_shard(board, number)[0] for number in range(2))
     spec = Spec(every="1h", stale_after="1h")
@@ -589,12 +589,12 @@ def test_a_wall_clock_that_jumps_takes_no_lock(jump: int, open_table: object) ->
 @pytest.mark.case("ME07", "S1", on="memory")
 def test_a_herd_of_workers_runs_a_thousand_items_once_each() -> None:
     async def story() -> None:
-        clock, shelf = ManualClock(), Shelf()
+        clock, contents = ManualClock(), Contents()
         place = Workplace(
             table=None,  # type: ignore[arg-type]
             clock=clock,
-            board=await board_on(MemoryTable(clock, shelf), clock, Settings()),
-            other=await board_on(MemoryTable(clock, shelf), clock, Settings(), seed=2),
+            board=await board_on(MemoryTable(clock, contents), clock, Settings()),
+            other=await board_on(MemoryTable(clock, contents), clock, Settings(), seed=2),
             open_table=None,  # type: ignore[arg-type]
             settings=Settings(),
         )
@@ -603,7 +603,7 @@ def test_a_herd_of_workers_runs_a_thousand_items_once_each() -> None:
             await place.add(item_id)
         herd = []
         for number in range(32):
-            board = await board_on(MemoryTable(clock, shelf), clock, Settings(), seed=3 + number)
+            board = await board_on(MemoryTable(clock, contents), clock, Settings(), seed=3 + number)
             task = place.worker(
                 Mode.UNTIL_IDLE, owner=f"worker-{number}", board=board, at_once=True, slots=8
             )

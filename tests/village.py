@@ -16,7 +16,7 @@ from blackboard.board import WorkerSettings, assemble
 from blackboard.clock import Clock
 from blackboard.events import Event, Events, Kind
 from blackboard.model import Run
-from blackboard.runner import Call, Execution, Report
+from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
 from blackboard.worker.worker import Mode
@@ -168,7 +168,7 @@ class TimedRunner(FakeRunner):
         self._seconds = seconds
         self._ends: set[asyncio.Task[None]] = set()
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         execution = super().start(call, report, deadline)
         if self._seconds:
             run = self.runs[call.item.id][-1]
@@ -238,7 +238,7 @@ class Village(Scene):
         events.subscribe(told.append)
         runner = TimedRunner(self.clock, lasts)
         worker = assemble(
-            board.seen_through(under),
+            board.asked_through(under),
             owner=owner,
             settings=WorkerSettings(cycle=timedelta(seconds=cycle), slots=slots),
             handlers=HANDLERS,

@@ -8,20 +8,20 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from blackboard.board import WorkerSettings, assemble
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
-from blackboard.model import Ended, Outcome
+from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
-from blackboard.runner import Call, Execution, Report
+from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
@@ -114,8 +114,8 @@ class HandWake:
 class FakeRun:
     """A handler that was called, and ends when the test says so, or when it is stopped."""
 
-    call: Call
-    report: Report
+    call: HandlerCall
+    report: Reporter
     deadlines: list[float]
     lost: str = ""
     stopped: Ended | None = None
@@ -150,7 +150,7 @@ class FakeRunner:
         self.runs: dict[str, list[FakeRun]] = defaultdict(list)
         self.order: list[str] = []
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         run = FakeRun(call, report, [deadline])
         self.runs[call.item.id].append(run)
         self.order.append(call.item.id)

@@ -12,7 +12,7 @@ from blackboard.cli.views import item_view
 from blackboard.model import Item, State
 from blackboard.phrases import exactly
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import standing
+from blackboard.rules.status import status_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ async def tell(board: BoardTable, answers: Sequence[Answer], *, json: bool) -> i
         now, resolution = await board.table.now(), board.table.resolution
         emit(
             [
-                item_view(standing(one.item, None, now=now, resolution=resolution))
+                item_view(status_of(one.item, None, now=now, resolution=resolution))
                 | {"changed": one.changed, "message": one.words}
                 for one in answers
             ]

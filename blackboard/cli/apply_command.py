@@ -1,6 +1,5 @@
 """`blackboard apply`: make the board what a file declares."""
 
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from blackboard.inputs import (
     check_type,
     first_of,
 )
-from blackboard.model import Item
+from blackboard.model import Item, replace
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, read_text

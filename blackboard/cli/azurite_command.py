@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from blackboard import azurite
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import note
 from blackboard.cli.text import shown
 from blackboard.errors import BadInput, StoreProblem
+from blackboard.tables import azurite
 
 EPILOG = """\b
 Examples:
@@ -46,7 +46,7 @@ def command(
         _check_writable(Path(log))
     folder = None if location is None else Path(location)
     file = None if log is None else Path(log)
-    with azurite.start(port=port, folder=folder, log=file, tell=note) as emulator:
+    with azurite.start(port=port, folder=folder, log=file, progress=note) as emulator:
         try:
             if as_json or (chosen is not None and chosen.json):
                 record = {"store": emulator.url, "port": emulator.port, "location": location}

@@ -15,7 +15,7 @@ from blackboard.cli.text import shown
 from blackboard.doctor.repairs import planning_of
 from blackboard.phrases import first_line, iso, plural, since, span
 from blackboard.rules.next_run import Planning, ahead
-from blackboard.rules.status import Standing
+from blackboard.rules.status import ItemStatus
 from blackboard.schedule.durations import UNITS, parse_duration
 
 EPILOG = """\b
@@ -61,7 +61,7 @@ def command(
     async def read() -> tuple[int, list[Alarm]]:
         async with session.board() as board:
             seen = await gather(board, ids, exact=exact, overdue_after=limit)
-            found = [one for one in seen.standings if not types or one.item.type in types]
+            found = [one for one in seen.statuses if not types or one.item.type in types]
             return len(found), [
                 alarm
                 for one in found
@@ -83,7 +83,9 @@ def _grace(overdue: str) -> timedelta:
     return parse_duration(overdue, "overdue")
 
 
-def alarms_of(one: Standing, planning: Planning | None = None, *, now: datetime) -> Iterator[Alarm]:
+def alarms_of(
+    one: ItemStatus, planning: Planning | None = None, *, now: datetime
+) -> Iterator[Alarm]:
     """What is wrong with an item, if anything is. `planning` is what it is planned by, if known."""
     item = one.item
     if item.is_paused and not item.running:

@@ -4,16 +4,15 @@ Colours follow the state, and the words say the same: "overdue 5m", "stale 2m", 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from blackboard.cli.layout import Cell, Column, Line, Style
 from blackboard.cli.text import shown
-from blackboard.model import Outcome, Run, State
+from blackboard.model import Outcome, Run, State, replace
 from blackboard.phrases import brief, first_line, plural, relative, stamp
 from blackboard.records import decoded
-from blackboard.rules.status import Standing
+from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
 
 NOTHING = "-"
@@ -70,7 +69,7 @@ def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
     return stamp(moment) if absolute else relative(moment, now)
 
 
-def item_cells(one: Standing, *, now: datetime, absolute: bool) -> Line:
+def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
     """One line of `show`."""
     item = one.item
     style = style_of(one)
@@ -87,7 +86,7 @@ def item_cells(one: Standing, *, now: datetime, absolute: bool) -> Line:
     )
 
 
-def style_of(one: Standing) -> Style:
+def style_of(one: ItemStatus) -> Style:
     """The most telling of what may be said of an item."""
     if one.stale:
         return Style.LOST
@@ -100,7 +99,7 @@ def style_of(one: Standing) -> Style:
     return Style.BAD if one.failing else Style.PLAIN
 
 
-def next_words(one: Standing, *, now: datetime, absolute: bool) -> str:
+def next_words(one: ItemStatus, *, now: datetime, absolute: bool) -> str:
     """When an item is run next, or why it is not."""
     item = one.item
     if item.state is not State.ACTIVE:
@@ -115,13 +114,13 @@ def next_words(one: Standing, *, now: datetime, absolute: bool) -> str:
     return f"retry {words}" if item.attempt > 1 else words
 
 
-def _next_style(one: Standing) -> Style:
+def _next_style(one: ItemStatus) -> Style:
     if one.overdue:
         return Style.LATE
     return Style.PLAIN if one.item.state is State.ACTIVE else Style.QUIET
 
 
-def _running(one: Standing, *, now: datetime) -> Cell:
+def _running(one: ItemStatus, *, now: datetime) -> Cell:
     if not one.running or one.item.start is None:
         return NOTHING, Style.PLAIN
     words = brief(max(int((now - one.item.start).total_seconds()), 0))
@@ -141,7 +140,7 @@ def percent(progress: Any) -> str:
             return ""
 
 
-def _outcome(one: Standing) -> Cell:
+def _outcome(one: ItemStatus) -> Cell:
     item = one.item
     if item.failures:
         # An override counts as a failure before the item has a new outcome.
@@ -168,11 +167,11 @@ def outcome_style(outcome: Outcome) -> Style:
             return Style.QUIET
 
 
-def warning_lines(standings: Sequence[Standing]) -> list[Line]:
+def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
     """What items warn of, a line each; the first few of them."""
     lines: list[Line] = [
         [(f"{shown(one.item.id)}: {shown(text)}", Style.LATE)]
-        for one in standings
+        for one in statuses
         for text in one.warnings
     ]
     more = len(lines) - MOST_LINES
@@ -186,21 +185,21 @@ def worker_name(owner: str) -> str:
     return owner.rpartition(":")[0] or owner or NOTHING
 
 
-def summary(standings: Sequence[Standing], *, total: int, now: datetime) -> str:
+def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str:
     """The board in one line."""
-    number = len(standings)
+    number = len(statuses)
     items = plural(number, "item") if number == total else f"{number:,} of {plural(total, 'item')}"
     counts = {
-        "running": sum(one.running and not one.stale for one in standings),
-        "stale": sum(one.stale for one in standings),
-        "overdue": sum(one.overdue for one in standings),
-        "failed": sum(one.failing for one in standings),
-        "warned": sum(bool(one.warnings) for one in standings),
-        "paused": sum(one.item.state is State.PAUSED for one in standings),
-        "done": sum(one.item.state is State.DONE for one in standings),
+        "running": sum(one.running and not one.stale for one in statuses),
+        "stale": sum(one.stale for one in statuses),
+        "overdue": sum(one.overdue for one in statuses),
+        "failed": sum(one.failing for one in statuses),
+        "warned": sum(bool(one.warnings) for one in statuses),
+        "paused": sum(one.item.state is State.PAUSED for one in statuses),
+        "done": sum(one.item.state is State.DONE for one in statuses),
     }
     parts = [items, *(f"{count:,} {name}" for name, count in counts.items() if count)]
-    coming = min((one.item.ready for one in standings if one.waiting), default=None)
+    coming = min((one.item.ready for one in statuses if one.waiting), default=None)
     if coming is not None:
         parts.append(f"next {'now' if coming <= now else relative(coming, now)}")
     return ", ".join(parts)

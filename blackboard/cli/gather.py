@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 
 from blackboard.cli.selection import select
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import OVERDUE_AFTER, Standing, standings
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, statuses_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
     """Items as they stood at `now`, the store's time, in the order of their ids."""
 
-    standings: Sequence[Standing]
+    statuses: Sequence[ItemStatus]
     now: datetime
 
 
@@ -32,11 +32,11 @@ async def gather(
     if any(item.running for item in items):
         locks = {lock.id: lock async for lock in board.locks()}
     now = await board.table.now()
-    found = standings(
+    found = statuses_of(
         sorted(items, key=lambda item: item.id),
         locks,
         now=now,
         resolution=board.table.resolution,
         overdue_after=overdue_after,
     )
-    return Gathered(standings=tuple(found), now=now)
+    return Gathered(statuses=tuple(found), now=now)

@@ -17,7 +17,7 @@ from blackboard.inputs import moment_of
 from blackboard.model import Item
 from blackboard.phrases import iso
 from blackboard.protocol.reading import BoardTable
-from blackboard.schedule.rrule_text import zone_in
+from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule, parse_schedule
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone

@@ -141,7 +141,7 @@ def _record(item: Item, one: Followed) -> dict[str, Any]:
 
 
 def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str]) -> int:
-    from blackboard.cli.here import Here  # noqa: PLC0415 - has a worker's parts
+    from blackboard.cli.local_run import LocalRun  # noqa: PLC0415 - has a worker's parts
 
     async def find() -> tuple[Item, dict[str, Any]]:
         async with session.board() as board:
@@ -151,7 +151,7 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
     item, once = run(find())
-    released = Here(session, item, once=once).run()
+    released = LocalRun(session, item, once=once).run()
     if session.chosen.json:
         emit(run_view(released.run))
     else:

@@ -4,18 +4,19 @@ import asyncio
 import json as json_text
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from blackboard import settings as settings_file
-from blackboard.board import Location, is_there, name_of, store_of
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.text import one_line
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
+from blackboard.location import Location, is_there, name_of, store_of
+from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 
 __all__ = ["Chosen", "Session", "common", "emit", "is_there", "note", "run", "warn"]

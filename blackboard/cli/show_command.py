@@ -20,7 +20,7 @@ from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.phrases import iso
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import OVERDUE_AFTER, STATES, Standing
+from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Unavailable
 
@@ -91,24 +91,24 @@ async def _once(session: Session, wanted: Wanted, *, plain: bool, absolute: bool
         emit([item_view(one) for one in found])
     elif plain:
         click.echo("\n\n".join(map(plain_record, found)))
-    elif not read.standings:
+    elif not read.statuses:
         click.echo(EMPTY)
     else:
         click.echo(picture(read, found, absolute=absolute))
 
 
-def plain_record(one: Standing) -> str:
+def plain_record(one: ItemStatus) -> str:
     """A record as people looked at it in 2009."""
     start, stop = (iso(moment) if moment else "never" for moment in (one.item.start, one.item.stop))
     return f"id: {shown(one.item.id)}\nstart: {start}\nstop: {stop}\nrunning: {one.item.running}"
 
 
-def picture(read: Gathered, found: Sequence[Standing], *, absolute: bool) -> str:
+def picture(read: Gathered, found: Sequence[ItemStatus], *, absolute: bool) -> str:
     """The table and a line that sums it up."""
     rows = [item_cells(one, now=read.now, absolute=absolute) for one in found]
     columns = wide(ITEM_COLUMNS, absolute=absolute)
     lines = table(columns, rows, width=terminal.width()) if rows else []
-    last = summary(found, total=len(read.standings), now=read.now)
+    last = summary(found, total=len(read.statuses), now=read.now)
     parts = [texts_of(part, colour=terminal.colour()) for part in (lines, warning_lines(found))]
     return "\n\n".join([*filter(None, parts), last])
 
@@ -132,7 +132,7 @@ class Pictures:
         lines = table(wide(ITEM_COLUMNS, absolute=self.absolute), rows, width=width)
         if len(shown) < len(found):
             lines.append([(f"... and {len(found) - len(shown):,} more", Style.QUIET)])
-        last = summary(found, total=len(read.standings), now=read.now)
+        last = summary(found, total=len(read.statuses), now=read.now)
         more = f"   {read.now:%H:%M:%SZ}, Ctrl-C ends"
         foot = last + more if len(last + more) <= width else last
         return [*lines, [], [(fitted(foot, width), Style.TITLE)]]

@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from blackboard.cli.simulated_items import Simulable
 from blackboard.cli.text import shown
 from blackboard.cost import Load, Rhythm
 from blackboard.errors import BadInput
+from blackboard.model import replace
 from blackboard.phrases import plural
 from blackboard.schedule.durations import parse_duration
 from blackboard.simulator.plan import Plan

@@ -11,13 +11,13 @@ from typing import Any
 from blackboard.model import Run, State
 from blackboard.phrases import iso
 from blackboard.records import decoded, mark_of
-from blackboard.rules.status import Standing
+from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
 
 JSON = dict[str, Any]
 
 
-def item_view(one: Standing) -> JSON:
+def item_view(one: ItemStatus) -> JSON:
     """An item. `due` is the slot of its pending or running run, `ready` when that may start or
     might have; both are null when it is done. `owner` runs it, or ran it last.
     """

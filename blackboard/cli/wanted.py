@@ -7,9 +7,9 @@ from typing import Any
 
 from blackboard.cli.gather import Gathered, gather
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import OVERDUE_AFTER, Standing
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus
 
-SORTS: dict[str, Callable[[Standing], Any]] = {
+SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "id": lambda one: one.item.id,
     "type": lambda one: one.item.type,
     "schedule": lambda one: one.item.schedule,
@@ -38,16 +38,16 @@ class Wanted:
     reverse: bool = False
     overdue: timedelta = OVERDUE_AFTER
 
-    async def read(self, board: BoardTable) -> tuple[Gathered, list[Standing]]:
+    async def read(self, board: BoardTable) -> tuple[Gathered, list[ItemStatus]]:
         """What was read, and of it what is wanted."""
         read = await gather(board, self.ids, exact=self.exact, overdue_after=self.overdue)
-        return read, self.chosen(read.standings)
+        return read, self.chosen(read.statuses)
 
-    def chosen(self, standings: Sequence[Standing]) -> list[Standing]:
-        """What is wanted of `standings`, in order; within it, by id."""
+    def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
+        """What is wanted of `statuses`, in order; within it, by id."""
         found = [
             one
-            for one in standings
+            for one in statuses
             if (not self.types or one.item.type in self.types)
             and (not self.states or any(one.has(state) for state in self.states))
         ]

@@ -13,7 +13,7 @@ from blackboard.cli.text import shown
 from blackboard.cli.views import JSON, item_view
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import standing
+from blackboard.rules.status import status_of
 from blackboard.why import Circumstances, explain
 from blackboard.worker.membership import Sighting, takers, workers
 
@@ -49,7 +49,7 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
 async def _view(board: BoardTable, item: Item, present: Sequence[Sighting]) -> JSON:
     lock = await board.lock(item.id) if item.running else None
     now, resolution = await board.table.now(), board.table.resolution
-    one = standing(item, lock, now=now, resolution=resolution)
+    one = status_of(item, lock, now=now, resolution=resolution)
     known = Circumstances(
         now=now,
         resolution=resolution,

@@ -28,7 +28,7 @@ from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
-from blackboard.runners import contained
+from blackboard.runners.inline import exit_process, run_loop
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
 
@@ -51,7 +51,7 @@ Examples:
 @click.option(
     "--processes", metavar="N", type=click.IntRange(1, 256), default=1, help="Workers to start [1]."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell of every walk, as --json does.")
+@click.option("-v", "--verbose", is_flag=True, help="Log every walk, as --json does.")
 @common()
 def command(
     *,
@@ -70,7 +70,7 @@ def command(
 
     SIGTERM or Ctrl-C: no more claims, what runs may finish within --grace, then it is cancelled
     and due again at once. A second one: now. With --json the log is JSON on a terminal, too, and
-    tells with every walk what the store was asked for.
+    has the requests to the store with every walk.
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")
@@ -90,14 +90,13 @@ def command(
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     code = 0
     try:
-        contained.run(_work(session, settings, until=until, level=level))
-    except (
-        SystemExit
-    ) as problem:  # of a signal handler, say: 0 and 2 would keep it from coming back
+        run_loop(_work(session, settings, until=until, level=level))
+    except SystemExit as problem:
+        # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
         code = 1
     finally:
-        contained.leave(code)
+        exit_process(code)
     return code
 
 
@@ -109,8 +108,8 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
 
 
 async def _check(session: Session, settings: WorkerSettings) -> None:
-    """What no worker could use is told once, not by each of them. A store that is away is theirs
-    to wait for.
+    """Refuses once, before workers are started, what none of them could use. A store that is away
+    is not refused: the workers wait for it.
     """
     _handlers(session, settings)
     try:
@@ -158,7 +157,7 @@ async def _opened(
     ever: it waits for a store that is away, so that its supervisor need not start it again and
     again. What no waiting mends (a table that is not there, a role that is missing) is raised.
     """
-    failures, told = 0, -math.inf
+    failures, reported = 0, -math.inf
     while True:
         try:
             return await stack.enter_async_context(session.board(create=True))
@@ -166,8 +165,8 @@ async def _opened(
             raise
         except TableError as trouble:
             failures += 1
-            if clock.monotonic() - told >= REPORT_EVERY:
-                told = clock.monotonic()
+            if clock.monotonic() - reported >= REPORT_EVERY:
+                reported = clock.monotonic()
                 events.emit(Kind.STORE, f"waiting: {trouble}", level=logging.WARNING)
             asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
             wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())

@@ -1,7 +1,6 @@
 """`blackboard workers`: who has announced itself."""
 
 from collections import Counter
-from dataclasses import replace
 
 import click
 
@@ -11,6 +10,7 @@ from blackboard.cli.layout import table, texts_of
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.session import Session, emit, run
 from blackboard.cli.views import worker_view
+from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.worker.membership import Sighting, workers
 

@@ -46,7 +46,7 @@ class Curtain:
 
     def _records(self, board: Gathered, town: str) -> None:
         self.telling.title("The board as it was read in 2009: three of its records")
-        first = sorted(board.standings, key=lambda one: one.item.id != town)
+        first = sorted(board.statuses, key=lambda one: one.item.id != town)
         records = "\n\n".join(plain_record(one) for one in first[:SHOWN_PLAIN])
         self.telling.lines(records.split("\n"))
 

@@ -23,10 +23,10 @@ NameOf = Callable[[str], str]
 
 def board_picture(board: Gathered, *, name_of: NameOf, width: int) -> list[Line]:
     """The board as `show` has it, without what is the same for all of its items."""
-    cells = [item_cells(one, now=board.now, absolute=False) for one in board.standings]
-    owners = [one.item.owner for one in board.standings]
+    cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
+    owners = [one.item.owner for one in board.statuses]
     rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
-    total = summary(board.standings, total=len(board.standings), now=board.now)
+    total = summary(board.statuses, total=len(board.statuses), now=board.now)
     return [*_chosen(ITEM_COLUMNS, rows, _BOARD, width), [], [(total, Style.TITLE)]]
 
 

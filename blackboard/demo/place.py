@@ -8,10 +8,10 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
-from blackboard.board import DEFAULT_BOARD
 from blackboard.cli.toml_text import lines_of
 from blackboard.demo.server import Page
 from blackboard.demo.towns import TOWNS, Feed, Town, feeds_of
+from blackboard.location import DEFAULT_BOARD
 
 SLOTS = 3
 """Towns that a worker does at a time."""

@@ -19,7 +19,7 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Lock, Outcome
 from blackboard.phrases import brief
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import Standing
+from blackboard.rules.status import ItemStatus
 
 LOOK_EVERY = 0.2
 PATIENCE = 45.0
@@ -173,23 +173,23 @@ class _Story:
 
 def _in_full_swing(board: Gathered) -> bool:
     """More runs than one worker has slots for, and one of them has told how far it is."""
-    running = [one for one in board.standings if one.running]
+    running = [one for one in board.statuses if one.running]
     told = any(one.lock is not None and one.lock.progress for one in running)
     return (len(running) > SLOTS and told) or _done(board) > 0
 
 
 def _done(board: Gathered) -> int:
     """Towns that have a calendar and are at rest."""
-    return sum(one.item.outcome is Outcome.OK and not one.running for one in board.standings)
+    return sum(one.item.outcome is Outcome.OK and not one.running for one in board.statuses)
 
 
-def _taken(one: Standing, lock: Lock) -> bool:
+def _taken(one: ItemStatus, lock: Lock) -> bool:
     return one.item.fence > lock.fence
 
 
-def _of(board: Gathered, locks: Sequence[Lock]) -> list[tuple[Standing, Lock]]:
+def _of(board: Gathered, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Lock]]:
     by_id = {lock.id: lock for lock in locks}
-    return [(one, by_id[one.item.id]) for one in board.standings if one.item.id in by_id]
+    return [(one, by_id[one.item.id]) for one in board.statuses if one.item.id in by_id]
 
 
 def _names(locks: Sequence[Lock]) -> str:

@@ -10,14 +10,14 @@ is never rewritten; a repair deletes what is kept beyond the retention.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose
 from blackboard.doctor.evidence import Swept, look, sweep
 from blackboard.doctor.repairs import planning_of, repair_ops
 from blackboard.errors import BadInput
-from blackboard.model import Item, State
+from blackboard.model import Item, State, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention, prune_all

@@ -7,12 +7,12 @@ that is one moment's picture.
 """
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from blackboard.doctor.diagnosis import Case, Finding
 from blackboard.errors import BadRow
-from blackboard.model import VERSION, Item, Lock, Run, Token
+from blackboard.model import VERSION, Item, Lock, Run, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import record_of, version_of

@@ -17,11 +17,9 @@ newer version, and items in a wrong shard.
 What an item is planned by, as far as its reader can say.
 """
 
-from dataclasses import replace
-
 from blackboard.doctor.diagnosis import Bounds, Case, differences, speaks_for
 from blackboard.errors import BadInput
-from blackboard.model import Item, Lock, State
+from blackboard.model import Item, Lock, State, replace
 from blackboard.protocol.batches import PLANNED, insert_next
 from blackboard.protocol.edits import settings_of
 from blackboard.protocol.keys import item_key, lock_key, shard_of

@@ -32,22 +32,24 @@ class NoticeKind(StrEnum):
 
 
 class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """`[notify]`: who is told early, and of what. `${NAME}` is read from the environment."""
+    """Who is notified, and of what. `${NAME}` is replaced from the environment of the worker."""
 
     webhook: str | None = None
-    """Is sent JSON."""
+    """An http or https address that is sent each notice as JSON by POST."""
     command: list[str] = []
-    """A program and its arguments; it reads JSON."""
+    """A program and its arguments; it reads the JSON from its standard input."""
     dead_man: str | None = None
-    """Is asked for after each walk."""
+    """An http or https address that is requested (GET) after each walk that succeeded."""
     on: tuple[str, ...] = tuple(one.value for one in NoticeKind)
-    """Text, so that `check_notify` refuses what is no news in words of its own."""
+    """The events that are sent."""  # text: `check_notify` has a better message than msgspec
     overdue: str = "10m"
+    """How long an item may be ready, but not started, before it is overdue."""
     again: str = "24h"
-    """Told once more while it lasts; or "never"."""
+    """What lasts is sent once more after this time; `never`: it is not."""
     at_most: int = 20
-    """Notices a minute of one worker; what is more is told in one."""
+    """Notices a minute of one worker; the rest is sent as one summary."""
     timeout: str = "10s"
+    """For one request or one call of the command; at most 1m."""
 
 
 def check_notify(table: NotifyTable) -> None:

@@ -15,10 +15,10 @@ The row of an item whose recovery nobody saw to stays. It does no harm: that the
 between shows in its fence and its failures.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import VERSION, Outcome, State
+from blackboard.model import VERSION, Outcome, State, replace
 from blackboard.notify.notices import Notice
 from blackboard.notify.table import NoticeKind
 from blackboard.protocol.keys import notice_key, notices_partition

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Protocol
 
 from blackboard.context import expand
-from blackboard.environment import handed_on
 from blackboard.errors import BadInput
+from blackboard.executor import SerialExecutor
 from blackboard.notify.notices import Payload
 from blackboard.notify.table import NotifyTable, check_address, place
 from blackboard.schedule.durations import parse_duration
-from blackboard.tables.onethread import OneThread
+from blackboard.tables.azure_address import child_environment
 
 
 class NotSent(Exception):
@@ -84,7 +84,7 @@ class Address:
         try:
             async with asyncio.timeout(self.seconds):
                 # A thread of its own each time: one that hangs holds up no other, nor the end.
-                await OneThread("blackboard-notify").close(asking)
+                await SerialExecutor("blackboard-notify").close(asking)
         except TimeoutError:
             raise NotSent(f"it did not answer within {self.seconds:g} s") from None
 
@@ -125,7 +125,7 @@ class Command:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
-                env={**handed_on(self.environ), **about},
+                env={**child_environment(self.environ), **about},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

@@ -1,1 +1,1 @@
-"""What can be done to a board: the batches, and who sends them."""
+"""The protocol: keys, rows and batches, and what reads and writes a board by them."""

@@ -6,7 +6,7 @@
     release   Delete lock (its etag), Insert next if a token waits, Merge item (the etag it was
               built from), Insert run
     override  Replace lock (its etag), Merge item (its etag), Insert run
-    free      Delete lock (its etag; ANY when a person frees it), Insert next if a token waits,
+    free      Delete lock (its etag; ANY when an operator frees it), Insert next if a token waits,
               Merge item (its etag), Insert run: an override that runs nothing, an unlock, a cancel
     change    Merge item (its etag); the waiting token that the item names, if there is one, is
               replaced by the one it names now
@@ -19,7 +19,10 @@ of a waiting item makes its token anew. Leave out one condition and two tokens, 
 fence that goes back follow within a few steps.
 """
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
+from operator import attrgetter
+from typing import Any
+
+from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token, Work
 from blackboard.protocol.keys import item_key, lock_key, next_key, run_key
 from blackboard.protocol.rows import columns_of, data_of
 from blackboard.rules.transitions import run_of
@@ -37,43 +40,21 @@ FREED = (*RELEASED, "fence")
 
 def token_of(item: Item) -> Token:
     """The waiting token, a projection of the item."""
-    return Token(
-        id=item.id,
-        type=item.type,
-        spec=item.spec,
-        fence=item.fence,
-        born=item.born,
-        slot=item.slot,
-        ready=item.ready,
-        planned=item.planned,
-        attempt=item.attempt,
-        runs=item.runs,
-        failures=item.failures,
-        once=item.once,
-        requests=item.requests,
-        version=item.version,
-    )
+    return Token(**_work(item))
 
 
 def item_of(token: Token) -> Item:
     """As much of an item as its waiting token says."""
-    return Item(
-        id=token.id,
-        type=token.type,
-        state=State.ACTIVE,
-        spec=token.spec,
-        fence=token.fence,
-        born=token.born,
-        slot=token.slot,
-        ready=token.ready,
-        planned=token.planned,
-        attempt=token.attempt,
-        runs=token.runs,
-        failures=token.failures,
-        once=token.once,
-        requests=token.requests,
-        version=token.version,
-    )
+    return Item(state=State.ACTIVE, **_work(token))
+
+
+_WORK = tuple(name for name in Work.__struct_fields__ if name != "etag")
+_values = attrgetter(*_WORK)
+
+
+def _work(one: Work) -> dict[str, Any]:
+    """What item and token have in common."""
+    return dict(zip(_WORK, _values(one), strict=True))
 
 
 def lock_of(item: Item, *, nonce: str, stale_after: float) -> Lock:
@@ -181,8 +162,8 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
 
 
 def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:
-    """`item` is where the late result goes, None when only the history is told. `row` is what the
-    history has for this fence. None: it was pruned long ago, and what the item says is newer.
+    """`item` is where the late result goes, None when only the history is written. `row` is what
+    the history has for this fence. None: it was pruned long ago, and the item's result is newer.
     """
     key = run_key(run.id, run.fence)
     if row is None:

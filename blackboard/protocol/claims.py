@@ -10,10 +10,10 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token
+from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import (
     change_ops,
@@ -84,7 +84,7 @@ async def claim(
         board.in_flight -= nonces
     return Claimed(
         claims=tuple(
-            _landed_with(made, lock_etag=lock_etag, item_etag=item_etag)
+            made.answered(lock_etag=lock_etag, item_etag=item_etag)
             for made, lock_etag, item_etag in zip(
                 claims, etags[1::ROWS_OF_A_CLAIM], etags[2::ROWS_OF_A_CLAIM], strict=True
             )
@@ -100,7 +100,7 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
     rows = board.table.scan(board.partition(claims[0].id), min(made), just_after(max(made)))
     return tuple(
         [
-            claim.unread(row.etag)
+            claim.found(row.etag)
             async for row in rows
             if (claim := made.get(row.key)) and row.data.get("nonce") == claim.nonce
         ]
@@ -122,12 +122,6 @@ def _claim_of(
     item = claimed(item_of(token), settings=settings, owner=owner, now=now)
     stale_after = lease(settings, token.slot).total_seconds()
     return Claim(item=item, lock=lock_of(item, nonce=nonce, stale_after=stale_after), sent=sent)
-
-
-def _landed_with(claim: Claim, *, lock_etag: str, item_etag: str) -> Claim:
-    """A claim whose batch was answered with these etags."""
-    item, lock = replace(claim.item, etag=item_etag), replace(claim.lock, etag=lock_etag)
-    return replace(claim, item=item, lock=lock)
 
 
 def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
@@ -157,7 +151,7 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
-    """Take up a lock of this worker that no task of it knows. It is renewed first, so that its
+    """Take up a lock of this worker that none of its runs has. It is renewed first, so that its
     deadline is known; what the item says decides the run. Raises BadInput or ValueError where no
     settings can be computed from that: it is not renewed then, so that it grows stale.
     """
@@ -207,15 +201,15 @@ def holds(item: Item | None, lock: Lock) -> bool:
 
 
 async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -> bool:
-    """Move a waiting item on to its next slot without a run: its slot is missed, and it wants no
-    missed runs. `settings` are the token's. False: somebody was faster, or there is no such item,
-    and the token goes.
+    """Move a waiting item on to its next slot without a run: its slot is missed, and missed runs of
+    it are not made up. `settings` are the token's. False: another worker was faster, or there is
+    no such item, and the token goes.
     """
     item = await board.item(token.id)
     if item is None:
         await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
         return False
-    if not item.waits or _wanted(item) != _wanted(token):
+    if not item.waits or _missable(item) != _missable(token):
         return False
     after = passed_over(item, settings=settings, now=await board.table.now())
     try:
@@ -225,21 +219,21 @@ async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -
     return True
 
 
-def _wanted(one: Item | Token) -> tuple[object, ...]:
+def _missable(one: Item | Token) -> tuple[object, ...]:
     """What decides whether a slot is missed."""
     return one.type, one.spec, one.slot, one.ready, one.planned, one.attempt
 
 
 async def override(
-    board: BoardTable, lock: Lock, *, owner: str, is_wanted: Callable[[], bool] = lambda: True
+    board: BoardTable, lock: Lock, *, owner: str, may_run: Callable[[], bool] = lambda: True
 ) -> Claim | None:
-    """Take a stale lock from its holder. None: somebody was faster, the lock had no item, or the
-    item is not to be run: it is paused, or its attempts are used up; or, once the item was read, it
-    is not wanted any more. Raises BadInput for an item that a newer version wrote: its lock may be
+    """Take a stale lock from its holder. None: another worker was faster, the lock had no item,
+    or the item is not to be run: it is paused, or its attempts are used up; or `may_run` is false
+    once the item was read. Raises BadInput for an item that a newer version wrote: its lock may be
     older, because only its holder writes that.
     """
     item = await board.item(lock.id)
-    if not is_wanted():
+    if not may_run():
         return None
     if not holds(item, lock):
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
@@ -273,7 +267,7 @@ async def override(
         return next(iter(await _landed(board, [taken])), None)
     finally:
         board.in_flight.discard(taken.nonce)
-    return _landed_with(taken, lock_etag=etags[0], item_etag=etags[1])
+    return taken.answered(lock_etag=etags[0], item_etag=etags[1])
 
 
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:

@@ -17,11 +17,11 @@ a name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Applied, Item, Mark, Outcome, Run, State
+from blackboard.model import Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
@@ -90,7 +90,7 @@ async def change_item(
     gone_is_done: bool = False,
 ) -> Changed:
     """Apply one verb. `name` is drawn where none is given. An item that a newer version wrote is
-    left alone. Raises Missing, and BlackboardError when it is not known whether it was applied.
+    left alone. Raises Missing, and BlackboardError when it is uncertain whether it was applied.
     """
     name = name or board.chance.nonce()
     began = await board.table.now()

@@ -26,7 +26,7 @@ def encode_id(text: str) -> str:
     """Any text as a key part: safe characters as they are, others `=XX` of their UTF-8 bytes;
     above 160 characters the first 120, `=~` and 32 hexadecimal digits of the SHA-256.
 
-    Two texts never share a key part: `=~` comes from nothing else, and the digest tells long
+    Two texts never share a key part: `=~` comes from nothing else, and the digest sets long
     ones apart. A long one cannot be read back, so every row carries the id as a property.
     """
     raw = text.encode("utf-8", "surrogatepass")

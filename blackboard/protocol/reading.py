@@ -7,15 +7,27 @@ belongs to it, in the shard that its id hashes to. The other modules here change
 from collections.abc import AsyncIterator, Callable
 from copy import copy
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, Item, Lock, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import Record, record_of, version_of
+from blackboard.rules.breaker import STORE
 from blackboard.spec import RunSettings
-from blackboard.table import Conflict, Delete, Insert, Row, Table, Unavailable, Unknown, Value, read
+from blackboard.table import (
+    Busy,
+    Conflict,
+    Delete,
+    Insert,
+    Row,
+    Table,
+    Unavailable,
+    Unknown,
+    Value,
+    read,
+)
 
 Resolve = Callable[[str, str], RunSettings]
 """Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
@@ -28,6 +40,14 @@ class Remade(Unavailable):
     """The board was deleted and made anew with other shards: what is read here is in no one's way,
     and of no use.
     """
+
+
+class Breaker(Protocol):
+    """The circuit breaker in front of a store."""
+
+    async def ready(self, partition: str) -> None:
+        """Wait until a request to the partition would be let through."""
+        ...
 
 
 class BoardTable:
@@ -49,19 +69,36 @@ class BoardTable:
         self.clock = clock
         self.chance = chance
         self.resolve = resolve
+        self.breaker: Breaker | None = None
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
 
-    def seen_through(
-        self, table: Table | None = None, *, resolve: Resolve | None = None
+    def asked_through(
+        self,
+        table: Table | None = None,
+        *,
+        resolve: Resolve | None = None,
+        breaker: Breaker | None = None,
     ) -> "BoardTable":
         """This board, asked through another table or with other settings. Claims under way are
-        known to both, so that neither takes a lock of the other's for one that nobody holds.
+        shared by both, so that neither adopts a lock that the other is claiming.
         """
-        seen = copy(self)
-        seen.table = table or self.table
-        seen.resolve = resolve or self.resolve
-        return seen
+        other = copy(self)
+        other.table = table or self.table
+        other.resolve = resolve or self.resolve
+        other.breaker = breaker or self.breaker
+        return other
+
+    async def ready(self, partition: str, trouble: Busy | Unavailable, *, failures: int) -> None:
+        """Wait, after so many requests to a partition that failed, until the next one may be made:
+        until the breaker in front of the store lets it through; without one, for a pause.
+        """
+        if self.breaker is not None:
+            await self.breaker.ready(partition)
+            return
+        asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
+        pause = STORE.pause(failures, asked=asked, fraction=self.chance.fraction())
+        await self.clock.sleep(pause)
 
     # ---- the board's own row
 
@@ -177,7 +214,7 @@ class BoardTable:
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
         """All locks of a shard and its tokens that are ready by `until`, most overdue first: one
         range. Rows of a newer version, and rows that cannot be read, are passed over; so are those
-        in a wrong shard, which nobody could take.
+        in a wrong shard, which no worker could take.
         """
         last = keys.next_until(until)
         async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
@@ -196,14 +233,14 @@ class BoardTable:
         try:
             return _record(record_type, row, **extra)
         except BadRow:
-            return None  # one bad row must not stop everybody; `doctor` tells of it
+            return None  # one bad row must not stop a worker; `doctor` reports it
 
     async def delete(self, item_id: str, key: str, etag: str) -> None:
         """Delete one row that belongs to no item, if it is still the one that was read."""
         try:
             await self.table.commit(self.partition(item_id), [Delete(key, etag)])
         except (Conflict, Unknown):
-            return  # somebody else has seen to it, or the next walk will
+            return  # it was deleted meanwhile, or the next walk deletes it
 
 
 _KEYS: dict[type[Any], Callable[[Any], str]] = {
@@ -212,7 +249,7 @@ _KEYS: dict[type[Any], Callable[[Any], str]] = {
     Token: lambda token: keys.next_key(token.ready, token.id),
     Run: lambda run: keys.run_key(run.id, run.fence),
 }
-"""What a row's key is by what it says. Nobody could claim, release or change it under another."""
+"""The key of a row by what it says. Under another it could not be claimed, released or changed."""
 
 
 def _record(record_type: type[Record], row: Row, **extra: float) -> Record:

@@ -19,14 +19,14 @@ Writing does not give up while the store is away: it asks again until it is answ
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Protocol, TypeVar
 
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import Claim, Ended, Outcome, Run
+from blackboard.model import Claim, Ended, Outcome, Run, replace
 from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle, too_long
 from blackboard.protocol import keys
 from blackboard.protocol.batches import late_ops, release_ops
@@ -56,8 +56,6 @@ REFUSALS = 3
 lock is its own, before that lock is left to go stale.
 """
 REFUSED = "the store refused the outcome"
-SHORTEST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds between tries while the store is away, at the least and at the most."""
 
 
 class ReleaseOutcome(StrEnum):
@@ -136,11 +134,13 @@ async def release(
         is_sure = one.claim.item.etag and one.claim.fence == newest[one.claim.id]
         (certain if is_sure else doubtful).append(one)
     sent: dict[str, datetime | None] = {}
-    rounds, pause = 0, Pause(board)
+    rounds = failures = 0
     while certain and rounds < ROUNDS:
         rounds += 1
         certain = await leases.quiet(certain)
-        batches = _batches(board, certain, now=await until_answered(board, board.table.now))
+        batches = _batches(
+            board, certain, now=await until_answered(board, certain[0].claim.id, board.table.now)
+        )
         certain = []
         for batch in batches:
             sent |= {one.claim.nonce: done.ready for one, _, done in batch}
@@ -152,7 +152,8 @@ async def release(
                 rounds = 0
                 certain += [one for one, _, _ in batch]
                 leases.renewed(certain)
-                await pause.after(trouble)
+                failures += 1
+                await board.ready(partition, trouble, failures=failures)
             except Unknown:
                 doubtful += [one for one, _, _ in batch]
             except (Conflict, Refused) as refusal:
@@ -302,7 +303,7 @@ async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | N
     try:
         return await _until_it_lands(board, finished, sent=sent)
     except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
-        now = await until_answered(board, board.table.now)
+        now = await until_answered(board, finished.claim.id, board.table.now)
         run = ended_run(finished.claim, finished.ended, now=now)
         return Released(how=ReleaseOutcome.DROPPED, run=run)
 
@@ -315,19 +316,21 @@ async def _until_it_lands(
     """
     claim, refusals = finished.claim, 0
     while True:
-        lock = await until_answered(board, lambda: board.lock(claim.id))
+        lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
             return await _without_lock(board, finished, sent=sent)
-        item = await until_answered(board, lambda: board.item(claim.id))
+        item = await until_answered(board, claim.id, lambda: board.item(claim.id))
         if item is None or not holds(item, lock):
             orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
-            await until_answered(board, orphan)
+            await until_answered(board, claim.id, orphan)
             continue
         current = claim_from(item, lock=lock, sent=claim.sent)
-        now = await until_answered(board, board.table.now)
+        now = await until_answered(board, claim.id, board.table.now)
         ops, done = prepare(board, finished, current, now=now)
         try:
-            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
+            await until_answered(
+                board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
+            )
         except Unknown:
             sent = done.ready
         except Conflict as lost:
@@ -358,15 +361,15 @@ async def _without_lock(
 ) -> Released:
     """The lock is not the claim's: either the release has landed, or the run is late."""
     claim, ended = finished.claim, finished.ended
-    row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
+    row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
     if row is not None and _is_mine(row, claim, ended):
         return Released(how=ReleaseOutcome.DONE, run=row, ready=sent)
-    return await _late(board, finished, now=await until_answered(board, board.table.now))
+    return await _late(board, finished, now=await until_answered(board, claim.id, board.table.now))
 
 
 def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
-    """Whether a row of the history is what this release wrote, and not what an overrider or a
-    person wrote about it.
+    """Whether a row of the history is what this release wrote, and not what an overrider or an
+    operator wrote about it.
     """
     return row.nonce == claim.nonce and row.outcome is ended.outcome and not row.note
 
@@ -376,17 +379,19 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
     claim, fenced = finished.claim, finished.settings.fenced
     while True:
         run = ended_run(claim, finished.ended, now=now)
-        item = await until_answered(board, lambda: board.item(claim.id))
+        item = await until_answered(board, claim.id, lambda: board.item(claim.id))
         move = late_move(item, fence=claim.fence, outcome=run.outcome, fenced=fenced)
         if move is LateMove.DROP:
             return Released(how=ReleaseOutcome.DROPPED, run=superseded(run, None))
-        row = await until_answered(board, lambda: board.run(claim.id, claim.fence))
+        row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
         if row is not None and stays(row, run):
             return Released(how=ReleaseOutcome.LATE, run=row)
         late = superseded(run, row)
         ops = late_ops(item if move is LateMove.MERGE else None, late, row)
         try:
-            await until_answered(board, partial(board.table.commit, board.partition(claim.id), ops))
+            await until_answered(
+                board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
+            )
         except (Conflict, Unknown):
             continue
         except Refused as refused:
@@ -397,27 +402,14 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
             return Released(how=ReleaseOutcome.LATE, run=late)
 
 
-@dataclass(slots=True)
-class Pause:
-    """Between two tries, longer each time."""
-
-    board: BoardTable
-    _wait: float = SHORTEST_WAIT
-
-    async def after(self, trouble: Busy | Unavailable) -> None:
-        """Wait as long as the store asks for, or a while."""
-        if isinstance(trouble, Busy):
-            wait = min(max(trouble.retry_after, SHORTEST_WAIT), LONGEST_WAIT)
-        else:
-            wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
-        await self.board.clock.sleep(wait)
-
-
-async def until_answered(board: BoardTable, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer, however long it takes."""
-    pause = Pause(board)
+async def until_answered(
+    board: BoardTable, item_id: str, ask: Callable[[], Awaitable[Answer]]
+) -> Answer:
+    """The answer about an item, however long it takes."""
+    failures = 0
     while True:
         try:
             return await ask()
         except (Busy, Unavailable) as trouble:
-            await pause.after(trouble)
+            failures += 1
+            await board.ready(board.partition(item_id), trouble, failures=failures)

@@ -1,6 +1,6 @@
 """How long the history is kept: so many runs of an item, and none older than so much.
 
-Whoever releases a run whose fence divides by sixteen looks, so nobody has to be appointed for it.
+A worker that releases a run whose fence divides by sixteen looks, so no worker is appointed for it.
 An item that runs so often that its runs become too many before they become too old is looked at
 every ninety-six: what goes is then one batch of any store, and nearly twice as many may be there.
 What a late finisher may come back to stays for an hour in any case: it finds its row by it.
@@ -85,7 +85,7 @@ async def prune_all(board: BoardTable, *, retention: Retention) -> int:
     for number in range(board.shards):
         shard = board.shard(number)
         async for row in _histories(board, shard):
-            with suppress(BadRow):  # `doctor` tells of it
+            with suppress(BadRow):  # `doctor` reports it
                 pruned += await prune(board, _item_of(row), retention=retention)
     return pruned
 
@@ -136,5 +136,5 @@ async def _delete(board: BoardTable, item_id: str, batch: list[Op]) -> int:
     try:
         await board.table.commit(board.partition(item_id), batch)
     except (Conflict, Unknown):
-        return 0  # somebody else prunes, or the next look will
+        return 0  # another worker prunes, or the next look does
     return len(batch)

@@ -12,7 +12,6 @@ with it.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from datetime import datetime
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -40,7 +39,7 @@ _READ_ONLY = {"etag", "age"}
 _ENUMS: dict[str, type[State | Outcome]] = {"state": State, "outcome": Outcome}
 _STATES, _OUTCOMES = frozenset(State), frozenset(Outcome)
 _YEARS = range(1000, 9100)
-"""Schedules are told for the years up to 9000; a jitter or a backoff adds ten at the most."""
+"""Schedules are computed for the years up to 9000; a jitter or a backoff adds ten at the most."""
 _LARGEST = 10**12
 """The keys of the history have no room for higher fences."""
 
@@ -110,14 +109,11 @@ _LISTS: dict[str, Callable[[object], Any]] = {"requests": _requests, "applied": 
 
 def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[object], bool]]]:
     """Of each field its name, its column, and what is good in it."""
-    hints = get_type_hints(record_type)
-    for field in fields(record_type):
-        if field.name in _READ_ONLY:
-            continue
-        hint = hints[field.name]
-        kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-        is_good = _is_text if field.name in _LISTS else _GOOD[kind]
-        yield field.name, "item" if field.name == "id" else field.name, is_good
+    for name, hint in get_type_hints(record_type).items():
+        if name not in _READ_ONLY:
+            kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
+            is_good = _is_text if name in _LISTS else _GOOD[kind]
+            yield name, "item" if name == "id" else name, is_good
 
 
 _COLUMNS: dict[type[Any], tuple[tuple[str, str, Callable[[object], bool]], ...]] = {

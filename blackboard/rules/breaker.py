@@ -23,8 +23,10 @@ One batch without an answer is no reason to wait: it is settled by reading. Two 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from blackboard.model import replace
 
 SPACING = 1.0
 """Seconds between two tries, at the least."""

@@ -1,14 +1,14 @@
 """Whether a worker takes an item, takes it over, or leaves it alone.
 
 The rule is elmcity's, of 2009. A worker walks the table. An item that ran within its interval is
-left alone; one whose interval has passed is run. An item that somebody is running is left alone,
-unless it was started longer than its interval ago: then whoever had it is taken for dead, and the
-lock is overridden.
+left alone; one whose interval has passed is run. An item that is running is left alone, unless it
+was started longer than its interval ago: then its worker counts as dead, and its lock
+is overridden.
 
 What was a comparison of start and stop is here a matter of which row there is. A waiting token
 says "stopped": it may be taken when it is ready, and its ready time was set from the last start.
-A lock says "started and not stopped": it may be overridden when the store has not seen it touched
-for its `stale_after`, whose default is the interval. So the four cases of 2009 are
+A lock says "started and not stopped": it may be overridden when it was not renewed for
+its `stale_after`, whose default is the interval. So the four cases of 2009 are
 
     stop after start, within the interval     token, not ready      leave
     stop after start, beyond the interval     token, ready          run
@@ -18,7 +18,7 @@ for its `stale_after`, whose default is the interval. So the four cases of 2009 
 and three more came with locks that are renewed and workers that die in all ways:
 
     the type is unknown here, or the row's version is newer         leave
-    the lock is mine, but nothing of mine knows it                  adopt
+    the lock is this worker's, and none of its runs has it          adopt
     the slot is missed, and the item wants no missed runs           pass over
 
 Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
@@ -69,7 +69,7 @@ def decide_token(
 
 def is_missed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
     """Whether the slot came and went unseen and its item wants no such runs. An `every`, a retry,
-    and what a person asked for are never missed.
+    and what an operator asked for are never missed.
     """
     by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
     scheduled = by_the_clock and token.attempt == 1 and token.slot == token.planned
@@ -87,7 +87,7 @@ def decide_lock(
     given_up: Container[str] = (),
 ) -> Move:
     """About a lock. `in_flight` holds the nonces of every task and batch of this worker,
-    `given_up` those of runs that have ended and could not be let go: they are as anybody's.
+    `given_up` those of runs that have ended and could not be released: they are as any other's.
     """
     if lock.version > VERSION:
         return Move.LEAVE
@@ -99,7 +99,7 @@ def decide_lock(
 
 
 def is_stale(lock: Lock, *, resolution: float) -> bool:
-    """Whether the store has not seen the lock touched for longer than its lease."""
+    """Whether the lock was not renewed for longer than its lease, by the store's clock."""
     return lock.age > lock.stale_after + resolution
 
 
@@ -139,7 +139,7 @@ def renew_every(stale_after: float) -> float:
 
 def deadline(sent: float, stale_after: float) -> float:
     """Until when the holder may trust its lock, on the monotonic clock on which the claim, or the
-    renewal that was acknowledged, was first sent. It is earlier than anybody may take the lock:
+    renewal that was acknowledged, was first sent. It is earlier than any worker may take the lock:
     the store's stamp is not older than the sending.
     """
     return sent + stale_after * HOLDERS_SHARE

@@ -20,7 +20,7 @@ every item is due, runs, and is planned from then on. When the clock is right ag
 is due for years, and nothing looks broken. But the item says that it ran in the future, or waits
 for a time that its schedule does not lead to from now; or it is done before its time.
 
-Not judged: an item that never ran, and the first slot that a person named, which may be at any
+Not judged: an item that never ran, and the first slot that an operator named, which may be at any
 time. That is what is planned also beside runs that were asked for before it.
 """
 
@@ -77,7 +77,7 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
 
 
 def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
-    """The slot of a new item: `first` where a person named it, the time of an `at`, or now."""
+    """The slot of a new item: `first` where an operator named it, the time of an `at`, or now."""
     if first is None and isinstance(settings.schedule, Once):
         return slot_of(settings.schedule)
     return whole_milliseconds(first or now)
@@ -86,8 +86,8 @@ def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) 
 def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
     """The next slot of an item whose schedule was changed at `now`; None: there is none. An `at` is
     due at its time, an `every` from the last start, the others from now, or from the last start if
-    that is later: the edit may have waited for its store. Without a schedule that is known here,
-    what waits goes on waiting: a worker may know one.
+    that is later: the edit may have waited for its store. Without a schedule that can be
+    computed here, what waits goes on waiting: a worker may have one.
     """
     schedule = settings.schedule
     if isinstance(schedule, Once):

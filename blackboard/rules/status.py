@@ -1,11 +1,11 @@
-"""How an item stands now, in the words people ask for. Pure.
+"""The status of an item, in the words that `show` and its filters use. Pure.
 
-    stale     it is running, and the store has not seen its lock touched for longer than its lease
-    running   somebody holds its lock
+    stale     it is running, and its lock was not renewed for longer than its lease
+    running   a worker holds its lock
     overdue   it is active, waits, and has been ready for longer than is usual
     failed    its last run, or what became of it, was no success; failures in a row are counted
     waiting   it is active and its token lies there, due or not
-    active, paused, done   what a person decided, or what became of it
+    active, paused, done   what an operator decided, or what became of it
 
 Several may hold at once. Nothing here decides what a worker does; see `rules/due.py`.
 """
@@ -24,7 +24,7 @@ OVERDUE_AFTER = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ItemStatus:
     """An item with the lock it had, and what is to be said of it."""
 
     item: Item
@@ -42,7 +42,7 @@ class Standing:
 
     @property
     def warnings(self) -> list[str]:
-        """What its last run said that was ok and needs a person all the same."""
+        """The warnings in the result of its last run, where that was ok."""
         well = self.item.outcome is Outcome.OK and not self.failing
         return warnings_in(self.item.result) if well else []
 
@@ -69,19 +69,19 @@ class Standing:
                 return self.item.state.value == state
 
 
-def standing(
+def status_of(
     item: Item,
     lock: Lock | None,
     *,
     now: datetime,
     resolution: float,
     overdue_after: timedelta = OVERDUE_AFTER,
-) -> Standing:
+) -> ItemStatus:
     """`now` and `resolution` are the store's. A lock of another fence has moved on and says
     nothing about this item as it was read.
     """
     mine = lock if lock is not None and item.running and lock.fence == item.fence else None
-    return Standing(
+    return ItemStatus(
         item,
         mine,
         stale=mine is not None and is_stale(mine, resolution=resolution),
@@ -89,17 +89,17 @@ def standing(
     )
 
 
-def standings(
+def statuses_of(
     items: Iterable[Item],
     locks: Mapping[str, Lock],
     *,
     now: datetime,
     resolution: float,
     overdue_after: timedelta = OVERDUE_AFTER,
-) -> Iterator[Standing]:
+) -> Iterator[ItemStatus]:
     """Of many items; `locks` by id."""
     for item in items:
-        yield standing(
+        yield status_of(
             item,
             locks.get(item.id),
             now=now,

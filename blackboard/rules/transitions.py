@@ -96,7 +96,7 @@ events came in between.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -109,6 +109,7 @@ from blackboard.model import (
     QueuedRun,
     Run,
     State,
+    replace,
     whole_milliseconds,
 )
 from blackboard.rules.next_run import (

@@ -1,1 +1,1 @@
-"""Ways of calling handlers. Imports nothing: a child process starts with this package."""
+"""The runners: how handlers are called. Imports nothing, so that a child process starts quickly."""

@@ -1,40 +1,55 @@
 """The main program of a child process: calls plain handlers, one after the other.
 
-Results, errors and log lines are masked and cut here, at the cost of their own run alone. After a
-run that failed, or left something behind (see `leftovers.py`), the worker ends this process.
+Results, errors and log lines are masked and cut here, at the cost of their own run alone.
 
-The handler runs on the main thread, where Python code expects to be: signals, and libraries that
-insist on it. A second thread listens to the worker, so that `ctx.lost` can become true meanwhile.
+The handler runs on the main thread, which signal handlers and some libraries require. A second
+thread listens to the worker, so that `ctx.lost` can become true meanwhile.
 
-A child never outlives its worker: the kernel kills it when the worker dies (Linux), it ends
-itself when the socket does, and the guard does the same from outside. Started as
-`child.main()` with two arguments, the socket's descriptor and the worker's process id.
+A child never outlives its worker: the kernel kills it when the worker dies (Linux), it ends itself
+when the socket closes, and the guard ends it from outside. Started as `child.main()` with two
+arguments, the socket's descriptor and the worker's process id.
+
+**Leftovers.** After a run that failed, or changed the process in a way that could affect the next
+run, the worker ends this process. The state of the process before the first run, when the module of
+the handler has been imported, is compared with the state after each run. Not compared are the
+variables of modules, which often are meant to stay (a cache, a connection made at import), and the
+internal state of C code.
 """
 
+import _signal  # type: ignore[import-not-found] # what `signal` makes enumerations of
 import ctypes
+import faulthandler
+import fcntl
 import functools
+import gc
 import os
 import queue
+import resource
 import signal
 import socket
+import stat
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.handlers import Handler, Source, find_handler
-from blackboard.runners import leftovers, wire
-from blackboard.runners.ending import failure, fitting_result, readable
+from blackboard.runners import wire
+from blackboard.runners.output import failure, fitting_result, readable
 from blackboard.runners.secrets import Mask
 
 _PR_SET_PDEATHSIG = 1
 
 
-class LostSignal:
+class _Lost:
     """`ctx.lost` of a plain handler."""
 
     def __init__(self) -> None:
@@ -53,43 +68,41 @@ class LostSignal:
 
 
 class ChildLoop:
-    """The child's end of the socket, and what it does with what comes."""
+    """Serves the child's end of the socket."""
 
     def __init__(self, worker: socket.socket) -> None:
         self._socket = worker
         self._sending = threading.Lock()
         self._busy = threading.Event()
-        self._runs: queue.SimpleQueue[tuple[wire.RunMessage, LostSignal] | None] = (
-            queue.SimpleQueue()
-        )
+        self._runs: queue.SimpleQueue[tuple[wire.RunMessage, _Lost] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
 
     def serve(self) -> None:
-        """Call handlers until the worker lets go of the child."""
+        """Calls handlers until the worker closes the socket."""
         threading.Thread(target=self._listen, name="worker", daemon=True).start()
         while (given := self._runs.get()) is not None:
             finished = self._perform(*given)
             if os.getpid() != self._pid:
-                os._exit(0)  # a fork that the handler made and let return: not ours to answer for
+                os._exit(0)  # a fork that the handler made, and that has returned
             self._busy.clear()
             self._send(finished)
 
     def _listen(self) -> None:
-        lost = LostSignal()
+        lost = _Lost()
         with self._socket.makefile("rb") as stream:
-            while (message := wire.read(stream)) is not None:
+            while (message := wire.read_message(stream)) is not None:
                 match message:
                     case wire.RunMessage() as run:
-                        lost = LostSignal()
+                        lost = _Lost()
                         self._busy.set()
                         self._runs.put((run, lost))
                     case wire.LostMessage(reason):
                         lost.set(reason)
         if self._busy.is_set():
-            os.killpg(0, signal.SIGKILL)  # the worker is gone: nobody waits for this run
+            os.killpg(0, signal.SIGKILL)  # the worker has ended, and this run with it
         self._runs.put(None)
 
-    def _perform(self, run: wire.RunMessage, lost: LostSignal) -> wire.FinishedMessage:
+    def _perform(self, run: wire.RunMessage, lost: _Lost) -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
             handler, before = _found(run.source, run.type)
@@ -107,8 +120,8 @@ class ChildLoop:
             item = HandlerItem(run.id, run.type, run.params, run.timezone, run.written)
             value = copy_context().run(handler.function, item, context)
             result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
-            del value  # what it holds open is closed
-            return wire.FinishedMessage(result=result, left=leftovers.left(before))
+            del value  # which closes what it holds open
+            return wire.FinishedMessage(result=result, left=left(before))
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child
             return wire.FinishedMessage(error=mask.short(failure(problem)))
 
@@ -122,23 +135,23 @@ class ChildLoop:
         self._send(wire.Progress(*progress_of(done, total)))
 
     def _send(self, message: wire.ToWorker) -> None:
-        data = wire.frame(message, largest=wire.LARGEST_SAID)
+        data = wire.frame(message, largest=wire.LARGEST_ANSWER)
         with self._sending:  # a handler's threads may log, too
             self._socket.sendall(data)
 
 
 @functools.cache
-def _found(source: Source, type_: str) -> tuple[Handler, leftovers.State]:
-    """A handler, and how this process was before it was first called. What its module did when it
-    was imported is no handler's doing, and stays.
+def _found(source: Source, type_: str) -> tuple[Handler, "State"]:
+    """A handler, and the state of this process before its first call, which includes what the
+    import of its module did.
     """
-    return find_handler(source, type_), leftovers.state()
+    return find_handler(source, type_), state()
 
 
 def _die_with(worker: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker:  # it died before we asked
+    if os.getppid() != worker:  # it died before that call
         os._exit(1)
 
 
@@ -151,3 +164,149 @@ def main() -> None:
     with socket.socket(fileno=descriptor) as connection:
         connection.set_inheritable(False)
         ChildLoop(connection).serve()
+
+
+State = Mapping[str, Any]
+"""What was found, by the name of what was looked at."""
+
+_C = ctypes.CDLL(None)
+_SETLOCALE = _C.setlocale
+_SETLOCALE.restype = ctypes.c_char_p
+_LC_ALL: Final = 6
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_SIGNALS = [int(number) for number in signal.valid_signals()]
+_LIMITS = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+
+
+def state() -> State:
+    """Everything that is compared. To be called on the main thread. Takes 0.1 ms."""
+    return {name: look() for name, look in _LOOKS.items()}
+
+
+def left(before: State) -> list[str]:
+    """The names of what has changed. A later dump by `faulthandler`, which may end the process,
+    cannot be found, and is cancelled.
+    """
+    faulthandler.cancel_dump_traceback_later()
+    after = state()
+    found = [name for name in before if after[name] != before[name]]
+    if after[_THREADS] > before[_THREADS]:
+        found.append(_THREADS)
+    elif _THREADS in found:
+        found.remove(_THREADS)  # a thread of the module has ended
+    if _has_children():
+        found.append("a process")
+    return found
+
+
+_THREADS: Final = "a thread"
+
+
+def _environment() -> object:
+    """As C code has it, if that can be read: it includes what Python sets."""
+    try:
+        lines = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+    except ValueError:
+        return id(os.environ), dict(os.environ)
+    found: list[bytes] = []
+    while lines and (line := lines[len(found)]) is not None:
+        found.append(line)
+    return id(os.environ), sorted(found)  # removed and set again, its place changes
+
+
+def _folder() -> object:
+    places = (Path(), Path("/"))  # by identity: the name may belong to another folder
+    return [(one.st_dev, one.st_ino) for one in (place.stat() for place in places)]
+
+
+def _umask() -> int:
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
+def _descriptors() -> dict[int, object]:
+    """The file of each open descriptor, and how it was opened."""
+    found: dict[int, object] = {}
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
+        with suppress(OSError):  # the listing's own, which is closed by now
+            about = os.fstat(int(name))
+            kind = stat.S_IFMT(about.st_mode)
+            flags = fcntl.fcntl(int(name), fcntl.F_GETFL)
+            found[int(name)] = (about.st_dev, about.st_ino, about.st_rdev, kind, flags)
+    return found
+
+
+def _streams() -> object:
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return [(id(one), getattr(one, "closed", True)) for one in streams]
+
+
+def _signals() -> object:
+    handlers = [_signal.getsignal(number) for number in _SIGNALS]  # faster than with enumerations
+    return handlers, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def _alarms() -> object:
+    """Whether they are set; the time left changes by itself."""
+    return [signal.getitimer(one) != (0.0, 0.0) for one in _TIMERS]
+
+
+def _limits() -> object:
+    limits = [resource.getrlimit(one) for one in _LIMITS]
+    cores = os.sched_getaffinity(0) if sys.platform == "linux" else None
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), cores
+
+
+def _user() -> object:
+    return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
+
+
+def _interpreter() -> object:
+    hooks = (sys.gettrace(), sys.getprofile(), sys.excepthook, threading.excepthook)
+    digits = sys.get_int_max_str_digits()
+    return hooks, sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), digits
+
+
+def _timezone() -> object:
+    return time.tzname, time.timezone, time.altzone, time.daylight
+
+
+def _threads() -> int:
+    """All threads of the process on Linux; `threading` does not count those of C code."""
+    tasks = "/proc/self/task"
+    on_linux = sys.platform == "linux"
+    return len(os.listdir(tasks)) if on_linux else threading.active_count()  # noqa: PTH208
+
+
+def _locale() -> object:
+    return _SETLOCALE(_LC_ALL, None) if sys.platform == "linux" else None
+
+
+_LOOKS: Mapping[str, Callable[[], object]] = {
+    "the environment": _environment,
+    "the working folder": _folder,
+    "the umask": _umask,
+    "open files": _descriptors,
+    "stdin, stdout or stderr": _streams,
+    "signal handlers": _signals,
+    "an alarm": _alarms,
+    "limits or priority": _limits,
+    "the user": _user,
+    "the default timeout of sockets": socket.getdefaulttimeout,
+    "the locale": _locale,
+    "the local time zone": _timezone,
+    "where modules are found": lambda: list(sys.path),
+    "the interpreter": _interpreter,
+    _THREADS: _threads,
+}
+
+
+def _has_children() -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -1,25 +1,25 @@
 """The guard: a small process beside a worker that ends child processes whose lease ran out.
 
-Why a process of its own. A handler must not run on when its worker is stopped (SIGSTOP, a
-paused container, a debugger) and the lease has passed, for then another worker runs the same
-item. The worker cannot end it: it stands still. The child cannot be trusted to end itself: a
-handler in C code that holds the interpreter's lock keeps every Python thread of the child from
-running, its signal handlers too. An alarm set in the child beforehand (setitimer, RLIMIT_CPU)
-would kill it, but could not be put off: the same handler cannot hear that the lease was renewed,
-and a healthy one would die with each renewal it missed. So somebody else keeps the time: somebody
-who runs no handler, hears every renewal and has nothing else to do. That is this file.
+**Why a process of its own.** A handler must not run on when its worker is stopped (SIGSTOP, a
+paused container, a debugger) and the lease has passed, for then another worker runs the same item.
+The worker cannot end it: it is stopped. The child cannot be trusted to end itself: a handler in C
+code that holds the interpreter's lock keeps every Python thread of the child from running, its
+signal handlers too. An alarm set in the child beforehand (setitimer, RLIMIT_CPU) would kill it, but
+could not be postponed: the same handler cannot receive that the lease was renewed, and a healthy
+one would die with each renewal it missed. So a process that runs no handler, receives every renewal
+and has nothing else to do keeps the time.
 
-It also ends all children when the worker is gone, whatever way, together with what they started;
-and the worker itself, when its loop stands still: an `async def` handler that computes, or holds
-the interpreter's lock, keeps every renewal from being sent. SIGABRT makes the worker's
-faulthandler show where it stands. (faulthandler's own alarm cannot tell a loop that stands still
-from a process that was stopped and continued, and would end the latter as it wakes.)
+It also ends all children when the worker has ended, for whatever reason, together with what they
+started; and the worker itself, when its loop stands still: an `async def` handler that computes, or
+holds the interpreter's lock, blocks every renewal. SIGABRT makes the worker's faulthandler show
+where it is. (faulthandler's own alarm cannot distinguish a loop that stands still from a process
+that was stopped and continued, and would end the latter when it continues.)
 
-It reads lines from stdin: `PID DEADLINE` says that the child PID, the leader of a session of its
-own, may run until DEADLINE on the monotonic clock, which is one for all processes of a host;
-`PID` alone, that the child has ended; PID 0 is the worker's loop. It writes the PID of each child
-that it is about to kill. It ends when stdin does. It starts in 10 ms because it imports next to
-nothing; therefore it takes the clock from `time`, the one file beside `clock.py` that does.
+**Protocol.** It reads lines from stdin: `PID DEADLINE` lets the child PID, the leader of a session
+of its own, run until DEADLINE on the monotonic clock, which is one for all processes of a host;
+`PID` alone says that the child has ended; PID 0 is the worker's loop. It writes the PID of each
+child that it is about to kill. It ends when stdin does. It starts in 10 ms because it imports next
+to nothing; therefore it takes the clock from `time`, as no other file but `clock.py` does.
 """
 
 import os
@@ -29,13 +29,13 @@ from contextlib import suppress
 from time import monotonic
 
 LONGEST_SLEEP = 3600.0
-"""Seconds. An endless deadline is no number that select takes."""
+"""Seconds. `select` takes no infinite timeout."""
 LOOP = 0
 """The PID that stands for the worker's loop."""
 ASLEEP = -1
 """The PID that stands for a worker that was found stopped."""
 AWAKE = 2.0
-"""Seconds that a worker which was stopped has to say that its loop turns, once it goes on."""
+"""Seconds in which a worker that was stopped must say that its loop turns, once it continues."""
 LOOK_AGAIN = 0.5
 
 
@@ -50,21 +50,21 @@ def main() -> None:
         nearest = min(deadlines.values(), default=LONGEST_SLEEP + monotonic())
         sleep = min(max(nearest - monotonic(), 0.0), LONGEST_SLEEP)
         if select.select([0], [], [], sleep)[0]:
-            heard = os.read(0, 65536)
-            if not heard:
+            data = os.read(0, 65536)
+            if not data:
                 break
-            *lines, half = (half + heard).split(b"\n")
+            *lines, half = (half + data).split(b"\n")
             for line in lines:
-                note(line, deadlines)
+                update(line, deadlines)
         else:
-            # Only when there is nothing left to hear: a renewal may have been lying there.
+            # Only when nothing is left to read: a renewal may have been waiting there.
             end_overdue(deadlines, worker)
     for pid in deadlines:
         if pid > LOOP:
             kill(pid)
 
 
-def note(line: bytes, deadlines: dict[int, float]) -> None:
+def update(line: bytes, deadlines: dict[int, float]) -> None:
     match line.split():
         case [pid, deadline]:
             deadlines[int(pid)] = float(deadline)
@@ -77,16 +77,16 @@ def end_overdue(deadlines: dict[int, float], worker: int) -> None:
     for pid in [pid for pid, deadline in deadlines.items() if deadline <= now]:
         late = now - deadlines.pop(pid)
         if pid in {LOOP, ASLEEP}:
-            look_at_loop(pid, deadlines, worker, late=late)
+            check_loop(pid, deadlines, worker, late=late)
             continue
-        with suppress(OSError):  # a worker that no longer reads needs no word
+        with suppress(OSError):  # the worker no longer reads
             os.write(1, b"%d\n" % pid)
         kill(pid)
 
 
-def look_at_loop(pid: int, deadlines: dict[int, float], worker: int, *, late: float) -> None:
-    """End a worker whose loop stands still. One that was stopped, or that stood still together
-    with this process, gets time to say that it goes on.
+def check_loop(pid: int, deadlines: dict[int, float], worker: int, *, late: float) -> None:
+    """Ends a worker whose loop stands still. A worker that was stopped, or stood still together
+    with this process, gets time to say that its loop turns.
     """
     now = monotonic()
     if is_stopped(worker):
@@ -104,15 +104,15 @@ def is_stopped(pid: int) -> bool:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - quicker to start
             state = file.read().rpartition(b")")[2].split()[0]
     except FileNotFoundError:  # a system without /proc, or the worker has just gone
-        # A number, and nothing that anybody wrote, goes to the shell.
-        with os.popen(f"ps -o state= -p {pid:d} 2>/dev/null") as told:  # noqa: S605
-            state = told.read().strip().encode()
+        # Only a number goes to the shell.
+        with os.popen(f"ps -o state= -p {pid:d} 2>/dev/null") as output:  # noqa: S605
+            state = output.read().strip().encode()
     return state[:1] in {b"T", b"t"}
 
 
 def kill(pid: int) -> None:
-    """The child and all that it started. The number is still the child's: the worker says that
-    a child has ended before it lets the system give its number away.
+    """Kills the child and all that it started. The number is still the child's: the worker reports
+    that a child has ended before it reaps it.
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

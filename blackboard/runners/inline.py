@@ -1,41 +1,54 @@
-"""Runs a coroutine handler as a task on the worker's own loop.
+"""Runs coroutine handlers as tasks on the worker's own loop, and that loop.
 
-Hundreds of them cost little. What they cannot have is a limit of their own on the loop: one that
-computes instead of awaiting holds up everything, renewals too, and only the worker's watchdog
-ends that. A handler that swallows its cancellation is abandoned after a while: its run is over
-and the slot free, though the task may still be there. What tasks and callbacks of a handler raise
-to end the program fails its run (see `contained.py`).
+Hundreds of them cost little. They have no limit of their own on the loop: a handler that computes
+instead of awaiting holds up everything, renewals too, and only the worker's watchdog ends it. A
+handler that swallows its cancellation is abandoned after some seconds: its run is over and the slot
+free, though the task may still exist.
+
+No handler can end the loop. asyncio lets SystemExit and KeyboardInterrupt out of `run_forever`,
+whichever task or callback raised them, and the program would end with the exit code that a handler
+chose. Here the loop goes on, and the run that owns the task, callback or reader fails; so it does
+for any other exception that is no Exception. After the end of that run, and where no owner is
+found, the exception is logged. A handler that stops the loop does not stop it either.
+
+Not prevented is what ends the process itself (`os._exit`, a signal), nor the cancelling of tasks
+that are not the handler's own: the worker ends then, and its supervisor starts another.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import signal
+import sys
+import threading
+import traceback
+from asyncio.events import Handle
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from copy import deepcopy
-from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
 from blackboard.context import Context, progress_of, run_logger
-from blackboard.model import Ended, Outcome
-from blackboard.runner import Call, Execution, Report
-from blackboard.runners import contained
-from blackboard.runners.ending import failure, fitting_result, name_of
-from blackboard.runners.prints import Tail, captured
+from blackboard.model import Ended, Outcome, replace
+from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.output import Tail, captured, failure, fitting_result, name_of
 
 
 class InlineRunner:
-    """`patience`: seconds that a cancelled handler has for its clean-up."""
+    """`patience`: seconds for the clean-up of a cancelled handler."""
 
     def __init__(self, *, patience: float = 5.0) -> None:
         self._patience = patience
         self._running: set[_InlineRun] = set()
         self.abandoned = 0
-        """Handlers that swallowed their cancellation. While there are any, `asyncio.run` may
-        wait for them for ever: the worker's last step is then `os._exit`."""
+        """Handlers that swallowed their cancellation. `asyncio.run` would wait for them for ever:
+        `exit_process` ends the worker."""
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:  # noqa: ARG002
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         run = _InlineRun(call, report, patience=self._patience)
         self._running.add(run)
         run.ended.add_done_callback(lambda _: self._over(run))
@@ -52,14 +65,14 @@ class InlineRunner:
 
 
 class _InlineRun:
-    def __init__(self, call: Call, report: Report, *, patience: float) -> None:
+    def __init__(self, call: HandlerCall, report: Reporter, *, patience: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._outside = copy_context()
         self._report = report
         self._mask = call.mask
         self._id, self._type = call.item.id, call.item.type
         self._patience = patience
-        self._lost = _LostSignal()
+        self._lost = _Lost()
         self._tail = Tail()
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +86,7 @@ class _InlineRun:
         return await asyncio.shield(self.ended)
 
     def extend(self, deadline: float) -> None:
-        """Nothing to do: a loop that stands still cannot renew and cannot run this either."""
+        """Does nothing: a loop that stands still neither renews nor runs the handler."""
 
     def lose(self, reason: str) -> None:
         self._lost.set(reason)
@@ -81,14 +94,13 @@ class _InlineRun:
     def stop(self, outcome: Outcome, reason: str) -> None:
         self._stop(Ended(outcome=outcome, error=reason))
 
-    def blame(self, problem: BaseException) -> None:
-        """Something that the handler started raised what would end the worker."""
+    def fail(self, problem: BaseException) -> None:
         if not self.ended.done():
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
         what = f"what the {self._type} handler of {self._id} left behind"
         message = f"{what} raised {name_of(problem)} after its run had ended"
-        contained.log(lambda: message, self)
+        log_masked(lambda: message, self)
 
     def masked(self, text: str) -> str:
         return self._mask.short(text)
@@ -100,7 +112,7 @@ class _InlineRun:
         self._timer = self._loop.call_later(self._patience, self._abandon)
         self._task.cancel()
 
-    async def _run(self, call: Call) -> Ended:
+    async def _run(self, call: HandlerCall) -> Ended:
         self._began = True
         context = Context(
             due=call.due,
@@ -108,16 +120,16 @@ class _InlineRun:
             attempt=call.attempt,
             worker=call.worker,
             fenced=call.fenced,
-            settings=deepcopy(dict(call.settings)),  # what a run changes there is its own
+            settings=deepcopy(dict(call.settings)),  # a run may change its copy
             log=run_logger(self._log),
             lost=self._lost,
             progress=self._progress,
         )
-        contained.begin(self)
+        own_context(self)
         with captured(self._tail):
             try:
                 value = await call.handler.function(call.item, context)
-                # As from a child process: what the row will hold, not what is held here.
+                # Encoded as in a child process: the worker gets what the row will hold.
                 encoded = fitting_result(value, call.mask, limit=call.limit)
             except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
                 return Ended(outcome=Outcome.FAILED, error=call.mask.short(failure(problem)))
@@ -152,26 +164,26 @@ class _InlineRun:
 
     def _log(self, level: int, message: str) -> None:
         text = self._mask.short(message)
-        self._tell(lambda: self._report.log(level, text))
+        self._on_loop(lambda: self._report.log(level, text))
 
     def _progress(self, done: int, total: int) -> None:
         whole = progress_of(done, total)
-        self._tell(lambda: self._report.progress(*whole))
+        self._on_loop(lambda: self._report.progress(*whole))
 
-    def _tell(self, report: Callable[[], None]) -> None:
-        """From whatever thread, on the loop, and outside the handler's context: what the worker
-        prints about a run is not the handler's output.
+    def _on_loop(self, report: Callable[[], None]) -> None:
+        """Calls `report` on the loop, from any thread, and outside the handler's context: what the
+        worker prints about a run is not the handler's output.
         """
 
         def unless_over() -> None:
             if not self.ended.done():
                 report()
 
-        with suppress(RuntimeError):  # a thread that outlived the loop has nobody to tell
+        with suppress(RuntimeError):  # a thread that outlived the loop
             self._loop.call_soon_threadsafe(unless_over, context=self._outside)
 
 
-class _LostSignal:
+class _Lost:
     def __init__(self) -> None:
         self.reason = ""
         self._event = asyncio.Event()
@@ -188,3 +200,207 @@ class _LostSignal:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
         return self._event.is_set()
+
+
+Answer = TypeVar("Answer")
+
+_Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
+_ENDING = (SystemExit, KeyboardInterrupt)
+"""The exceptions that asyncio lets out of its loop."""
+
+CLEANUP: Final = 5.0
+"""Seconds for tasks and threads that were left behind to end with the loop."""
+
+
+class Owner(Protocol):
+    """The run that a task or callback belongs to, also after its end."""
+
+    def fail(self, problem: BaseException) -> None:
+        """Ends the run as failed, if it is not over: what the handler started raised `problem`."""
+
+    def masked(self, text: str) -> str:
+        """`text` without the values that `${NAME}` in the run's params stands for."""
+
+
+_owner: ContextVar[Owner | None] = ContextVar("owner", default=None)
+"""Set in the context of a handler, which everything that it starts inherits."""
+
+_RUNS: Final[WeakSet[Owner]] = WeakSet()
+"""Every run, also one that is over as long as something refers to it."""
+
+_LOG: Final = logging.getLogger("asyncio")
+_TRACEBACK: Final = vars(BaseException)["__traceback__"]
+
+
+def own_context(run: Owner) -> None:
+    """Makes `run` the owner of all that is started in this context from now on."""
+    _owner.set(run)
+    _RUNS.add(run)
+
+
+def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
+    """Like `asyncio.run`, but waits at most a few seconds for what is left at the end."""
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(_task_factory)
+    loop.set_exception_handler(_on_exception)
+    asyncio.set_event_loop(loop)
+    try:
+        return run_until_done(loop, main)
+    finally:
+        try:
+            _end_leftovers(loop)
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Answer]) -> Answer:
+    """Runs a loop until `main` has ended; returns or raises what that does."""
+    task = loop.create_task(main)
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done():
+        try:
+            loop.run_forever()
+        except _ENDING as problem:
+            if _is_own(problem, task):
+                raise
+            _fail(problem, _owner_of_frame(problem))
+    return task.result()
+
+
+def exit_process(code: int) -> None:
+    """Ends this process at once, with this exit code, if handlers have left threads behind, for
+    which Python would wait. An exception that is being handled is printed, and decides the code.
+    """
+    if not any(not one.daemon for one in threading.enumerate() if one is not _MAIN):
+        return
+    problem = sys.exc_info()[1]
+    if problem is not None:
+        traceback.print_exception(problem)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code if problem is None else getattr(problem, "exit_code", 1))
+
+
+_MAIN: Final = threading.main_thread()
+
+
+def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:
+    """Whether the program itself raised it, or Ctrl-C did before the loop handles that signal."""
+    if main.done() and not main.cancelled() and main.exception() is problem:
+        return True
+    is_signal = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return _is_kind(problem, KeyboardInterrupt) and is_signal
+
+
+def _is_kind(problem: object, *kinds: type[BaseException]) -> bool:
+    """By its true type. `isinstance` would read `__class__`, where a handler's code may raise."""
+    return issubclass(type(problem), kinds)
+
+
+class OwnedTask(asyncio.Task[Any]):
+    """A task with the run that made it, also while it is being destroyed."""
+
+    owner: Owner | None = None
+
+
+def _task_factory(loop: asyncio.AbstractEventLoop, work: _Work, **about: Any) -> asyncio.Task[Any]:
+    """A task that belongs to the run of the present context, if there is one."""
+    task = OwnedTask(work, loop=loop, **about)
+    if (owner := _owner.get()) is not None:
+        task.owner = owner
+        task.add_done_callback(_on_done)
+    return task
+
+
+def _on_done(task: asyncio.Task[Any]) -> None:
+    if task.cancelled():
+        return
+    # Not task.exception(): after that, asyncio would not log what no code has retrieved.
+    problem = task._exception  # noqa: SLF001
+    if problem is not None and not _is_kind(problem, Exception, *_ENDING):
+        _fail(problem, _owner_of(task))
+
+
+def _on_exception(_: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
+    """Asyncio's exception handler: a callback that raised, a task that was never awaited."""
+    problem, handle = about.get("exception"), about.get("handle")
+    owner = _owner_in(handle) or _owner_of(about.get("future")) or _owner_of(about.get("task"))
+    if problem is not None and handle is not None and not _is_kind(problem, Exception):
+        _fail(problem, owner)
+    else:
+        log_masked(_described(about), owner or _owner.get())
+
+
+def _fail(problem: BaseException, owner: Owner | None) -> None:
+    """Fails the owner's run, or logs. Never raises, whatever classes the handler defines."""
+    if owner is not None:
+        try:
+            owner.fail(problem)
+        except BaseException as second:  # noqa: BLE001 - would end the worker
+            problem = second
+        else:
+            return
+    log_masked(lambda: f"something that a handler started raised {name_of(problem)}", owner)
+
+
+def log_masked(describe: Callable[[], str], owner: Owner | None) -> None:
+    """Logs an error of something that a handler may have started. The text is masked for every
+    run, as one handler may hold the secrets of another; what cannot be described or masked is not
+    logged. Does not use the loop's exception handler, which a handler may have set.
+    """
+    try:
+        text = describe()
+        for one in (owner, *_RUNS):
+            text = text if one is None else one.masked(text)
+    except BaseException as second:  # noqa: BLE001 - descriptions hold what a handler wrote
+        text = f"what a handler started went wrong, and describing it raised {name_of(second)}"
+    _LOG.error("%s", text)
+
+
+def _described(about: dict[str, Any]) -> Callable[[], str]:
+    """Asyncio's description of a fault, with the traceback."""
+
+    def describe() -> str:
+        lines = [str(about.get("message"))]
+        named = ("handle", "future", "task", "asyncgen", "source_traceback")
+        lines += [f"{name}: {about[name]!r}" for name in named if name in about]
+        if (problem := about.get("exception")) is not None:
+            lines.append(failure(problem))
+        return "\n".join(lines)
+
+    return describe
+
+
+def _owner_of_frame(problem: BaseException) -> Owner | None:
+    """The run in whose context the loop called what raised it."""
+    for frame, _ in traceback.walk_tb(_TRACEBACK.__get__(problem)):
+        if frame.f_code is Handle._run.__code__:  # noqa: SLF001
+            return _owner_in(frame.f_locals.get("self"))
+    return None
+
+
+def _owner_in(handle: object) -> Owner | None:
+    if type(handle) not in {Handle, asyncio.TimerHandle}:
+        return None
+    owner: Owner | None = handle._context.get(_owner)  # type: ignore[attr-defined] # noqa: SLF001
+    return owner
+
+
+def _owner_of(future: object) -> Owner | None:
+    return future.owner if type(future) is OwnedTask else None
+
+
+def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels all tasks, closes generators and ends threads, as far as they allow it."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    run_until_done(loop, _ended(left))
+    for ending in (loop.shutdown_asyncgens(), loop.shutdown_default_executor()):
+        run_until_done(loop, _ended([loop.create_task(ending)]))
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    if waiting := list(tasks):
+        await asyncio.wait(waiting, timeout=CLEANUP)

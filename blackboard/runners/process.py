@@ -1,31 +1,86 @@
-"""Runs a plain handler in a child process, where it can hold up nobody and can always be ended.
+"""Runs plain handlers in child processes, where they cannot block the loop and can always be ended.
 
-A handler may spin, hold the interpreter's lock in C code, exhaust the memory or crash: the
-worker's loop turns on and its leases are renewed. To stop it is to kill its process, together
-with what it started. A child that ended a run well and left nothing behind is used again for the
-same module, for a number of runs: what it leaks in a way that is not seen does not grow for ever.
+A handler may spin, hold the interpreter's lock in C code, exhaust the memory or crash: the worker's
+loop goes on and its leases are renewed. To stop a handler is to kill its process, together with
+what it started.
+
+A child that ended a run well and left nothing behind is kept for a while for another run of the
+same module: to start one costs 50 ms and more, a run in a started child less than one. After a
+number of runs another child takes its place, so that an undetected leak does not grow for ever.
 """
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import msgspec
 
-from blackboard.model import Ended, Outcome
-from blackboard.runner import Call, Execution, Report
+from blackboard.handlers import Source
+from blackboard.model import Ended, Outcome, replace
+from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners import wire
-from blackboard.runners.children import Child
-from blackboard.runners.ending import failure
+from blackboard.runners.child_process import ChildProcess, Watch
 from blackboard.runners.guard import LOOP
-from blackboard.runners.warm import Warm
-from blackboard.runners.watch import Watch
+from blackboard.runners.output import failure
+
+
+class IdleChildren:
+    """Children that wait for their next run. `most`: how many are kept; `rest`: for how many
+    seconds; `patience`: seconds that a dismissed one has to end by itself.
+    """
+
+    def __init__(self, watch: Watch, *, most: int, rest: float, patience: float) -> None:
+        self._watch = watch
+        self._most = most
+        self._rest = rest
+        self._patience = patience
+        self._waiting: dict[ChildProcess, asyncio.TimerHandle] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def take(self, source: Source) -> ChildProcess | None:
+        """The latest child that has loaded this module, or None."""
+        for child in reversed(self._waiting):
+            if child.source == source:
+                self._waiting.pop(child).cancel()
+                if child.is_alive():
+                    return child
+                self._let_go(child)
+                return self.take(source)
+        return None
+
+    def put(self, child: ChildProcess) -> None:
+        """Keeps a child that has finished a run and left nothing behind."""
+        child.rest()
+        timer = asyncio.get_running_loop().call_later(self._rest, self._dismiss, child)
+        self._waiting[child] = timer
+        if len(self._waiting) > self._most:
+            self._dismiss(next(iter(self._waiting)))
+
+    async def close(self) -> None:
+        for child in list(self._waiting):
+            self._dismiss(child)
+        while self._leaving:
+            await asyncio.wait(self._leaving)
+
+    def _dismiss(self, child: ChildProcess) -> None:
+        if child in self._waiting:
+            self._waiting.pop(child).cancel()
+            self._let_go(child)
+
+    def _let_go(self, child: ChildProcess) -> None:
+        task = asyncio.get_running_loop().create_task(self._leave(child))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, child: ChildProcess) -> None:
+        child.hang_up()
+        if not await child.gone(self._patience):
+            child.kill()
+            await child.gone(self._patience)
 
 
 class ProcessRunner:
-    """`idle`: children that may wait for another run; `idle_after`: seconds they wait at most;
-    `patience`: seconds that a process has to be gone once it was told to; `runs`: of one child,
-    after which another takes its place.
+    """`idle`: how many children are kept for another run; `idle_after`: for how many seconds;
+    `patience`: seconds for a process to end once it was told to; `runs`: the most of one child.
     """
 
     def __init__(
@@ -34,18 +89,18 @@ class ProcessRunner:
         self.patience = patience
         self.runs = runs
         self.watch = Watch()
-        self.warm = Warm(self.watch, room=idle, rest=idle_after, patience=patience)
+        self.idle = IdleChildren(self.watch, most=idle, rest=idle_after, patience=patience)
         self._running: set[_ProcessRun] = set()
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
         run = _ProcessRun(self, call, report, deadline=deadline)
         self._running.add(run)
         run.task.add_done_callback(lambda _: self._running.discard(run))
         return run
 
     def turning(self, deadline: float) -> None:
-        """The loop turns, and says so again before `deadline` (monotonic seconds); or else this
-        process is ended by SIGABRT.
+        """Says that the loop turns. The guard ends this process by SIGABRT unless it is called
+        again before `deadline` (monotonic seconds).
         """
         self.watch.keep(LOOP, deadline)
 
@@ -53,19 +108,19 @@ class ProcessRunner:
         for run in list(self._running):
             run.stop(Outcome.CANCELLED, "the worker ended")
             await run.wait()
-        await self.warm.close()
+        await self.idle.close()
         await self.watch.close()
 
 
 class _ProcessRun:
     def __init__(
-        self, runner: ProcessRunner, call: Call, report: Report, *, deadline: float
+        self, runner: ProcessRunner, call: HandlerCall, report: Reporter, *, deadline: float
     ) -> None:
         self._runner = runner
         self._call = call
         self._report = report
         self._deadline = deadline
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._lost: str | None = None
         self._verdict: Ended | None = None
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -92,20 +147,20 @@ class _ProcessRun:
 
     async def _run(self) -> Ended:
         try:
-            ended = await self._ran()
-        except Exception as problem:  # noqa: BLE001 - the worker is owed an answer
+            ended = await self._call_handler()
+        except Exception as problem:  # noqa: BLE001 - the worker needs an answer
             error = self._call.mask.short(failure(problem))
             ended = Ended(outcome=Outcome.FAILED, error=error)
         finally:
             if self._child is not None:
-                await self._see_off(self._child)
+                await self._end_child(self._child)
         return replace(self._verdict, output=ended.output) if self._verdict else ended
 
-    async def _ran(self) -> Ended:
+    async def _call_handler(self) -> Ended:
         if self._verdict is not None:
             return self._verdict
         try:
-            self._child = child = await self._begun()
+            self._child = child = await self._started_child()
         except OSError as problem:
             error = f"the child process could not be started: {problem}"
             return Ended(outcome=Outcome.FAILED, error=error)
@@ -115,24 +170,24 @@ class _ProcessRun:
         answer = await self._listen(child)
         if isinstance(answer, wire.FinishedMessage):
             return self._finished(child, answer)
-        return await self._broken(child, answer)
+        return await self._without_answer(child, answer)
 
-    async def _begun(self) -> Child:
+    async def _started_child(self) -> ChildProcess:
         source = self._call.handler.source
-        child = self._runner.warm.take(source)
+        child = self._runner.idle.take(source)
         if child is None:
-            self._child = child = Child(source, self._runner.watch)
+            self._child = child = ChildProcess(source, self._runner.watch)
             await child.connect()
         return child
 
-    async def _listen(self, child: Child) -> wire.FinishedMessage | str:
-        """What it answered; or, when it does not, what is wrong besides its having ended."""
+    async def _listen(self, child: ChildProcess) -> wire.FinishedMessage | str:
+        """Its answer; or, without one, what is wrong, and "" when it has ended."""
         while True:
             try:
                 message = await child.receive()
-            except (msgspec.MsgspecError, wire.TooLarge) as problem:
+            except (msgspec.MsgspecError, wire.TooLong) as problem:
                 child.kill()
-                return f"the child process sent what is no message: {problem}"
+                return f"the child process sent an invalid message: {problem}"
             match message:
                 case wire.FinishedMessage():
                     return message
@@ -143,35 +198,35 @@ class _ProcessRun:
                 case None:
                     return ""
 
-    def _finished(self, child: Child, answer: wire.FinishedMessage) -> Ended:
+    def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
         output = self._call.mask.output(child.output())
         if answer.left:
             left = ", ".join(answer.left)
-            text = f"its child process is used no more, for it left behind: {left}"
+            text = f"its child process is not used again, because it left behind: {left}"
             self._report.log(logging.DEBUG, text)
         good = not answer.error and not answer.left
         if good and child.runs < self._runner.runs and self._verdict is None:
             self._child = None
-            self._runner.warm.put(child)
+            self._runner.idle.put(child)
         if answer.error:
             return Ended(outcome=Outcome.FAILED, error=answer.error, output=output)
         return Ended(outcome=Outcome.OK, result=answer.result, output=output)
 
-    async def _broken(self, child: Child, problem: str) -> Ended:
+    async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:
         if not await child.gone(self._runner.patience):
             problem = "the child process closed its connection to the worker"
         error = problem or child.ended.result()
         output = self._call.mask.output(child.output())
         return Ended(outcome=Outcome.FAILED, error=error, output=output)
 
-    async def _see_off(self, child: Child) -> None:
+    async def _end_child(self, child: ChildProcess) -> None:
         child.kill()
         if not await child.gone(self._runner.patience):
             text = f"the child process {child.pid} was killed and is still there"
             self._report.log(logging.ERROR, text)
 
 
-def _message(call: Call) -> wire.RunMessage:
+def _message(call: HandlerCall) -> wire.RunMessage:
     return wire.RunMessage(
         source=call.handler.source,
         type=call.item.type,
@@ -185,6 +240,6 @@ def _message(call: Call) -> wire.RunMessage:
         attempt=call.attempt,
         worker=call.worker,
         fenced=call.fenced,
-        secrets=dict(call.mask.said),
+        secrets=dict(call.mask.values),
         limit=call.limit,
     )

@@ -1,14 +1,14 @@
-"""What `${NAME}` stood for in a run's params is masked in all that the run says: `${NAME}` stands
-there again, wherever the value was.
+"""Masks secrets: a value that `${NAME}` in a run's params stands for is replaced by `${NAME}` in
+all output of the run.
 
-Known are the value, its lines, and how it looks in a URL, in base64 (wherever in a longer text:
-`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Values of fewer
-than SHORTEST characters stay: they occur by chance. Not promised is anything else that a handler
-makes of a value: turned round, in pieces, as a number or a hash, quoted twice or for a shell.
+Covered are the value, its lines, and its forms in a URL, in base64 (anywhere in a longer text:
+`user:token`), in HTML, in JSON and JSON within it, and in Python's quotes. Values of fewer than
+SHORTEST characters stay: they occur by chance. Not promised is any other form that a handler makes
+of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
 
-Masking takes time in proportion to the text and to the values, and of a long text looks at a
-bounded part: it may happen on the loop. Text is masked first and cut to fit a row then, because no
-mask would find half a value.
+Masking takes time in proportion to the text and to the values, and is limited to a part of a long
+text, because it may happen on the loop. Text is masked before it is cut to fit a row: no mask would
+find half a value.
 """
 
 import html
@@ -17,8 +17,7 @@ import re
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
@@ -26,69 +25,67 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from blackboard.context import variables
-from blackboard.model import Ended
+from blackboard.model import Ended, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, cut_front, cut_middle, left_out
-from blackboard.tables.checks import MAX_VALUE
+from blackboard.tables.base import MAX_VALUE
 
 SHORTEST: Final = 6
-LONGEST_LOOKED_AT: Final = 1 << 20
-"""Characters of one text that are masked. Of a longer one the middle is left out before."""
+MOST_MASKED: Final = 1 << 20
+"""Characters of one text that are masked. The middle of a longer one is left out first."""
 _TRIES: Final = 1000
-"""Places in a value that may be where a cut text begins. A value with more of them repeats itself,
-and is taken to begin at the first."""
+"""Places in a value where a cut text may begin that are tried. A value with more of them repeats
+itself, and the first is taken."""
 _JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _QUOTED = re.compile("%[0-9A-F]{2}")
 _URL_SAFE = str.maketrans("+/", "-_")
 
 _Span = tuple[int, int, str]
-"""Where a value begins and ends in a text, and its name."""
+"""The start and end of a value in a text, and its name."""
 
 
 class Mask:
-    """`said`: what each name stood for. Shows nothing of it, also not in a traceback's locals."""
+    """`values`: the value of each name. Its repr, as in a traceback's locals, shows none of
+    them.
+    """
 
-    def __init__(self, said: Mapping[str, str]) -> None:
-        self.said = said
-        self._found: Sequence[tuple[str, str]] | None = None
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
 
-    @property
+    @cached_property
     def _forms(self) -> Sequence[tuple[str, str]]:
-        """Every form and its name, the longest first; made when the first text is masked."""
-        if self._found is None:
-            forms = {form: name for name, value in self.said.items() for form in _forms(value)}
-            self._found = sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
-        return self._found
+        """Every form and its name, the longest first; computed when the first text is masked."""
+        forms = {form: name for name, value in self.values.items() for form in _forms(value)}
+        return sorted(forms.items(), key=lambda one: len(one[0]), reverse=True)
 
     def text(self, text: str) -> str:
-        """All of it, masked."""
+        """The whole text, masked."""
         return self._masked(text)
 
     def short(self, text: str, limit: int = LONGEST_ERROR) -> str:
         """Masked, and cut in the middle to at most `limit` characters."""
-        if len(text) <= LONGEST_LOOKED_AT:
+        if len(text) <= MOST_MASKED:
             return cut_middle(self._masked(text), limit)
-        head = text[: LONGEST_LOOKED_AT // 3]
-        tail = text[len(head) - LONGEST_LOOKED_AT :]
-        gap = left_out(len(text) - LONGEST_LOOKED_AT)
+        head = text[: MOST_MASKED // 3]
+        tail = text[len(head) - MOST_MASKED :]
+        gap = left_out(len(text) - MOST_MASKED)
         whole = self._masked(head, cut_end=True) + gap + self._masked(tail, cut_start=True)
         return cut_middle(whole, limit)
 
     def output(self, text: str) -> str:
-        """The end of what was printed, which may begin inside a value: masked, and cut again."""
+        """The end of an output, which may begin inside a value: masked, and cut again."""
         return cut_front(self._masked(text, cut_start=True), LONGEST_OUTPUT)
 
     def result(self, encoded: bytes, limit: int) -> bytes:
-        """JSON with its texts masked, keys too. Where names are so much longer than their values
-        that it does not fit `limit` characters, stars stand for the values: these never need more
-        room than what was there.
+        """JSON with its texts masked, keys too. If names make it longer than `limit` characters,
+        three stars replace the values: they are never longer than a value.
         """
-        if not self.said or not encoded:
+        if not self.values or not encoded:
             return encoded
         text = encoded.decode()
         strings = list(_JSON_STRING.finditer(text))
         texts = [_plain(one[0]) for one in strings]
         starts = list(accumulate((len(one) + 1 for one in texts), initial=0))
-        # Joined by what no value can hold, and gone through once.
+        # Joined by a character that no value can hold, and searched once.
         spans = self._spans("\0".join(texts))
         touched = {bisect_right(starts, start) - 1 for start, _, _ in spans}
         if not touched:
@@ -101,8 +98,8 @@ class Mask:
         return masked.encode()
 
     def ended(self, ended: Ended) -> Ended:
-        """How a run ended, as it may be told."""
-        if not self.said:
+        """The end of a run, masked."""
+        if not self.values:
             return ended
         result = ended.result
         if result is not None:
@@ -149,7 +146,7 @@ class Mask:
         return spans
 
     def _within(self, text: str, *, back: bool = False) -> list[_Span]:
-        """Where a text that was cut begins inside values; `back`: as seen from its end."""
+        """The values inside which a cut text begins; `back`: inside which it ends."""
         text = text[::-1] if back else text
         if len(text) < SHORTEST:
             return []
@@ -158,7 +155,7 @@ class Mask:
 
 
 def _overlap(text: str, value: str) -> int:
-    """How many first characters of `text` are the rest of `value`, or from within it."""
+    """How many first characters of `text` are the rest of `value`, or a part of it."""
     if text in value:
         return len(text)
     key, first, tries = text[:SHORTEST], 0, 0
@@ -172,22 +169,22 @@ def _overlap(text: str, value: str) -> int:
 
 
 NOTHING: Final = Mask({})
-"""The mask of a run that was told nothing."""
+"""The mask of a run without secrets."""
 
 
 def mask_of(params: Mapping[str, Any], environ: Mapping[str, str]) -> Mask:
-    """The mask of a run whose params, as they were written, are expanded from `environ`."""
+    """The mask of a run whose params are expanded from `environ`."""
     return Mask({name: environ[name] for name in variables(params) if name in environ})
 
 
 def _plain(string: str) -> str:
-    """What a string of JSON says."""
+    """The text of a JSON string."""
     return msgspec.json.decode(string, type=str) if "\\" in string else string[1:-1]
 
 
 @lru_cache(maxsize=32)
 def _forms(value: str) -> tuple[str, ...]:
-    """All forms of a value. Kept for the next run: they are made of an environment that stays."""
+    """All forms of a value. Cached for the next run: the environment rarely changes."""
     value = value.strip()
     raw = value.encode(errors="surrogateescape")
     lines = (line.strip() for line in value.splitlines())
@@ -207,14 +204,14 @@ def _in_json(value: str) -> Iterator[str]:
 
 
 def _in_urls(value: bytes) -> Iterator[str]:
-    """With digits in capital and in small letters."""
+    """With hexadecimal digits in upper and in lower case."""
     for form in (quote(value), quote(value, safe=""), quote_plus(value)):
         yield form
         yield _QUOTED.sub(lambda found: found[0].lower(), form)
 
 
 def _in_base64(value: bytes) -> Iterator[str]:
-    """By itself, and what of it does not depend on what stands before and behind it."""
+    """The value alone, and the part of its code that does not depend on the text around it."""
     yield b64encode(value).decode()
     for before in range(3):
         encoded = b64encode(bytes(before) + value).decode()

@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: JSON in frames, over a socket pair.
+"""The messages between a worker and its child processes: JSON in frames, over a socket pair.
 
 A frame is four bytes of length, the highest first, and the message. No pickle: a handler's result
 is data, and data cannot run code in the worker.
@@ -14,8 +14,8 @@ from blackboard.handlers import Source
 
 LARGEST: Final = 64 << 20
 """Bytes of a message to a child, with the params of its run."""
-LARGEST_SAID: Final = 1 << 20
-"""Bytes of a message to the worker. The child cuts what it says to what a row holds."""
+LARGEST_ANSWER: Final = 1 << 20
+"""Bytes of a message to the worker. The child cuts its texts to what a row holds."""
 HEAD: Final = 4
 
 
@@ -39,7 +39,7 @@ class RunMessage(_Message, kw_only=True):
     worker: str
     fenced: bool
     secrets: dict[str, str]
-    """What each `${NAME}` in the params stood for, to be masked in all that the child says."""
+    """The value of each `${NAME}` in the params, to be masked in all output."""
     limit: int
     """Characters of JSON that the result may have."""
 
@@ -70,7 +70,7 @@ class FinishedMessage(_Message, kw_only=True):
     result: Any = None
     error: str = ""
     left: list[str] = []
-    """What it left behind that another run could meet."""
+    """What it left behind that could affect another run."""
 
 
 ToChild = RunMessage | LostMessage
@@ -80,23 +80,23 @@ _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
 
 
-class TooLarge(ValueError):
+class TooLong(ValueError):
     """The message does not fit a frame."""
 
     def __init__(self, size: int, largest: int) -> None:
-        super().__init__(f"{size:,} bytes of JSON; {largest:,} can be carried")
+        super().__init__(f"{size:,} bytes of JSON; {largest:,} fit a message")
 
 
 def frame(message: ToChild | ToWorker, *, largest: int = LARGEST) -> bytes:
-    """The message as it is sent. Raises TooLarge, and TypeError for what JSON cannot hold."""
+    """The message as it is sent. Raises TooLong, or TypeError for what JSON cannot hold."""
     body = msgspec.json.encode(message)
     if len(body) > largest:
-        raise TooLarge(len(body), largest)
+        raise TooLong(len(body), largest)
     return len(body).to_bytes(HEAD) + body
 
 
-def read(stream: BufferedReader) -> ToChild | None:
-    """The worker's next message, blocking; None when it is gone."""
+def read_message(stream: BufferedReader) -> ToChild | None:
+    """The worker's next message, blocking; None when the worker has closed the socket."""
     head = stream.read(HEAD)
     size = int.from_bytes(head)
     body = stream.read(size)
@@ -104,15 +104,15 @@ def read(stream: BufferedReader) -> ToChild | None:
 
 
 def size_of(head: bytes) -> int:
-    """How long the body is that follows these first `HEAD` bytes of what a child says. Raises
-    TooLarge.
+    """The length of the body after these first `HEAD` bytes of a child's message. Raises
+    TooLong.
     """
     size = int.from_bytes(head)
-    if size > LARGEST_SAID:
-        raise TooLarge(size, LARGEST_SAID)
+    if size > LARGEST_ANSWER:
+        raise TooLong(size, LARGEST_ANSWER)
     return size
 
 
 def message_of(body: bytes) -> ToWorker:
-    """The child's message. Raises msgspec.MsgspecError when it is none."""
+    """The child's message. Raises msgspec.MsgspecError for an invalid one."""
     return _to_worker.decode(body)

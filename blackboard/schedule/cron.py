@@ -1,11 +1,11 @@
-"""Cron expressions with the semantics of Debian cron, by an engine of our own.
+"""Cron expressions with the semantics of Debian cron.
 
-What matches. Five fields: minute, hour, day of month, month, day of week; or a name such as
+**What matches.** Five fields: minute, hour, day of month, month, day of week; or a name such as
 @daily. A day matches when its month does, and: day of month AND day of week if one of these two
 fields starts with `*`, else day of month OR day of week (crontab(5)). 0 and 7 are Sunday. Whether
-a field "starts with *" is a matter of its text: `*/2` does, `0-59` does not.
+a field "starts with *" depends on its text: `*/2` does, `0-59` does not.
 
-When it runs. cron(8) tells two kinds of jobs apart, by the same look at the text:
+**When it runs.** cron(8) has two kinds of jobs, which it distinguishes by the same rule:
 
 - A job whose minute or hour starts with `*` follows real time. It runs whenever the wall clock
   shows a matching minute: in a fold twice, in a gap not at all.
@@ -13,17 +13,18 @@ When it runs. cron(8) tells two kinds of jobs apart, by the same look at the tex
   It runs once for each matching time: in a fold the first time, in a gap right after it. Several
   times within one gap are one run.
 
-cron(8) catches up over gaps of up to three hours, because it cannot tell a longer one from a
-corrected clock. We know the zone's rules, so the day that Samoa skipped in 2011 is a gap like any.
+cron(8) catches up over gaps of up to three hours, because it cannot distinguish a longer one from a
+corrected clock. Here the rules of the zone are used, so the day that Samoa skipped in 2011 is a gap
+like any other.
 
-How the next run is found. The calendar is walked in wall time, where it is regular: the first
+**How the next run is found.** The calendar is walked in wall time, where it is regular: the first
 matching minute from here on, then the next. Each is mapped to the instants at which the clock
 shows it (`zones.py`), and the first instant that is not too early wins. That order is right except
 before the clock is put back: then earlier wall times come again, so unless a run comes before the
 change, the search starts afresh from it.
 
-The search ends: past fifty years it gives up. The longest wait of an expression that matches at
-all is forty (29 February on a given weekday, over the missing leap day of 2100).
+The search ends after fifty years. The longest wait of an expression that matches at all is forty
+(29 February on a given weekday, over the missing leap day of 2100).
 """
 
 import re
@@ -43,7 +44,7 @@ _INSTANT = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _PROBE = datetime(2000, 1, 1, tzinfo=UTC)
-"""From here on an expression must run within the horizon, or it is refused."""
+"""An expression must run within the horizon from here, or it is refused."""
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -81,7 +82,7 @@ class Cron:
 
     @property
     def fields(self) -> "Fields":
-        """What the expression says, read."""
+        """The expression as sets."""
         return read_fields(self.expression)
 
     def next_run(self, after: datetime) -> datetime | None:
@@ -92,7 +93,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """The sets that an expression stands for. Sunday is 0."""
+    """The sets that an expression means. Sunday is 0."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -166,7 +167,7 @@ def read_fields(expression: str) -> Fields:
     """
     texts = _MACROS.get(expression.lower(), expression).split()
     if expression.lower() == "@reboot":
-        raise BadInput("cron", "@reboot means nothing where no host is the one", "use every or at")
+        raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
     if len(texts) != 5:
         raise BadInput("cron", f"{_shorten(expression)!r} has {len(texts)} fields", _remedy(texts))
     minute, hour, day, month, weekday = (text.lower() for text in texts)
@@ -218,7 +219,7 @@ def _read_field(
 
 @lru_cache(maxsize=4096)
 def _check(expression: str, zone: str) -> None:
-    """Refuse what never runs: 31 February, or a minute that the zone's clock always skips."""
+    """Refuses what never runs: 31 February, or a minute that the zone's clock always skips."""
     if _first_run(read_fields(expression), find_zone(zone), _PROBE) is None:
         remedy = f"name a day that the month has and a time that the clock of {zone} shows"
         raise BadInput("cron", f"{expression!r} never matches", remedy)

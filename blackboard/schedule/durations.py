@@ -1,8 +1,8 @@
-"""Durations as people write them: "8h", "90s", "1d12h", "1w", "500ms".
+"""Durations as text: "8h", "90s", "1d12h", "1w", "500ms".
 
 Whole numbers with their units, largest unit first, each unit once. A number without a unit is
-refused rather than guessed at, and so are nothing, less than nothing and more than ten years.
-The grain is the millisecond. What `format_duration` writes, `parse_duration` reads back.
+refused, and so are zero, negative durations and more than ten years. The resolution is one
+millisecond. `parse_duration` reads what `format_duration` writes.
 """
 
 import re
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
 
 
 def parse_duration(value: str | float | timedelta, field: str = "duration") -> timedelta:
-    """The duration that `value` says: text with units, or a timedelta.
+    """The duration that `value` means: text with units, or a timedelta.
 
     Raises BadInput naming `field`, with a remedy.
     """
@@ -51,8 +51,8 @@ def parse_duration(value: str | float | timedelta, field: str = "duration") -> t
 
 @lru_cache(maxsize=1024)
 def format_duration(duration: timedelta) -> str:
-    """`duration` as `parse_duration` reads it: "1d12h". Weeks only when there is nothing else;
-    what is finer than a millisecond is cut. Nothing is "0s", a negative one carries a minus.
+    """`duration` as `parse_duration` reads it: "1d12h". Weeks are used alone only; what
+    is finer than a millisecond is cut. Zero is "0s", a negative duration has a minus.
     """
     if duration < _NOTHING:
         return "-" + format_duration(-duration)

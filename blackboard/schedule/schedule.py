@@ -1,15 +1,15 @@
-"""When an item is due: `Every`, `Cron`, `RRule` or `Once`, and the pure rules they share.
+"""When an item is due: `Every`, `Cron`, `RRule` or `Once`, and the pure functions over them.
 
 A schedule is a frozen value with a `zone` and a canonical `text` that fits on one line:
 
     every 8h        measured from the last start: the first slot after T is T + 8h
     cron 0 3 * * *  Debian cron in the zone, see `cron.py`
-    rrule FREQ=...  RFC 5545 in the zone, see `rrules.py`
+    rrule FREQ=...  RFC 5545 in the zone, see `rrule.py`
     at 2026-11-21T09:00:00+01:00      once
 
-Nothing here reads a clock. Every answer comes in bounded time, also about an expression that never
-matches: it is refused when the schedule is made. Times go in aware, and come out in UTC. Cron and
-rules are told for the years 1000 to 9000.
+No function reads a clock. All take bounded time; an expression that never matches is refused when
+the schedule is made. Arguments are aware times, results are UTC. Cron and rules cover the years
+1000 to 9000.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
 from blackboard.schedule.cron import Cron
 from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.schedule.rrules import RRule
+from blackboard.schedule.rrule import RRule
 from blackboard.schedule.zones import find_zone, first_shown
 
 __all__ = [
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 ALONE = timedelta(hours=1)
-"""The interval of what has one slot, or none."""
+"""The interval of a schedule with one slot, or none."""
 FEW = 5
-"""Slots that the interval of a schedule is reckoned from."""
+"""Slots from which the interval of a schedule is computed."""
 
 _FIRST = datetime(1000, 1, 1, tzinfo=UTC)
 _LAST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -50,7 +50,7 @@ _END = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A fixed time after the last start. The zone is for showing times only."""
+    """A fixed time after the last start. The zone is only used to show times."""
 
     interval: timedelta
     zone: str = "UTC"
@@ -91,7 +91,7 @@ def make_schedule(
     at: str | datetime | None = None,
     zone: str = "UTC",
 ) -> Schedule | None:
-    """The schedule that the one given setting says, None when there is none.
+    """The schedule of the one setting that is given; None without one.
 
     Raises BadInput naming the setting ("every", "cron", "rrule", "at", "timezone").
     """
@@ -192,8 +192,8 @@ def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
 
 
 def _utc(moment: datetime) -> datetime:
-    """`moment` in UTC: two times of one zone are compared and subtracted as if nobody ever changed
-    its clocks.
+    """`moment` in UTC: Python compares two times of one zone without regard to changes of its
+    clocks.
     """
     if moment.utcoffset() is None:
         raise ValueError(f"a schedule needs aware times, not {moment!r}")

@@ -1,9 +1,9 @@
 """A schedule in words for people: "at 03:00 every day (Europe/Berlin)".
 
-Describes the sets that an expression stands for, not its text, so that two spellings of one
-schedule read alike. What has no short true description is told number by number; a recurrence rule
-that is more than times and days is quoted. Times are wall times; a zone is named unless it is UTC.
-What happens when clocks are changed is not told.
+Describes the sets that an expression means, not its text, so that two spellings of one schedule
+read alike. Without a short true description, the numbers are listed; a recurrence rule that is more
+than times and days is quoted. Times are wall times; a zone is named unless it is UTC. What happens
+at clock changes is not described.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from datetime import timedelta
 
 from blackboard.schedule.cron import Cron, Fields
 from blackboard.schedule.durations import UNITS
-from blackboard.schedule.rrule_text import read_parts
-from blackboard.schedule.rrules import ANCHOR, RRule
+from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.zones import find_zone
 
@@ -25,7 +24,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _SIMPLE_PARTS = {"FREQ", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYHOUR", "BYMINUTE"}
 _RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MOST_TIMES = 6
-"""So many times of the day are listed one by one."""
+"""Times of the day that are listed one by one, at most."""
 
 
 def describe(schedule: Schedule) -> str:

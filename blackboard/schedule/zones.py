@@ -1,12 +1,12 @@
 """Time zones: their names, and how wall times map to instants.
 
-A wall clock shows most times once. When it is put forward, the times it jumps over are never
-shown (a gap); when it is put back, some are shown twice (a fold). PEP 495 tells the three apart:
-read with `fold=0` a wall time has the offset from before the nearest change, with `fold=1` the one
-from after it. Equal: shown once. Smaller before than after: in a gap. Larger: shown twice.
+A wall clock shows most times once. When it is put forward, the times it jumps over are never shown
+(a gap); when it is put back, some are shown twice (a fold). PEP 495 distinguishes the three: with
+`fold=0` a wall time has the offset from before the nearest change, with `fold=1` the one from after
+it. Equal: shown once. Smaller before than after: in a gap. Larger: shown twice.
 
 In no zone of the tz database do two changes of the offset lie within three days of each other, and
-none is larger than a day; so one change at a time is all that anything here has to think of.
+none is larger than a day; so these functions consider one change at a time.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from blackboard.errors import BadInput
 
 _SECOND = timedelta(seconds=1)
 _HOST_NAMES = ("localtime", "posixrules", "posix/", "right/")
-"""Names that some hosts have, and that mean another thing, or count leap seconds, on each."""
+"""Names that only some hosts have, with another meaning on each, or with leap seconds."""
 
 
 @lru_cache(maxsize=1024)
@@ -37,7 +37,7 @@ def find_zone(name: str) -> ZoneInfo:
 
 def first_shown(wall: datetime, zone: ZoneInfo) -> datetime:
     """The first instant (UTC) at which the clock shows `wall` (naive) or has jumped past it: its
-    first showing, or the end of the gap that swallows it. Never falls as `wall` rises.
+    first showing, or the end of the gap that it lies in. Never falls as `wall` rises.
     """
     before, after = _offsets(wall, zone)
     if before >= after:
@@ -59,7 +59,7 @@ def showings(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
 
 
 def replay_after(here: datetime) -> datetime | None:
-    """When the clock is put back, if `here` (in its zone) will be shown once more; else None."""
+    """When the clock is put back, if `here` (in its zone) will be shown again; else None."""
     zone, now, again = here.tzinfo, here.utcoffset(), here.replace(fold=1).utcoffset()
     assert isinstance(zone, ZoneInfo)
     assert now is not None

@@ -5,10 +5,10 @@ time.
 import asyncio
 
 from blackboard.clock import Chance
-from blackboard.worker.wake import SPREAD, Wishes
+from blackboard.worker.wake import SPREAD, EarliestWake
 
 
-class Beats(Wishes):
+class Beats(EarliestWake):
     """Beats every cycle, a little sooner or later."""
 
     def __init__(self, cycle: float, chance: Chance) -> None:

@@ -41,7 +41,7 @@ class Desk:
         """One request; it may be refused, or find nothing to do."""
         self._asked += 1
         sender = Sender(name=f"person-{self._asked}", verb=verb)
-        board = self._board.seen_through(self._wire.sent_by(sender))
+        board = self._board.asked_through(self._wire.sent_by(sender))
         self._process.loop.spawn(
             self._asks(board, sender, self._items[number % len(self._items)], detail)
         )

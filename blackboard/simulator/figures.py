@@ -92,6 +92,6 @@ class Figures:
 
 def _waits(store: Store) -> Iterator[float]:
     now = store.now()
-    for partition in store.shelf.parts:
+    for partition in store.contents.parts:
         for row in store.page(partition, NEXT, next_until(now), sys.maxsize):
             yield (now - record_of(Token, row).ready).total_seconds()

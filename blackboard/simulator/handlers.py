@@ -13,7 +13,7 @@ from typing import Any
 
 from blackboard.handlers import Handler, Source
 from blackboard.model import Ended, Outcome
-from blackboard.runner import Call, Execution, Report
+from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.simulator.chance import stream
 from blackboard.simulator.host import Process
 from blackboard.simulator.timeline import Timeline
@@ -59,7 +59,7 @@ ENDS = (
 class Handling:
     """A handler that has been called."""
 
-    call: Call
+    call: HandlerCall
     process: Process
     ended: asyncio.Future[Ended]
     began: float
@@ -155,7 +155,7 @@ class Stage:
     worked: float = 0.0
     """Seconds of handlers, all together."""
 
-    def begin(self, process: Process, call: Call) -> Handling:
+    def begin(self, process: Process, call: HandlerCall) -> Handling:
         chance = stream(self.seed, f"run {call.item.id} {call.fence}")
         mean = self.nature.takes(call.item.id)
         takes = mean * min(-math.log(1.0 - chance.fraction()), 8.0)
@@ -210,7 +210,7 @@ class SimulatedRunner:
     stage: Stage
     process: Process
 
-    def start(self, call: Call, report: Report, deadline: float) -> Execution:  # noqa: ARG002
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         return self.stage.begin(self.process, call)
 
     async def close(self) -> None:

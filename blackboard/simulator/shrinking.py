@@ -7,9 +7,10 @@ it need not be the smallest there is, only one from which no single part can be 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
+from blackboard.model import replace
 from blackboard.simulator.plan import Plan
 from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.violation import Violation

@@ -1,4 +1,4 @@
-"""The one store of the simulated world: a shelf in memory, and those who watch what is written.
+"""The one store of the simulated world: a contents in memory, and those who watch what is written.
 
 Every batch that is applied is shown to all watchers, with the rows before and after: invariants
 are judged at the moment of the writing, not by somebody who looks later.
@@ -12,7 +12,7 @@ from blackboard.model import whole_milliseconds
 from blackboard.simulator.host import BEGAN
 from blackboard.simulator.timeline import Timeline
 from blackboard.table import Etag, Op, Row, Value
-from blackboard.tables.memory import Shelf
+from blackboard.tables.memory import Contents
 
 PREPARED = 60.0
 """Seconds before its sending that a batch may have been prepared: it waits for a store that is
@@ -101,7 +101,7 @@ class Store:
 
     timeline: Timeline
     clock: StoreClock
-    shelf: Shelf = field(default_factory=Shelf)
+    contents: Contents = field(default_factory=Contents)
     watchers: list[Watcher] = field(default_factory=list)
 
     def now(self) -> datetime:
@@ -118,7 +118,7 @@ class Store:
     ) -> list[Etag]:
         before = self._rows(partition, ops)
         moment = self.timeline.now
-        etags = self.shelf.apply(partition, ops, datas, moment=moment)
+        etags = self.contents.apply(partition, ops, datas, moment=moment)
         sender.applied += 1
         written = Written(
             sender=sender,
@@ -137,9 +137,9 @@ class Store:
 
     def page(self, partition: str, first: str, end: str, count: int) -> list[Row]:
         """As they are now; `stamp` is the age, in seconds."""
-        moment, found = self.timeline.now, self.shelf.page(partition, first, end, count)
+        moment, found = self.timeline.now, self.contents.page(partition, first, end, count)
         return [Row(key, kept.etag, kept.data, moment - kept.touched) for key, kept in found]
 
     def _rows(self, partition: str, ops: Sequence[Op]) -> dict[str, Row]:
-        found = ((op.key, self.shelf.row(partition, op.key)) for op in ops)
+        found = ((op.key, self.contents.row(partition, op.key)) for op in ops)
         return {key: row for key, row in found if row is not None}

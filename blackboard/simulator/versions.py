@@ -34,14 +34,14 @@ class NewerWire(Wire):
     def _as_written(
         self, partition: str, ops: Sequence[Op], datas: list[dict[str, Value]]
     ) -> list[dict[str, Value]]:
-        count = self._store.shelf.etag
+        count = self._store.contents.etag
         for op, data in zip(ops, datas, strict=True):
             if isinstance(op, Delete):
                 continue
             data.update(more(count))
             item = data.get("item")
             if op.key.startswith((ITEM, LOCK, NEXT)) and "version" in data and item is not None:
-                row = self._store.shelf.row(partition, item_key(str(item)))
+                row = self._store.contents.row(partition, item_key(str(item)))
                 data["version"] = VERSION if row is None else version_of(row.data)
         return datas
 
@@ -61,8 +61,8 @@ def take_over(store: Store, partition: str, item_id: str, shadow: Shadow) -> boo
     if item is None or item.version == NEWER:
         return False
     keys = [item_key(item_id), *(next_key(one.ready, item_id) for one in shadow.tokens.values())]
-    rows = [row for key in keys if (row := store.shelf.row(partition, key)) is not None]
-    raised: dict[str, Value] = {"version": NEWER, **more(store.shelf.etag)}
+    rows = [row for key in keys if (row := store.contents.row(partition, key)) is not None]
+    raised: dict[str, Value] = {"version": NEWER, **more(store.contents.etag)}
     ops = [Merge(row.key, raised, row.etag) for row in rows]
     sender = Sender(name="newer version", verb="take over", newer=True)
     datas = [dict(raised) for _ in ops]

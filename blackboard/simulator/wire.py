@@ -15,8 +15,7 @@ from blackboard.simulator.host import Process
 from blackboard.simulator.network import Network, Request
 from blackboard.simulator.store import Sender, Store
 from blackboard.table import Etag, Op, Requests, Row, Value, just_after
-from blackboard.tables import checks
-from blackboard.tables.pages import AFTER_ALL, LARGEST_PAGE, Pages
+from blackboard.tables.base import AFTER_ALL, LARGEST_PAGE, MAX_VALUE, Pages, checked
 
 BATCH_ROWS, BATCH_BYTES = 100, 1_310_720
 """As in `tables/azure.py`: rows of a batch, and its bytes with what they are wrapped in."""
@@ -28,7 +27,7 @@ class Wire:
 
     max_rows = BATCH_ROWS
     max_bytes = BATCH_BYTES
-    max_value = checks.MAX_VALUE
+    max_value = MAX_VALUE
     resolution = 0.5
 
     def __init__(
@@ -60,7 +59,7 @@ class Wire:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checks.checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
+        datas = checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
         if not ops:
             return []
         self.requests.commits += 1

@@ -194,7 +194,7 @@ class World:
 
     def _add_items(self) -> None:
         """The board and its items are there when the world begins."""
-        board = self.board.seen_through(self._wire.at_once())
+        board = self.board.asked_through(self._wire.at_once())
         _at_once(
             BoardTable.create(
                 board.table,

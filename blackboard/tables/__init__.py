@@ -1,1 +1,1 @@
-"""The stores: each keeps the contract of `blackboard.table`, and none knows what a row means."""
+"""The stores: each keeps the contract of `blackboard.table`, and none interprets a row."""

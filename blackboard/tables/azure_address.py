@@ -1,22 +1,25 @@
-"""Where an Azure table is: from what a person writes after `--store`.
+"""The address of an Azure table, from a store URL.
 
 `azurite:` is the emulator of this machine, `azurite://HOST:PORT/TABLE` another one;
 `https://ACCOUNT.table.core.windows.net/TABLE` an account in any cloud, also under a private or a
 custom domain; `https://HOST:PORT/ACCOUNT/TABLE` an emulator that speaks HTTPS.
 
-An address holds no secret and what is refused is not repeated: a shared access signature that was
-pasted here stands in the history of a shell already, and should not stand in a log as well.
+An address holds no secret, and what is refused is not repeated: a shared access signature that was
+typed here is in the history of a shell already, and should not be in a log too.
 
-Cosmos DB for Table speaks the same protocol and keeps other promises: a scan is not sorted, a key
-has 255 bytes at most, a read may be stale. Nobody has tested a board on it, so it is refused.
+Cosmos DB for Table has the same interface with weaker promises: a scan is not sorted, a key has 255
+bytes at most, a read may be stale. No board was ever tested on it, so it is refused.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from blackboard.environment import CONNECTION_STRING
 from blackboard.errors import BadInput, StoreProblem
+
+CONNECTION_STRING = "BLACKBOARD_CONNECTION_STRING"
+"""The variable that holds an account key or a shared access signature."""
 
 EMULATOR = "devstoreaccount1"
 """The account that every emulator has."""
@@ -36,7 +39,7 @@ _COSMOS = re.compile(r"\.cosmos\.|\.cosmosdb\.|\.documents\.azure\.", re.IGNOREC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureAddress:
-    """One table. `account` is "" where a custom domain does not tell it."""
+    """One table. `account` is "" where a custom domain hides it."""
 
     endpoint: str
     """Of the account: https://ann.table.core.windows.net, http://127.0.0.1:10002/ann."""
@@ -47,7 +50,7 @@ class AzureAddress:
 
     @property
     def url(self) -> str:
-        """As people are shown it, and may write it again."""
+        """The store URL."""
         if self.emulated:
             return f"azurite://{urlsplit(self.endpoint).netloc}/{self.table}"
         return f"{self.endpoint}/{self.table}"
@@ -63,14 +66,14 @@ def azure_address(url: str) -> AzureAddress:
     if parts.scheme == "azurite":
         return _emulated(parts)
     if parts.scheme != "https":
-        problem = "an account is not asked over plain HTTP"
+        problem = "an account is not used over plain HTTP"
         raise BadInput("store", problem, "write https://, or azurite:// for the emulator")
     return _account(parts)
 
 
 def refuse_secrets(url: str) -> None:
-    """Raises BadInput, without repeating any of it, for what holds a key, a signature or a
-    password.
+    """Raises BadInput, which repeats nothing of `url`, for a key, a signature or a password in
+    it.
     """
     if _SECRET.search(url):
         problem = "it holds a secret, which others can read in the list of processes"
@@ -102,8 +105,15 @@ def netloc(parts: SplitResult, default_port: int | None = None) -> str:
     return f"{host}:{port}" if port else host
 
 
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for processes in which handlers run, or which they start: without the secret
+    that opens the store. A job that needs it can be given it under another name.
+    """
+    return {name: text for name, text in environ.items() if name != CONNECTION_STRING}
+
+
 def _split(url: str) -> SplitResult:
-    """Raises BadInput for what no URL looks like."""
+    """The parts of a URL. Raises BadInput."""
     try:
         parts = urlsplit(url)
         wrong = parts.port == 0 or not (url.isascii() and url.isprintable()) or " " in url
@@ -172,7 +182,7 @@ def _account_name(name: str) -> str:
 
 
 def _table(name: str) -> str:
-    """A name is not repeated: what follows the last slash may be the end of a secret."""
+    """`name`, checked. An error does not repeat it: it may be the end of a secret."""
     if not _TABLE_NAME.fullmatch(name) or name.lower() == "tables":
         problem = "there can be no table of that name"
         remedy = "it has 3 to 63 letters and digits, a letter first, and is not `tables`"

@@ -1,9 +1,8 @@
-"""From what the SDK raises to the answers of the contract, in words that say what to do.
+"""Turns what the SDK raises into answers of the contract, with messages that say what to do.
 
-Only a request that was surely not sent is Unavailable; a batch whose reply is lost, late, or an
-error of the service's own is Unknown, whatever the SDK calls it (its asyncio transport calls a
-lost reply a request that was not sent). No message repeats what the service says of keys and
-signatures.
+Only a request that was surely not sent is Unavailable. A batch whose reply is lost, late, or an
+error of the service's own is Unknown, whatever the SDK calls it (its asyncio transport calls a lost
+reply a request that was not sent). No message repeats what the service says of keys and signatures.
 """
 
 import ssl
@@ -26,14 +25,13 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables.azure_address import AzureAddress
-from blackboard.tables.azure_identity import Credential
-from blackboard.tables.azure_tokens import NoToken
-from blackboard.tables.azure_wire import date_of, is_of_the_service
+from blackboard.tables.azure_credentials import Credential, NoToken
+from blackboard.tables.azure_transport import date_of, is_of_the_service
 
 BUSY = 1.0
 """Seconds to wait when the service does not say how long."""
 LONGEST_BUSY = 30.0
-"""Seconds, at the most, that the service is taken at its word."""
+"""Seconds: the service may ask for more, but no more are waited."""
 
 _START = " (`blackboard azurite` starts an emulator)"
 _CONFLICTS = {
@@ -58,26 +56,26 @@ class MissingTable(Unusable):
 
 _KIND_OF: dict[str, type[Unavailable]] = {
     "TableNotFound": MissingTable,
-    "TableBeingDeleted": Unavailable,  # it ends by itself
+    "TableBeingDeleted": Unavailable,  # until the deletion ends
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The answers of one table, to one who asks."""
+    """The answers of one table, for one credential."""
 
     address: AzureAddress
     credential: Credential
 
     def of_commit(self, error: Exception, size: int) -> TableError:
-        """What became of a batch of so many operations. Whatever has no code of the service, or
-        one that does not speak of the rows, may come from something in between.
+        """The answer to a batch of `size` operations. An error without a code of the service, or
+        with one that is not about rows, may come from a proxy.
         """
         if not isinstance(error, HttpResponseError) or error.response is None:
-            return self._unsent(error) or Unknown(self._unheard(error))
+            return self._unsent(error) or Unknown(self._without_answer(error))
         code, status = code_of(error), error.status_code or 0
-        if known := self._known(code, status):
-            return known
+        if answer := self._by_code(code, status):
+            return answer
         if code == "ServerBusy":
             return Busy(retry_after(_headers(error)))
         index = getattr(error, "index", 0)
@@ -93,17 +91,17 @@ class Errors:
     def of_scan(self, error: Exception) -> TableError:
         """Why a page could not be read."""
         if not isinstance(error, HttpResponseError) or error.response is None:
-            return self._unsent(error) or Unavailable(self._unheard(error))
+            return self._unsent(error) or Unavailable(self._without_answer(error))
         code, status = code_of(error), error.status_code or 0
-        if known := self._known(code, status):
-            return known
+        if answer := self._by_code(code, status):
+            return answer
         if status in {429, 503}:
             return Busy(retry_after(_headers(error)))
         if code and status == 400:
             return Unusable(f"{self._answered(code, status)}: {_first_line(error)}")
         return Unavailable(self._answered(code, status))
 
-    def _unheard(self, error: Exception) -> str:
+    def _without_answer(self, error: Exception) -> str:
         if isinstance(error, AzureError | OSError):
             return f"no answer from {self.address.url}"
         return f"{self.address.url} gave an answer that cannot be read ({type(error).__name__})"
@@ -111,7 +109,7 @@ class Errors:
     def _answered(self, code: str, status: int) -> str:
         return f"{self.address.url} answered {status} {code}".rstrip()
 
-    def _known(self, code: str, status: int) -> TableError | None:
+    def _by_code(self, code: str, status: int) -> TableError | None:
         if code in _MESSAGES:
             account = self.address.account or self.address.endpoint
             message = _MESSAGES[code].format(table=self.address.table, account=account)
@@ -121,7 +119,7 @@ class Errors:
         return None
 
     def _unsent(self, error: Exception) -> TableError | None:
-        """The answer to a request that did not leave this machine; None when it may have."""
+        """The answer to a request that was not sent; None when it may have been."""
         if isinstance(error, NoToken):
             return Unusable(self.credential.no_token(self.address, error.why))
         cause = _cause(error)
@@ -146,7 +144,7 @@ def code_of(error: HttpResponseError) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait, from a header that has seconds, a date, nothing, or anything else."""
+    """Seconds to wait, from a header that may have seconds, a date, or anything else."""
     text = headers.get("Retry-After", "").strip()
     if text.isdecimal():
         return min(float(text), LONGEST_BUSY)
@@ -157,13 +155,13 @@ def retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _headers(error: HttpResponseError) -> Mapping[str, str]:
-    """The headers of a reply, in any spelling."""
+    """The headers of a reply; their names are not case-sensitive."""
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     return headers
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What aiohttp raised, below what the SDK made of it."""
+    """What aiohttp raised, below the errors of the SDK."""
     while isinstance(error, AzureError) and error.__cause__ is not None:
         error = error.__cause__
     return error

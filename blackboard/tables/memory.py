@@ -1,6 +1,6 @@
 """A table in memory, for tests and simulations: the contract in its shortest form.
 
-Several tables may share one `Shelf`, as several processes share one file. Nothing outlives the
+Several tables may share one `Contents`, as several processes share one file. It ends with the
 process.
 """
 
@@ -13,31 +13,39 @@ from typing import NamedTuple
 
 from blackboard.clock import Clock
 from blackboard.table import Delete, Etag, Merge, Op, Requests, Row, Unavailable, Value
-from blackboard.tables import checks
-from blackboard.tables.pages import AFTER_ALL, Pages
+from blackboard.tables.base import (
+    AFTER_ALL,
+    MAX_BYTES,
+    MAX_ROWS,
+    MAX_VALUE,
+    Pages,
+    check_merged,
+    checked,
+    first_conflict,
+)
 
 
-class _Kept(NamedTuple):
-    """A row, but for its key."""
+class _Version(NamedTuple):
+    """A row without its key."""
 
     etag: Etag
     touched: float
-    """The moment of its last writing."""
+    """When it was written: monotonic seconds."""
     data: dict[str, Value]
-    """Never changed: a row that is written again is another."""
+    """Never changed: each write makes another version."""
 
 
 @dataclass(slots=True)
 class _Part:
     """One partition: its rows, and their keys in order."""
 
-    rows: dict[str, _Kept] = field(default_factory=dict)
+    rows: dict[str, _Version] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
 
-    def put(self, key: str, kept: _Kept) -> None:
+    def put(self, key: str, version: _Version) -> None:
         if key not in self.rows:
             insort(self.keys, key)
-        self.rows[key] = kept
+        self.rows[key] = version
 
     def drop(self, key: str) -> None:
         del self.rows[key]
@@ -45,9 +53,9 @@ class _Part:
 
 
 @dataclass(slots=True)
-class Shelf:
-    """What is kept: partitions, and the counter that no etag comes from twice. It works at once,
-    for whoever brings the moment; the table below makes a store of it.
+class Contents:
+    """The partitions, and the counter that etags come from. Synchronous, and without a clock: the
+    caller says what time it is.
     """
 
     parts: dict[str, _Part] = field(default_factory=dict)
@@ -58,30 +66,32 @@ class Shelf:
     ) -> list[Etag]:
         """Write a batch whose `datas` were checked. Raises Conflict or Refused."""
         part = self.parts.setdefault(partition, _Part())
-        there = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
-        if conflict := checks.first_conflict(ops, there):
+        found = {op.key: part.rows[op.key].etag for op in ops if op.key in part.rows}
+        if conflict := first_conflict(ops, found):
             raise conflict
         for index, op in enumerate(ops):
             if isinstance(op, Merge):
                 datas[index] = {**part.rows[op.key].data, **datas[index]}
-                checks.check_merged(index, datas[index])
+                check_merged(index, datas[index])
         self.etag += 1
         etag = str(self.etag)
         for op, data in zip(ops, datas, strict=True):
             if isinstance(op, Delete):
                 part.drop(op.key)
             else:
-                part.put(op.key, _Kept(etag, moment, data))
+                part.put(op.key, _Version(etag, moment, data))
         return ["" if isinstance(op, Delete) else etag for op in ops]
 
     def row(self, partition: str, key: str) -> Row | None:
         part = self.parts.get(partition)
         if part is None or key not in part.rows:
             return None
-        kept = part.rows[key]
-        return Row(key, kept.etag, kept.data, kept.touched)
+        version = part.rows[key]
+        return Row(key, version.etag, version.data, version.touched)
 
-    def page(self, partition: str, first: str, end: str, count: int) -> Iterator[tuple[str, _Kept]]:
+    def page(
+        self, partition: str, first: str, end: str, count: int
+    ) -> Iterator[tuple[str, _Version]]:
         """The first `count` rows from `first` on, before `end`, by their keys."""
         part = self.parts.get(partition, _Part())
         low, high = bisect_left(part.keys, first), bisect_left(part.keys, end)
@@ -89,29 +99,29 @@ class Shelf:
 
 
 class MemoryTable:
-    """The contract over a shelf. Each request lets others go first once, so that tasks which race
-    here race as they would over a wire.
+    """The contract over `Contents`. Each request yields to the event loop once, so that tasks race
+    here as they would over a network.
     """
 
-    max_rows = checks.MAX_ROWS
-    max_bytes = checks.MAX_BYTES
-    max_value = checks.MAX_VALUE
+    max_rows = MAX_ROWS
+    max_bytes = MAX_BYTES
+    max_value = MAX_VALUE
     resolution = 0.05
 
-    def __init__(self, clock: Clock, shelf: Shelf | None = None) -> None:
+    def __init__(self, clock: Clock, contents: Contents | None = None) -> None:
         self._clock = clock
-        self._shelf = shelf or Shelf()
+        self._contents = contents or Contents()
         self._closed = False
         self.requests = Requests()
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checks.checked(partition, ops)
+        datas = checked(partition, ops)
         await self._request()
         if not ops:
             return []
         self.requests.commits += 1
-        return self._shelf.apply(partition, ops, datas, moment=self._clock.monotonic())
+        return self._contents.apply(partition, ops, datas, moment=self._clock.monotonic())
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -121,8 +131,11 @@ class MemoryTable:
         async def fetch(start: str, count: int) -> list[Row]:
             await self._request()
             self.requests.pages += 1
-            found = self._shelf.page(partition, start, end, count)
-            return [Row(key, kept.etag, dict(kept.data), kept.touched) for key, kept in found]
+            found = self._contents.page(partition, start, end, count)
+            return [
+                Row(key, version.etag, dict(version.data), version.touched)
+                for key, version in found
+            ]
 
         return Pages(fetch, first=first, limit=limit)
 

@@ -1,67 +1,177 @@
 """A table in one SQLite file, shared by all processes of one host.
 
-Promised: a batch is whole or absent, also when a process is killed in the middle; an etag is
-never used twice; ages are deaf to changes of the wall clock, the same for all processes of the
-host, and never overstated (`sqlite_ages.py`); a row that was written before the host last booted is
-infinitely old.
+Promised: a batch is whole or absent, also when a process is killed in the middle; an etag is never
+used twice; ages ignore changes of the wall clock, are the same for all processes of the host, and
+are never overstated; a row that was written before the host last booted is infinitely old.
 
-What a power failure (not a killed process) may take depends on `synchronous`:
+What a power failure (not a killed process) may lose depends on `synchronous`:
 
 - NORMAL, the default: the last moments of acknowledged writes. The file stays whole, but runs
   that were released may run again, under fences that were used already.
 - FULL: nothing that was acknowledged, for one disk flush a batch.
 
-Not promised: anything on a network file system, or for a file that has two names (both refused
-where it is seen, `sqlite_place.py`), or for one that is copied back over a board at work.
+Not promised: anything on a network file system, or for a file that has two names (both are refused
+where they are detected, `sqlite_filesystem.py`), or for a file that is copied over a board in use.
+
+**Boots.** Monotonic times compare within one boot. The kernel has one id for each boot. Where the
+id that a process reads is the kernel's own, its name begins with `kernel:`, and another such id in
+the same file is of an earlier or later boot of this host: the older writer has ended. A container
+may be shown an id of its own, or live in a time namespace whose monotonic clock has an offset,
+while the host that shares the file goes on. Its name has the id and the namespace; nothing follows
+from a difference.
+
+**Ages.** A stamp is a time on the monotonic clock of one boot. A stamp of the reader's own boot
+gives the age. A stamp of an earlier boot of this host makes the row infinitely old. Any other stamp
+gives nothing: its writer may be alive in such a container, or the reader's machine was set back to
+a snapshot and the stamp lies in its future. Such a row is as old as the time for which the reader
+has seen it unchanged, on the reader's own clock; client-go and the DynamoDB lock client compute all
+ages so. That is never more than its age: a lock that is renewed never goes stale, and one that is
+not does, one lease after it was first read. A command, which reads once, never sees such a lock as
+stale.
 """
 
 import asyncio
+import math
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, StoreProblem
+from blackboard.executor import SerialExecutor
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
-from blackboard.tables import checks
-from blackboard.tables.boot import boot_id, unproven
-from blackboard.tables.mounts import Mount, mount_table
-from blackboard.tables.onethread import OneThread
-from blackboard.tables.pages import AFTER_ALL, Pages
-from blackboard.tables.sqlite_ages import Ages, Stamp
-from blackboard.tables.sqlite_file import SqliteFile
-from blackboard.tables.sqlite_open import open_file
+from blackboard.tables.base import AFTER_ALL, MAX_BYTES, MAX_ROWS, MAX_VALUE, Pages, checked
+from blackboard.tables.sqlite_file import SqliteFile, Stamp
+from blackboard.tables.sqlite_filesystem import mount_at, mount_table
+from blackboard.tables.sqlite_open import Opening, open_file
+
+KERNEL = "kernel:"
+_SHOWN = Path("/proc/sys/kernel/random/boot_id")
+_INITIAL = "time:[4026531834]"
+"""The time namespace of all processes that were not put in another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """How a file is opened."""
+@cache
+def boot_id() -> str:
+    """The same for all processes that share a monotonic clock. Raises StoreProblem."""
+    try:
+        if sys.platform == "darwin":
+            return KERNEL + _darwin_boot()
+        shown, elsewhere = _SHOWN.read_text("ascii").strip(), _time_namespace()
+        own = not elsewhere and _is_the_kernels()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StoreProblem(
+            f"this system does not say which boot it is in, so no lock could go stale safely: "
+            f"{error}"
+        ) from None
+    return f"{KERNEL if own else ''}{shown}{elsewhere}"
 
-    create: bool = False
-    """Make it if it is missing."""
-    full: bool = False
-    """PRAGMA synchronous = FULL rather than NORMAL."""
-    wait: float = 5.0
-    """Seconds that another process's write is waited for before the answer is Busy."""
-    trusted: bool = False
-    """Take a file system of any kind for a good one: see `sqlite_place.py`."""
-    mounts: Sequence[Mount] | None = None
-    """The mount table; None is this host's."""
-    boot: str = ""
-    """The boot that stamps are of; "" is this one. See `boot.py` for what names say."""
+
+def one_has_ended(boot: str, other: str) -> bool:
+    """Whether two names are of different boots of one host."""
+    return boot != other and boot.startswith(KERNEL) and other.startswith(KERNEL)
+
+
+def unproven(boot: str) -> str:
+    """The name for a file that other kernels may write too: nothing follows from a difference."""
+    return boot.removeprefix(KERNEL)
+
+
+def _is_the_kernels() -> bool:
+    """Whether the file is the kernel's own, and nothing is mounted over it."""
+    mount = mount_at(_SHOWN, mount_table())
+    if mount.kind != "proc":
+        return False
+    within = Path(mount.root) / _SHOWN.relative_to(mount.point)
+    return within == Path("/") / _SHOWN.relative_to("/proc")
+
+
+def _time_namespace() -> str:
+    """Nothing in the initial namespace; else its number and the offsets of its clocks, because the
+    kernel uses the number of a namespace that has ended again.
+    """
+    here = Path("/proc/self/ns/time")
+    if not here.exists():
+        return ""
+    name = str(here.readlink())
+    if name == _INITIAL:
+        return ""
+    offsets = Path("/proc/self/timens_offsets").read_text("ascii").split()
+    return f"+{name}+{'+'.join(offsets)}"
+
+
+def _darwin_boot() -> str:
+    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    return subprocess.run(  # noqa: S603 - a fixed command
+        command, check=True, capture_output=True, text=True, timeout=10
+    ).stdout.strip()
+
+
+MANY = 10_000
+"""Rows whose first sight is kept before the ones that were not read lately are dropped."""
+KEEP_SIGHT = 3600.0
+"""Seconds."""
+
+
+@dataclass(slots=True)
+class _Sight:
+    """When this reader first and last read a row with its present etag."""
+
+    first: float
+    last: float
+
+
+class Ages:
+    """The ages that one reader gives to rows. `boot` is its own."""
+
+    def __init__(self, boot: str, clock: Clock) -> None:
+        self._boot = boot
+        self._clock = clock
+        self._sights: dict[tuple[str, Etag], _Sight] = {}
+        """By key and etag. Boards of one file have rows of the same key, but an etag belongs to one
+        batch of the file."""
+        self._many = MANY
+
+    def of(self, row: Row) -> float:
+        """Seconds since the row was written, at least; infinity when that boot has ended."""
+        now, stamp = self._clock.monotonic(), row.stamp
+        assert isinstance(stamp, Stamp)
+        if one_has_ended(stamp.boot, self._boot):
+            return math.inf
+        if stamp.boot == self._boot and stamp.touched <= now:
+            return now - stamp.touched
+        return now - self._first_seen(row, now)
+
+    def _first_seen(self, row: Row, now: float) -> float:
+        sight = self._sights.get((row.key, row.etag))
+        if sight is None or sight.first > now:
+            self._drop_old(now)
+            sight = self._sights[row.key, row.etag] = _Sight(now, now)
+        sight.last = now
+        return sight.first
+
+    def _drop_old(self, now: float) -> None:
+        if len(self._sights) < self._many:
+            return
+        kept = {key: one for key, one in self._sights.items() if now - one.last < KEEP_SIGHT}
+        self._sights, self._many = kept, max(MANY, 2 * len(kept))
 
 
 class SqliteTable:
-    """The contract over a file, all of whose requests are made by one thread."""
+    """The contract over a file. One thread makes all requests."""
 
-    max_rows = checks.MAX_ROWS
-    max_bytes = checks.MAX_BYTES
-    max_value = checks.MAX_VALUE
+    max_rows = MAX_ROWS
+    max_bytes = MAX_BYTES
+    max_value = MAX_VALUE
     resolution = 0.05
 
-    def __init__(self, thread: OneThread, file: SqliteFile, *, clock: Clock, ages: Ages) -> None:
+    def __init__(
+        self, thread: SerialExecutor, file: SqliteFile, *, clock: Clock, ages: Ages
+    ) -> None:
         self._thread = thread
         self._file = file
         self._clock = clock
@@ -73,8 +183,8 @@ class SqliteTable:
     async def open(
         cls, path: str | Path, clock: Clock, opening: Opening | None = None
     ) -> "SqliteTable":
-        """Open the file at `path`. Raises StoreProblem; BadInput for a path that leads nowhere;
-        Busy when another program holds it.
+        """Opens the file at `path`. Raises StoreProblem; BadInput for a path that cannot be
+        resolved; Busy when another program holds the file.
         """
         opening = opening or Opening()
         boot = opening.boot or boot_id()
@@ -92,7 +202,7 @@ class SqliteTable:
             for file in opened:
                 file.close()
 
-        thread = OneThread("sqlite")
+        thread = SerialExecutor("sqlite")
         try:
             file = await thread.call(begin)
         except BaseException:
@@ -102,7 +212,7 @@ class SqliteTable:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checks.checked(partition, ops)
+        datas = checked(partition, ops)
         self._check_open()
         if not ops:
             return []
@@ -148,12 +258,4 @@ def _file(path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> Sqlite
     except RuntimeError as error:
         problem = f"{path} leads nowhere: {str(error).rstrip('.')}"
         raise BadInput("store", problem, "write the whole path") from None
-    connection = open_file(
-        resolved,
-        create=opening.create,
-        full=opening.full,
-        wait=opening.wait,
-        mounts=mount_table() if opening.mounts is None else opening.mounts,
-        trusted=opening.trusted,
-    )
-    return SqliteFile(resolved, connection, stamp=stamp)
+    return SqliteFile(resolved, open_file(resolved, opening), stamp=stamp)

@@ -1,24 +1,68 @@
-"""A board's file as one thread uses it: batches, pages, and nothing of asyncio.
+"""A board's file as one thread uses it: batches and pages, without asyncio.
 
-A batch first reads the etags of all rows it names, under the write lock, and judges them; then
-it writes. So a lost race is told exactly and has written nothing, whatever the order of the
+A batch first reads the etags of all rows that it names, under the write lock, and checks them; then
+it writes. So a lost race is reported exactly and has written nothing, whatever the order of the
 operations.
+
+The data of a row is JSON text that a person can read. A time is written as a list of one text: data
+is flat, so nothing else is a list, and a text that only looks like a time stays a text.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from blackboard.table import Delete, Etag, Insert, Merge, Op, Replace, Row, Unusable, Value
-from blackboard.tables import checks, rowtext
-from blackboard.tables.sqlite_ages import Stamp
-from blackboard.tables.sqlite_answers import answered, damaged
-from blackboard.tables.sqlite_place import names_problem
+from blackboard.table import Data, Delete, Etag, Insert, Merge, Op, Replace, Row, Unusable, Value
+from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
+from blackboard.tables.sqlite_filesystem import names_problem
+from blackboard.tables.sqlite_open import damaged, translated
+
+_to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def encode_row(data: Data) -> str:
+    """`data` has plain values and UTC times."""
+    return _to_json(_marked(data)).decode()
+
+
+def decode_row(text: str) -> dict[str, Value]:
+    """Raises ValueError for what was not written here."""
+    data = _read(text)
+    for name, value in data.items():
+        if type(value) is list:
+            data[name] = _time(value)
+    return data
+
+
+def merge_row(text: str, data: Data) -> str:
+    """`data` laid over the row in `text`, whose own values stay unread. Raises as `decode_row`."""
+    return _to_json(_read(text) | _marked(data)).decode()
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return _from_json(text)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _time(marked: list[Any]) -> datetime:
+    try:
+        return datetime.fromisoformat(marked[0])
+    except (IndexError, TypeError):
+        raise ValueError(f"{marked} is no time") from None
+
+
+def _marked(data: Data) -> dict[str, Any]:
+    return {name: [value] if isinstance(value, datetime) else value for name, value in data.items()}
+
 
 _ETAGS = """
 SELECT key, etag FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
@@ -32,9 +76,17 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """When a row was written: seconds on the monotonic clock of one boot."""
+
+    boot: str
+    touched: float
+
+
 class SqliteFile:
-    """An open file. `stamp` is asked under the write lock: a stamp taken before would be as old
-    as the wait for it.
+    """An open file. `stamp` is called under the write lock: a stamp taken before would be as old as
+    the wait for the lock.
     """
 
     def __init__(
@@ -54,7 +106,7 @@ class SqliteFile:
         with self._request(), self._transaction():
             found = dict(self._lookup(_ETAGS, partition, [op.key for op in ops]))
             there = {key: str(etag) for key, etag in found.items()}
-            if conflict := checks.first_conflict(ops, there):
+            if conflict := first_conflict(ops, there):
                 raise conflict
             texts = self._texts(partition, ops, datas)
             etag, stamp = self._next_etag(), self._stamp()
@@ -95,17 +147,17 @@ class SqliteFile:
     def _texts(
         self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
     ) -> dict[str, str]:
-        """What each key will hold."""
+        """The new text of each row that is written."""
         merges = [op.key for op in ops if isinstance(op, Merge)]
         before = dict(self._lookup(_DATA, partition, merges)) if merges else {}
         texts: dict[str, str] = {}
         for index, (op, data) in enumerate(zip(ops, datas, strict=True)):
             if isinstance(op, Insert | Replace):
-                texts[op.key] = rowtext.encode(data)
+                texts[op.key] = encode_row(data)
             elif isinstance(op, Merge):
                 texts[op.key] = text = self._merged(op.key, before[op.key], data)
-                if len(text) > checks.SURELY_FITS:
-                    checks.check_merged(index, rowtext.decode(text))
+                if len(text) > SURELY_FITS:
+                    check_merged(index, decode_row(text))
         return texts
 
     def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
@@ -120,30 +172,30 @@ class SqliteFile:
 
     def _merged(self, key: str, text: str, data: dict[str, Value]) -> str:
         try:
-            return rowtext.merged(text, data)
+            return merge_row(text, data)
         except ValueError as error:
             raise damaged(self._path, f"row {key}: {error}") from None
 
     def _decoded(self, key: str, text: str) -> dict[str, Value]:
         try:
-            return rowtext.decode(text)
+            return decode_row(text)
         except ValueError as error:
             raise damaged(self._path, f"row {key}: {error}") from None
 
     def _moment(self, key: str, boot: Any, touched: Any) -> Stamp:
         if not isinstance(boot, str) or not isinstance(touched, int | float):
-            raise damaged(self._path, f"row {key}: {boot!r} and {touched!r} are no moment")
+            raise damaged(self._path, f"row {key}: {boot!r} and {touched!r} are no time stamp")
         return Stamp(boot, touched)
 
     @contextmanager
     def _request(self) -> Iterator[None]:
         self._check_names()
-        with answered(self._path):
+        with translated(self._path):
             yield
 
     def _check_names(self) -> None:
-        """Raises Unusable once what is open is not what others would open: a file that was removed
-        can still be written, for no one to read.
+        """Raises Unusable once the open file is not the one that others would open: a removed file
+        can still be written, but not read by others.
         """
         linked = False
         for name, opened in self._open.items():
@@ -173,7 +225,7 @@ class SqliteFile:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Which file is at a path."""
+    """The identity of the file at a path."""
 
     id: tuple[int, int]
     links: int

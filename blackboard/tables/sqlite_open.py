@@ -1,32 +1,104 @@
-"""Making and opening a board's file, and what is refused.
+"""Makes and opens a board's file, and translates SQLite's error codes.
 
-A new file is filled under another name and linked into place when it is whole: of several
-processes that make the same board one wins, and none ever sees half a file. Nothing here opens
-an existing file but SQLite itself: closing any other descriptor of it would drop the locks that
-this process holds on it.
+A new file is filled under another name and linked into place when it is complete: of several
+processes that make the same board one wins, and none ever sees half a file. Only SQLite itself
+opens an existing file: closing any other descriptor of it would drop the locks that this process
+holds on it.
+
+An error code becomes an answer of the contract while the table works, and a `StoreProblem` with its
+remedy while it is being opened.
 """
 
 import os
 import sqlite3
 import tempfile
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 
 from blackboard.errors import MissingStore, StoreProblem
-from blackboard.tables.mounts import Mount
-from blackboard.tables.sqlite_answers import explained
-from blackboard.tables.sqlite_place import (
+from blackboard.table import Busy, TableError, Unknown, Unusable
+from blackboard.tables.sqlite_filesystem import (
     FRESH,
     SIDE_FILES,
+    Mount,
     check_left_behind,
     check_names,
     check_place,
+    mount_table,
 )
 
+RETRY_AFTER = 1.0
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_NO_TEXT = "Could not decode to UTF-8"
+"""The beginning of Python's message; its rest quotes the row, which must not be repeated."""
+_MAY_HAVE_LANDED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
+"""The commit is in the log and could not be flushed: it may be lost in a crash."""
+
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room",
+    sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions and its file system",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of file and folder",
+    sqlite3.SQLITE_IOERR: "the disk does not read or write it: it may be full, or failing",
+}
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns errors of a request into answers of the contract."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise answer(error, path) from error
+
+
+@contextmanager
+def translated_while_opening(path: Path) -> Iterator[None]:
+    """Turns errors of opening a file into StoreProblem, or Busy for one that is locked."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise problem(error, path) from error
+
+
+def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
+    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if extended & 0xFF in _BUSY:
+        return Busy(RETRY_AFTER)
+    if extended in _MAY_HAVE_LANDED:
+        return Unknown(f"{path}: {error}")
+    if extended & 0xFF in _DAMAGED:
+        return damaged(path, str(error))
+    if str(error).startswith(_NO_TEXT):
+        return damaged(path, "a row of it is no text")
+    remedy = _REMEDIES.get(extended & 0xFF, "")
+    return Unusable(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
+
+
+def damaged(path: Path, how: str) -> Unusable:
+    return Unusable(f"{path} is damaged: {how} (stop all workers and restore a copy)")
+
+
+def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreProblem(
+            f"{path} is not a board: {error} (name another file, or restore a copy of this one)"
+        )
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreProblem(f"{path} is damaged: {error} (restore a copy)")
+    if code in _BUSY:
+        return Busy(RETRY_AFTER)
+    remedy = _REMEDIES.get(code, "")
+    return StoreProblem(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
+
+
 APPLICATION = 0x424C4B42
-"""`BLKB` in the header: how a board is told from another program's file."""
+"""`BLKB` in the header: distinguishes a board from another program's file."""
 SCHEMA = 1
 _CACHE = 32_768
 """KiB of pages kept in memory, at most."""
@@ -51,32 +123,47 @@ COMMIT;
 """
 
 
-def open_file(
-    path: Path, *, create: bool, full: bool, wait: float, mounts: Sequence[Mount], trusted: bool
-) -> sqlite3.Connection:
-    """A connection to the board at `path` (absolute, resolved), made first if it is missing and
-    `create` says so. `wait` is how long another's write is waited for, in seconds; `trusted` that
-    the file system is good whatever its kind.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How a file is opened."""
+
+    create: bool = False
+    """Make it if it is missing."""
+    full: bool = False
+    """PRAGMA synchronous = FULL rather than NORMAL."""
+    wait: float = 5.0
+    """Seconds to wait for another process's write before Busy is raised."""
+    trusted: bool = False
+    """Accept a file system of any kind: see `sqlite_filesystem.py`."""
+    mounts: Sequence[Mount] | None = None
+    """The mount table; None is this host's."""
+    boot: str = ""
+    """The name of the boot for stamps; "" is this one."""
+
+
+def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
+    """A connection to the board at `path` (absolute, resolved).
 
     Raises MissingStore or another StoreProblem, or Busy when another program holds the file.
     """
-    check_place(path, mounts, trusted=trusted)
+    mounts = mount_table() if opening.mounts is None else opening.mounts
+    check_place(path, mounts, trusted=opening.trusted)
     if not _is_there(path):
-        if not create:
+        if not opening.create:
             raise MissingStore(f"no board at {path} (make one with `blackboard init`)")
         check_left_behind(path)
         _make(path)
     check_names(path, mounts)
     _check_access(path)
-    with explained(path):
+    with translated_while_opening(path):
         connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=wait, isolation_level=None
+            f"{path.as_uri()}?mode=rw", uri=True, timeout=opening.wait, isolation_level=None
         )
     try:
-        with explained(path):
+        with translated_while_opening(path):
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     except BaseException:
@@ -112,9 +199,12 @@ def _make(path: Path) -> None:
     os.close(handle)
     fresh = Path(name)
     try:
-        with explained(path), closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+        with (
+            translated_while_opening(path),
+            closing(sqlite3.connect(fresh, isolation_level=None)) as connection,
+        ):
             connection.executescript(_MAKE)
-            # Else closing it would do so, and say nothing when it fails.
+            # Closing would do this too, but without an error when it fails.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         with suppress(FileExistsError):  # another process was faster: its board is as good
             path.hardlink_to(fresh)
@@ -122,7 +212,7 @@ def _make(path: Path) -> None:
         raise StoreProblem(f"no board can be made at {path}: {error.strerror}") from None
     finally:
         for suffix in ("", *SIDE_FILES):
-            with suppress(OSError):  # what is left there is nobody's, and does no harm
+            with suppress(OSError):  # a file that is left there does no harm
                 Path(name + suffix).unlink(missing_ok=True)
 
 
@@ -143,7 +233,7 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreProblem(f"{path} is the file of another program (name another file)")
     if schema > SCHEMA:
         raise StoreProblem(
-            f"{path} was written by a newer version: its schema is {schema}, this version knows "
+            f"{path} was written by a newer version: its schema is {schema}, this version reads "
             f"{SCHEMA} (update blackboard-scheduler)"
         )
     if connection.execute("SELECT count(*) FROM counter").fetchone() != (1,):

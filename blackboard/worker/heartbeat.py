@@ -15,18 +15,16 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.events import Events, Kind
-from blackboard.model import Claim
+from blackboard.model import Claim, replace
 from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.breaker import Need
 from blackboard.rules.due import renew_every
-from blackboard.table import TableError
+from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.holdings import Holding, Holdings
-from blackboard.worker.store_breaker import StoreBreaker
 
 LONGEST_BEAT = 1.0
 SHORTEST_BEAT = 0.1
@@ -37,7 +35,7 @@ STANDSTILL = 2 * LONGEST_BEAT
 LONGEST_STANDSTILL = 30.0
 """Seconds for which a loop may stand still when no lease is shorter."""
 NEARLY_OVER = 10.0
-"""Seconds before a deadline in which a renewal is tried as soon as the breaker lets it through."""
+"""Seconds about a deadline in which a renewal is tried as soon as the breaker lets it through."""
 LAST_CHANCE = 0.1
 """The part of a lease, after the deadline, in which an answer to a renewal may still come."""
 GONE = "its lock was overridden, unlocked or removed"
@@ -58,7 +56,6 @@ class Heartbeat:
 
     board: BoardTable
     """Asked for renewals."""
-    breaker: StoreBreaker
     holdings: Holdings
     events: Events
     turning: Turning = unwatched
@@ -139,8 +136,8 @@ class Heartbeat:
         progress = held.progress
         try:
             renewed = await self._renewed(held, progress)
-        except TableError:  # the breaker reports it
-            await self._wait(held)
+        except TableError as trouble:  # the breaker reports it
+            await self._wait(held, trouble)
             held.asking = False
             if held.renewal_due(self.board.clock.monotonic()) and held in self.holdings:
                 self.ask(held)
@@ -165,17 +162,19 @@ class Heartbeat:
         finally:
             held.answered.set()
 
-    async def _wait(self, held: Holding) -> None:
-        """Wait until a renewal that failed is tried again: a quarter of the time between renewals,
-        or, where the lease is nearly over, until the store lets it through. Where it has long been
-        over, workers do not come back together.
+    async def _wait(self, held: Holding, trouble: TableError) -> None:
+        """Wait until a failed renewal is tried again: a quarter of the time between renewals, or,
+        where the lease is nearly over, until the breaker lets it through. Where it is long over,
+        the pause has jitter: workers do not come back together.
         """
-        pause = renew_every(held.claim.stale_after) / 4
-        left = held.deadline - self.board.clock.monotonic()
-        if left > NEARLY_OVER:
-            await self.board.clock.sleep(pause)
-            return
-        await self.breaker.ready(Need.RENEWAL, self.board.partition(held.claim.id))
+        board, pause = self.board, renew_every(held.claim.stale_after) / 4
+        left = held.deadline - board.clock.monotonic()
+        if left < -NEARLY_OVER:
+            await board.clock.sleep(pause + 3 * pause * board.chance.fraction())
+        elif left < NEARLY_OVER and isinstance(trouble, Busy | Unavailable):
+            await board.ready(board.partition(held.claim.id), trouble, failures=1)
+        else:
+            await board.clock.sleep(pause)
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Signal to a handler that its lock is lost, and stop it if it does not end by itself."""

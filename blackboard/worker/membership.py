@@ -9,14 +9,13 @@ write it is called lost; after a day, the next worker that starts deletes its ro
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
-from blackboard.model import VERSION, Member
+from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.protocol.rows import data_of, record_of, version_of
-from blackboard.rules.breaker import Need
 from blackboard.rules.next_run import is_ahead
 from blackboard.table import (
     ANY,
@@ -32,7 +31,6 @@ from blackboard.table import (
     Unknown,
     read,
 )
-from blackboard.worker.store_breaker import StoreBreaker
 
 ANNOUNCE_EVERY = 60.0
 """Seconds."""
@@ -49,26 +47,25 @@ LAST_WORD = 3.0
 class Membership:
     """The row of one worker."""
 
-    def __init__(self, board: BoardTable, breaker: StoreBreaker, member: Member) -> None:
+    def __init__(self, board: BoardTable, member: Member) -> None:
         self._board = board
-        self._breaker = breaker
         self._member = member
 
     async def announce(self, *, running: int) -> None:
         """Write the row, and wait until it is to be written again. Raises Remade when the board was
         made anew with other shards.
         """
-        partition = workers_partition(self._board.name)
+        board = self._board
         try:
-            self._member = await announce(self._board, replace(self._member, running=running))
+            self._member = await announce(board, replace(self._member, running=running))
         except Remade:
             raise
-        except (Busy, Unavailable):
-            await self._breaker.ready(Need.OTHER, partition)
+        except (Busy, Unavailable) as trouble:
+            await board.ready(workers_partition(board.name), trouble, failures=1)
         except TableError:
-            await self._board.clock.sleep(REFUSED_PAUSE)
+            await board.clock.sleep(REFUSED_PAUSE)
         else:
-            await self._board.clock.sleep(ANNOUNCE_EVERY)
+            await board.clock.sleep(ANNOUNCE_EVERY)
 
     async def leave(self) -> None:
         """Delete the row, if the store answers soon."""
@@ -79,7 +76,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A worker as it announced itself, and how long ago that was by the store's own scale."""
+    """A worker as it announced itself, and the age of that by the store's own scale."""
 
     member: Member
     age: float
@@ -87,7 +84,7 @@ class Sighting:
 
     @property
     def lost(self) -> bool:
-        """Whether it should have been seen again by now."""
+        """Whether it should have announced itself again by now."""
         return self.age > LOST_AFTER
 
     def takes(self, item_type: str) -> bool:
@@ -95,11 +92,11 @@ class Sighting:
 
 
 async def announce(board: BoardTable, member: Member) -> Member:
-    """Write a worker's row: new, or over the one it wrote before. What comes back is announced
-    next time, with its changes. `seen` is set here, by the store's clock.
+    """Write a worker's row: new, or over the one it wrote before. Returns the row as it is now, for
+    the next announcement. `seen` is set here, by the store's clock.
 
-    A lost race or reply is no loss: the next announcement mends it. A row that is gone may say that
-    the whole table was deleted and made anew. Raises Remade when that changed the shards.
+    A lost race or reply does no harm: the next announcement repairs it. A row that is gone may mean
+    that the whole table was deleted and made anew. Raises Remade when that changed the shards.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     if not member.etag:
@@ -134,9 +131,9 @@ async def workers(board: BoardTable) -> list[Sighting]:
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Delete the rows of workers that were not seen for a day. Where their age cannot be told from
-    a first look, their own time counts; so does a time that is still to come, for a clock was
-    wrong. A worker that is there after all writes its row again.
+    """Delete the rows of workers that announced nothing for a day. Where a first look cannot say
+    their age, their own time counts. A time that is still to come counts as well: a clock was
+    wrong. A worker that lives after all writes its row again.
     """
     now = await board.table.now()
     for row in await _rows(board):
@@ -171,4 +168,4 @@ async def _delete(board: BoardTable, ops: Sequence[Op]) -> None:
     try:
         await board.table.commit(workers_partition(board.name), ops)
     except (Conflict, Unknown):
-        return  # it is gone, or whoever looks next sees to it
+        return  # it is gone, or the next worker that starts deletes it

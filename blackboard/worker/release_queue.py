@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from blackboard.errors import BadRow
 from blackboard.events import Events, Kind
-from blackboard.model import Ended, Outcome
+from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import first_line
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
@@ -63,7 +63,7 @@ class Releases:
     holdings: Holdings
     retention: Retention
     runs: int = 0
-    """Let go so far."""
+    """Released so far."""
     _shards: list[_Shard] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Releases:
     async def next(
         self, number: int, *, hurry: bool, slots_freed: Callable[[], None]
     ) -> list[Released]:
-        """Let go of as many of a shard as fit one batch, as soon as there is one; with `hurry` they
+        """Release as many of a shard as fit one batch, as soon as there is one; with `hurry` they
         do not wait for others. When it takes long, their slots are freed, and `slots_freed` is
         called.
         """
@@ -98,18 +98,18 @@ class Releases:
         try:
             finished = [_finished(held, ended) for held, ended in batch]
             write = partial(release, self.board, leases=Renewed(holdings))
-            let_go = await each_for_itself(write, finished)
+            results = await each_for_itself(write, finished)
         finally:
             late.cancel()
         shard.writing, shard.stuck = self.board.clock.monotonic() - begun, False
-        for one, released in zip(finished, let_go, strict=True):
+        for one, released in zip(finished, results, strict=True):
             self.runs += 1
             self.holdings.release(one.claim.nonce)
             if released.how is ReleaseOutcome.DROPPED:
                 self.holdings.given_up.add(one.claim.nonce)
             self._emit(one, released)
             self._may_prune(shard, released)
-        return let_go
+        return results
 
     async def _free_slots(
         self, number: int, holdings: Sequence[Holding], slots_freed: Callable[[], None]
@@ -150,7 +150,7 @@ class Releases:
         to_prune = self._shards[number].to_prune
         while True:
             item_id = await to_prune.get()
-            with suppress(TableError, BadRow):  # more goes next time; `doctor` tells of a bad row
+            with suppress(TableError, BadRow):  # more goes next time; `doctor` reports a bad row
                 await prune(self.board, item_id, retention=self.retention)
                 await self._prune_another(number)
             to_prune.task_done()
@@ -200,7 +200,7 @@ def _finished(held: Holding, ended: Ended) -> FinishedRun:
 
 
 class Renewed:
-    """The locks of some runs that are let go: a heartbeat renews them meanwhile."""
+    """The locks of runs that are being released: the heartbeat renews them meanwhile."""
 
     def __init__(self, holdings: Sequence[Holding]) -> None:
         self._held = {held.claim.nonce: held for held in holdings}

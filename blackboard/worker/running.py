@@ -20,11 +20,11 @@ from blackboard.model import Claim, Ended, Outcome
 from blackboard.phrases import stamp
 from blackboard.protocol.keys import shard_of
 from blackboard.rules.due import time_limit
-from blackboard.runner import Call, Runner
+from blackboard.runner import HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
 from blackboard.schedule.durations import format_duration
 from blackboard.spec import RunSettings, params_of
-from blackboard.tables.checks import MAX_VALUE
+from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.release_queue import Releases
@@ -102,7 +102,7 @@ class Calls:
             return Ended(outcome=Outcome.FAILED, error="params: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
-        call = Call(
+        call = HandlerCall(
             handler=handler,
             item=item,
             due=claim.slot,
@@ -135,7 +135,7 @@ class Calls:
 
 
 def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]:
-    """What a handler is told of its item, and the mask for all that it says in turn.
+    """The item as its handler gets it, and the mask for all that the handler reports.
 
     Raises BadInput naming a variable that `environ` lacks.
     """
@@ -155,7 +155,7 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What a handler says while it runs, masked by its runner."""
+    """What a handler reports while it runs, masked by its runner."""
 
     held: Holding
     events: Events

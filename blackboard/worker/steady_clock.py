@@ -1,15 +1,15 @@
 """The store's clock as a worker follows it: a jump only when it is confirmed.
 
-A worker reads the store's time again and again, and its own monotonic clock says how much should
-have passed. A reading that is off by more than a minute means that the clock was set, that the
-machine was suspended, or that the clock is wrong for a moment. Items that are claimed or planned by
+A worker reads the store's time again and again, and compares it with its own monotonic clock. A
+reading that is off by more than a minute means that the clock was set, that the machine was
+suspended, or that the clock is wrong for a moment. Items that are claimed or planned by
 a wrong time are set back by as much (`rules/next_run.py`). So the worker goes on by the time that
 it had, and claims nothing, until it asks the store again some seconds later, and that is off by the
 same. (Between two replies the time of a store on another host is extrapolated, and confirms
 nothing.)
 
-Each store is guarded alike; on SQLite the clock is that of the host, and needs it most. The cost is
-a look more after a machine was suspended.
+All stores are treated alike; on SQLite the clock is that of the host, and needs it most. The cost
+is one more request after a machine was suspended.
 
 Not promised: a clock that stays wrong is followed, and so is one that was wrong from the start.
 """
@@ -43,7 +43,7 @@ class SteadyClock:
         self._since = 0.0
         """When that was first read, in monotonic seconds."""
         self._looked = 0.0
-        """When the store was last asked for this clock's sake."""
+        """When the store last answered a request that was made to confirm a jump."""
 
     @property
     def doubtful(self) -> bool:

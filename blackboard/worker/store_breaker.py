@@ -98,7 +98,8 @@ class StoreBreaker:
 
     def board(self, board: BoardTable, need: Need) -> BoardTable:
         """The same board, asked for this need."""
-        return board.seen_through(GuardedTable(board.table, self, need))
+        table = GuardedTable(board.table, self, need)
+        return board.asked_through(table, breaker=table)
 
     def opens_in(self, need: Need, partition: str) -> float:
         """Seconds until a request would be let through; 0: at once."""
@@ -281,6 +282,10 @@ class GuardedTable:
             self._breaker.ended(request, trouble)
             raise
         self._breaker.answered(request, batch=False)
+
+    async def ready(self, partition: str) -> None:
+        """Wait, after a request that failed, until the next one would be let through."""
+        await self._breaker.ready(self._need, partition)
 
     async def now(self) -> datetime:
         return self._breaker.steady.follow(await self._table.now())

@@ -1,4 +1,4 @@
-"""When a worker wakes: every cycle, and earlier when it knows of something due sooner.
+"""When a worker wakes: every cycle, and earlier when something is due sooner.
 
 APScheduler gives the beat and nothing else: due times are the board's, cron is our own. Its timer
 sets an event that the worker waits for, so a walk that takes longer than a cycle is followed by
@@ -31,24 +31,24 @@ class Wake(Protocol):
     def start(self) -> None: ...
 
     def now(self) -> None:
-        """Wake at once; or do not fall asleep, if nobody is asleep."""
+        """Wake at once; a `wait` that is not begun yet returns at once."""
         ...
 
     def within(self, seconds: float) -> None:
-        """Wake after so many seconds at the latest. Only the earliest such wish counts."""
+        """Wake after so many seconds at the latest. Only the earliest of these calls counts."""
         ...
 
     async def wait(self) -> bool:
-        """Return at the next beat, or at the earliest wish since the last return; and whether there
-        was a beat.
+        """Return at the next beat, or at the earliest moment set since the last return; and whether
+        there was a beat.
         """
         ...
 
     def stop(self) -> None: ...
 
 
-class Wishes:
-    """Waits until it is told to wake, or for the earliest wish; for a cycle at the longest."""
+class EarliestWake:
+    """Waits until `now`, or for the earliest moment set by `within`; for a cycle at the longest."""
 
     def __init__(self, cycle: float) -> None:
         self._cycle = cycle
@@ -115,7 +115,7 @@ class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
         return now + timedelta(seconds=self._cycle * (1 - SPREAD + spread))
 
 
-class CycleWake(Wishes):
+class CycleWake(EarliestWake):
     """Beats by APScheduler's timer."""
 
     def __init__(self, cycle: float, chance: Chance | None = None) -> None:

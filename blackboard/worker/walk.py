@@ -52,7 +52,7 @@ REFUSED_PAUSE = 5.0
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
 OF_ITS_TYPE = "{}"
-"""The spec of an item that says nothing itself."""
+"""The spec of an item that sets nothing itself."""
 MOST_OVERDUE = 1_000
 """Overdue tokens in one result."""
 MOST_LEFT = 100_000
@@ -618,7 +618,7 @@ class Walk:
             if move is Move.ADOPT:
                 taken = await adopt(self.board, lock)
             else:
-                taken = await override(self.board, lock, owner=self.owner, is_wanted=self._may_run)
+                taken = await override(self.board, lock, owner=self.owner, may_run=self._may_run)
             if taken is None:
                 return None
             self.events.emit_of(lock, kind, message)

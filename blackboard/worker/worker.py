@@ -12,11 +12,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from blackboard.events import Events, Kind
+from blackboard.model import replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
@@ -123,6 +124,12 @@ class Worker:
         self.wake.now()
         self.holdings.changed.set()
 
+    def give_up(self, why: Remade) -> None:
+        """Stop, because the board was made anew: `work` raises `why` at its end."""
+        self._remade = why
+        self.events.emit(Kind.STORE, str(why), level=logging.WARNING)
+        self.stop()
+
     def _what_may_finish(self) -> str:
         if not len(self.holdings):
             return "nothing runs"
@@ -141,9 +148,7 @@ class Worker:
             while True:
                 await self.membership.announce(running=len(self.holdings))
         except Remade as why:
-            self._remade = why
-            self.events.emit(Kind.STORE, str(why), level=logging.WARNING)
-            self.stop()
+            self.give_up(why)
         finally:
             await self.membership.leave()
 

@@ -3,23 +3,23 @@
 An item is a city. Its params:
 
     feeds      addresses, or objects with url, name and primary, or the text of a list (see
-               `feedlist.py`); of an event in several feeds the copy of a primary one is kept
+               `params.py`); of an event in several feeds the copy of a primary one is kept
     timezone   the city's zone, an IANA name; also that of times that name none
     days       how many days the calendar covers, 90 by default
     from       its first day, as 2026-08-21; by default the day the run is due
-    private    whether events marked as private or confidential are wanted; false by default
+    private    whether events marked as private or confidential are included; false by default
     out        the folder for ID.ics, ID.json, ID.report.json and ID.cache.json
 
-Settings, `[jobs.calendars]`:
+JobSettings, `[jobs.calendars]`:
 
     allow      what may be fetched besides public addresses: a list of addresses, networks, hosts,
                host:port, or "file" for files of this machine
     memory     what all readers of feeds may take together, 512MiB by default
     deadline   the time for bringing in all feeds, 5m by default
 
-Feeds are read in child processes that can be killed, so no feed can stop a run; a feed that fails
-is told in the report and spoils nothing. Not promised: that a calendar is complete. What a feed
-leaves unclear, such as the zone of a time, is decided in the favour of the city.
+Feeds are parsed in child processes that can be killed, so no feed can stop a run; a feed that fails
+is in the report and spoils nothing. Not promised: that a calendar is complete. What a feed leaves
+unclear, such as the zone of a time, is decided in favour of the city.
 """
 
 import asyncio
@@ -30,21 +30,20 @@ from blackboard import BadInput, Context, Item, handler
 
 @handler("calendars", every="8h", timeout="10m", retries=2, fenced=True)
 def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
-    """Makes the calendar of the city that the item is; the result is the summary of the run."""
+    """Makes the calendar of a city; the result is the summary of the run."""
     try:
         from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
-        from .city import city_of  # noqa: PLC0415
-        from .run import Run, settings_of  # noqa: PLC0415
+        from .params import RunContext, city_of, job_settings  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         problem = f"the type calendars needs the package {missing.name}"
         raise BadInput("jobs", problem, "pip install 'blackboard-scheduler[calendars]'") from None
     city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone, log=ctx.log)
-    run = Run(
+    run = RunContext(
         fence=ctx.fence,
         fenced=ctx.fenced,
         log=ctx.log,
         progress=ctx.progress,
         lost=lambda: bool(ctx.lost),
     )
-    settings = settings_of(ctx.settings, ctx.log)
+    settings = job_settings(ctx.settings, ctx.log)
     return asyncio.run(aggregate_city(city, settings=settings, run=run))

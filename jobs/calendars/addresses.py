@@ -1,17 +1,195 @@
-"""What may be fetched: public addresses over http and https, and what the settings allow besides.
+"""Addresses of feeds: what is meant by them, what may be shown of them, and what may be fetched.
 
-Addresses are judged after resolution, so the spelling of a host (decimal, octal, short, IPv6 that
-carries IPv4) makes no difference. Refused are all that are not globally reachable, and some that
-Python's tables call global: the metadata addresses of clouds, and IPv6 prefixes that lead to any
-IPv4 address through a gateway (NAT64, 6to4, Teredo).
+**Shown.** The address of a private calendar is enough to read it, so it is a password. Left out are
+a user and password, the values of names such as `key`, `hash` or `pass`, the tokens of Google,
+iCloud, Outlook and others, and whatever looks like a token: long, with letters and digits mixed.
+Public ids of Google calendars stay: they are not secret, and name a feed.
+
+**Fetched.** Public addresses over http and https, and what the settings allow besides. Addresses
+are checked after resolution, so the spelling of a host (decimal, octal, short, IPv6 that carries
+IPv4) makes no difference. Refused are all that are not globally reachable, and some that Python's
+tables call global: the metadata addresses of clouds, and IPv6 prefixes that lead to any IPv4
+address through a gateway (NAT64, 6to4, Teredo).
 """
 
 import ipaddress
+import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from blackboard import BadInput
+
+_USER = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/?#]*@", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+
+
+def meant(address: str) -> str:
+    """webcal: is how browsers hand a calendar to a program; it is fetched over https."""
+    for scheme in ("webcal://", "webcals://"):
+        if address.lower().startswith(scheme):
+            return "https://" + address[len(scheme) :]
+    return address
+
+
+def plain_too(address: str) -> list[str]:
+    """The address over http, if it is one of webcal: and may mean that."""
+    return ["http" + address[6:]] if address.lower().startswith("webcal://") else []
+
+
+def scheme_of(address: str) -> str:
+    """In lower case; "" for a bare path."""
+    found = _SCHEME.match(address)
+    return found[1].lower() if found else ""
+
+
+def file_path(address: str) -> Path | None:
+    """The file that a file: address or a bare path means; None when it is on another host."""
+    if scheme_of(address) != "file":
+        return Path(address)
+    parts = urlsplit(address)
+    if parts.netloc.lower() not in {"", "localhost"}:
+        return None
+    return Path(unquote(parts.path))
+
+
+def name_from(address: str) -> str:
+    """A name for a feed that was given none: its file's, or its host's when that says nothing;
+    "" when the address is malformed.
+    """
+    try:
+        parts = urlsplit(_USER.sub(r"\1", address))
+    except ValueError:
+        return ""
+    stem = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    for ending in (".ics", ".ical", ".ifb"):
+        stem = stem[: -len(ending)] if stem.lower().endswith(ending) else stem
+    says_nothing = {"", "basic", "calendar", "ical", "events", "feed", "index", "public"}
+    hidden = stem not in unquote(redacted(address)) or has_token(stem)
+    if stem.lower() in says_nothing or hidden:
+        return parts.hostname or redacted(address)
+    return stem
+
+
+def same_place(address: str) -> str:
+    """One text for all spellings of an address that ask for the same; "" when there is none."""
+    try:
+        parts = urlsplit(meant(address.strip()))
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return address
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    user = parts.netloc.rpartition("@")[0]
+    host = parts.hostname.rstrip(".")
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{user}@{host}:{port or usual}{parts.path or '/'}{query}"
+
+
+_DOTS = "..."
+_USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:)?(//)[^/?#]*@", re.IGNORECASE)
+_NAMED = re.compile(
+    "key|token|secret|sign|sig$|pass|pwd|^pw$|auth|credential|hash|session|^sid$|ticket|jwt|hmac"
+    "|digest|nonce|private|^code$|access_?code|login|^share$|^pin$|uuid|guid|^[hkstup]$",
+    re.IGNORECASE,
+)
+"""A parameter whose name is like this is secret, whatever its value looks like."""
+_PARTS = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//[^/?#]*|)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+_GUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_PIECE = re.compile(r"[A-Za-z0-9-]{8,}")
+_WORD = re.compile(r"[^\s/?&=\"'<>()]{16,}")
+_SHORTEST = 4
+"""Characters of a secret that is looked for in a text: shorter ones are parts of words."""
+_RUN = re.compile(r"[A-Za-z0-9+=~]{16,}")
+_TOKEN_PATHS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?<=/private-)[^/?#]+",
+        r"(?<=/published/)\d+/[^?#]+",
+        r"(?<=/owa/calendar/)[^?#]+(?=/[^/?#]*(?:[?#]|$))",
+        r"(?<=/public-calendars/)[^/?#]+",
+        r"(?<=/feeds/calendars/)[^/?#]+?(?=\.ics|[/?#]|$)",
+    )
+)
+"""Google, iCloud, Outlook, Nextcloud, Canvas."""
+
+
+def redacted(address: str) -> str:
+    """The address as reports, logs and errors may show it."""
+    return _cut(address, [])
+
+
+def without(text: str, *addresses: str) -> str:
+    """A text, such as a server's, without what these addresses keep secret."""
+    secrets: list[str] = []
+    for address in addresses:
+        _cut(address, secrets)
+    pieces = {piece for one in secrets for piece in (one, unquote(one), *_PIECE.findall(one))}
+    for piece in sorted(pieces, key=len, reverse=True):
+        if len(piece) >= _SHORTEST:
+            text = text.replace(piece, _DOTS)
+    return _WORD.sub(lambda word: _DOTS if has_token(word[0]) else word[0], text)
+
+
+def has_token(text: str) -> bool:
+    """Whether a piece of an address looks like a token and says nothing to people."""
+    text = unquote(text)
+    if _GUID.search(text):
+        return True
+    return any(_mixed(run) for run in _RUN.findall(text))
+
+
+def _mixed(run: str) -> bool:
+    digits = sum(one.isdigit() for one in run)
+    letters = sum(one.isalpha() for one in run)
+    turns = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(run))
+    cases = sum(a.isupper() != b.isupper() for a, b in itertools.pairwise(run))
+    return letters > 0 and ((digits >= 3 and turns >= 4) or (len(run) >= 20 and cases >= 8))
+
+
+def _cut(address: str, secrets: list[str]) -> str:
+    """The address without its secrets, which are put into the list."""
+
+    def dots(found: re.Match[str]) -> str:
+        secrets.append(found[0])
+        return _DOTS
+
+    user = _USERINFO.match(address)
+    if user:
+        secrets += re.split("[:@]", user[0].partition("//")[2])
+        address = f"{user[1] or ''}//{_DOTS}@{address[user.end() :]}"
+    parts = _PARTS.fullmatch(address)
+    assert parts is not None, "every text has these parts"
+    host, path, query = parts.groups()
+    for pattern in _TOKEN_PATHS:
+        path = pattern.sub(dots, path)
+    if "/public/" not in path:
+        path = re.sub(r"(?<=/)[^/]+", lambda one: _segment(one[0], secrets), path)
+    return host + path + re.sub(r"[^&;?#]+", lambda one: _pair(one[0], secrets), query)
+
+
+def _segment(segment: str, secrets: list[str]) -> str:
+    stem, dot, ending = segment.rpartition(".")
+    stem, ending = (stem, dot + ending) if stem and len(ending) <= 4 else (segment, "")
+    if stem == _DOTS or not has_token(stem):
+        return segment
+    secrets.append(stem)
+    return _DOTS + ending
+
+
+def _pair(pair: str, secrets: list[str]) -> str:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        return _segment(pair, secrets)
+    if not value or not (_NAMED.search(unquote(name)) or has_token(value)):
+        return pair
+    secrets.append(value)
+    return f"{name}={_DOTS}"
+
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -62,7 +240,7 @@ class Policy:
         if {(name, None), (name, port)} & self.hosts:
             return ""
         for address in addresses:
-            why = refused(address)
+            why = why_refused(address)
             if why and not self._allows(address, port):
                 return f"{address} is {why}"
         return ""
@@ -76,7 +254,7 @@ class Policy:
         )
 
 
-def refused(address: Address) -> str:
+def why_refused(address: Address) -> str:
     """Why an address is out of bounds unless it is allowed by name, or ""."""
     plain = _plain(address)
     for network, why in _REFUSED:

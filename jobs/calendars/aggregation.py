@@ -1,7 +1,14 @@
-"""One run for one city: bring in its feeds, merge them, write its files."""
+"""One run for one city: brings in its feeds, merges them, writes its files and the report.
+
+The report is for the people who look after a city's feeds, the worst feed first. For each feed it
+has: its state and since when it fails, what its server answered, how many events it has and had
+last time, what it took, and how many of its events other feeds have too. `table` names the columns
+of `blackboard report ID`.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +17,181 @@ import msgspec
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
 
-from .cache import Cache, Level, key_of, load, parser_version
-from .city import City
+from .addresses import redacted
+from .cache import FOLDER, Cache, FetchCache, Level, Past, key_of, load_cache, parser_version
 from .harvest import Harvest, Harvester, Status
-from .ics import calendar_file, events_file
-from .merge import Merged, Source, events_of, merged
-from .redact import shown
-from .report import level_of, names_of, past_of, report_file
-from .run import Run, Settings
-from .shelf import FOLDER, Shelf
-from .write import CACHE, CALENDAR, EVENTS, REPORT, Output, Overtaken, output_of
+from .merge import Drop, FeedSource, Merged, events_of, merged
+from .output import (
+    CACHE,
+    CALENDAR,
+    EVENTS,
+    REPORT,
+    Output,
+    Overtaken,
+    calendar_file,
+    events_file,
+    output_of,
+)
+from .params import City, JobSettings, RunContext
+
+_COLUMNS = (
+    ("feed", "name"),
+    ("state", "state"),
+    ("events", "events"),
+    ("change", "change"),
+    ("last good", "last_good"),
+    ("in a row", "failures"),
+    ("what is wrong", "problem"),
+    ("connect", "seconds.connect"),
+    ("wait", "seconds.wait"),
+    ("read", "seconds.read"),
+    ("parse", "seconds.parse"),
+    ("given", "duplicates.given"),
+    ("taken", "duplicates.taken"),
+)
+_ACCEPTED = timedelta(days=7)
+"""After so long the events that a city has left are those that it has."""
+
+
+def names_of(harvests: Sequence[Harvest]) -> list[str]:
+    """What each feed is called: as its list has it, else as it calls itself, else as its address
+    says.
+    """
+    return distinct(
+        [
+            (one.feed.name if one.feed.named else one.past.name or one.feed.name, one.feed.name)
+            for one in harvests
+        ]
+    )
+
+
+def distinct(names: list[tuple[str, str]]) -> list[str]:
+    """The names, made distinct: of those that share one, all but the first get their other name
+    added, or a number.
+    """
+    taken: set[str] = set()
+    found = []
+    for name, other in names:
+        best = name
+        if best in taken and other != name:
+            best = f"{name} ({other})"
+        number = 2
+        plain = best
+        while best in taken:
+            best, number = f"{plain} ({number})", number + 1
+        taken.add(best)
+        found.append(best)
+    return found
+
+
+def level_of(before: Level, events: int, now: datetime) -> tuple[Level, list[str]]:
+    """How many events the city usually has from now on, and what is to be said if it has lost
+    more than half of them. After a week it has those that are left. A loss that a clock has noted
+    as later than now begins now.
+    """
+    since = min(before.lost_since or now, now)
+    if events * 2 >= before.events or now - since >= _ACCEPTED:
+        return Level(events), []
+    lost = f"lost more than half of its events: {events:,} now, {before.events:,} before"
+    return Level(before.events, since), [lost]
+
+
+def report_file(
+    city: str,
+    harvests: Sequence[Harvest],
+    sources: Sequence[FeedSource],
+    merge: Merged,
+    *,
+    counts: Sequence[int],
+    summary: dict[str, Any],
+    fence: int,
+) -> bytes:
+    """The whole .report.json. `counts` are the events of each feed in the window."""
+    given, taken = duplicates(merge.drops)
+    feeds = [
+        {
+            **_feed(one, source.name, counts[number]),
+            "skipped": one.parsed.skipped + merge.misplaced.get(number, 0),
+            "duplicates": {"given": given[number], "taken": taken[number]},
+        }
+        for number, (one, source) in enumerate(zip(harvests, sources, strict=True))
+    ]
+    told = {
+        "id": city,
+        "fence": fence,
+        "summary": summary,
+        "feeds": sorted(feeds, key=_worst_first),
+        "table": {
+            "rows": "feeds",
+            "columns": [
+                {"title": title, "key": key, "signed": key == "change"} for title, key in _COLUMNS
+            ],
+        },
+        "dropped": merge.dropped(sources),
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+
+
+def duplicates(drops: Sequence[Drop]) -> tuple[Counter[int], Counter[int]]:
+    """By the number of each feed: how many of its events were left out for those of others, and
+    how many of others for its own.
+    """
+    return Counter(one.source for one in drops), Counter(one.kept for one in drops)
+
+
+def past_of(harvest: Harvest, count: int) -> Past:
+    """What is kept of a feed for the next run."""
+    return msgspec.structs.replace(harvest.past, events=count)
+
+
+def _feed(one: Harvest, name: str, count: int) -> dict[str, Any]:
+    before = one.before.events
+    return {
+        "name": name,
+        "url": redacted(one.feed.url),
+        "state": "old events" if one.stale else one.status.value,
+        "status": one.status.value,
+        "stale": one.stale,
+        "error": one.error,
+        "said": one.said,
+        "problem": ", ".join(filter(None, (one.error, f'"{one.said}"' if one.said else ""))),
+        "level": "bad" if one.status is Status.FAILED else "late" if one.error else "",
+        "events": count,
+        "change": None if before is None else count - before,
+        "seen": one.parsed.seen,
+        "mended": one.parsed.mended,
+        "private": one.parsed.private,
+        "bytes": one.size,
+        "failures": one.past.failures,
+        "last_good": _time(one.past.good),
+        "ask_again": _time(one.past.until),
+        "seconds": {
+            "connect": round(one.seconds.connect, 3),
+            "wait": round(one.seconds.wait, 3),
+            "read": round(one.seconds.read, 3),
+            "parse": round(one.seconds.parse, 3),
+        },
+        "duration": round(one.seconds.all, 3),
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _worst_first(feed: dict[str, Any]) -> tuple[Any, ...]:
+    """Failed without events, failed, events lost, events left out; then the slowest."""
+    change = feed["change"] or 0
+    halved = change < 0 and -change > feed["events"]
+    return (
+        feed["status"] != Status.FAILED,
+        feed["stale"],
+        -feed["failures"],
+        not halved,
+        change if halved else 0,
+        -feed["skipped"],
+        -feed["duration"],
+    )
 
 
 class NothingCame(BlackboardError):
@@ -27,7 +199,7 @@ class NothingCame(BlackboardError):
 
 
 async def aggregate_city(
-    city: City, *, settings: Settings | None = None, run: Run | None = None
+    city: City, *, settings: JobSettings | None = None, run: RunContext | None = None
 ) -> dict[str, Any]:
     """Makes the city's files; the answer is the summary of the run.
 
@@ -35,13 +207,13 @@ async def aggregate_city(
     run or this one has lost its lock, NothingCame when all feeds failed: then the report says why,
     and the calendar stays as it was.
     """
-    settings, run = settings or Settings(), run or Run()
+    settings, run = settings or JobSettings(), run or RunContext()
     output = output_of(city.out, city.id)
-    cache = load(output.path(CACHE), run.log)
-    shelf = Shelf(output.folder / FOLDER, city.id, clock=run.clock).tidied()
-    harvests = await Harvester(city, settings, run, cache, shelf).all()
+    cache = load_cache(output.path(CACHE), run.log)
+    fetches = FetchCache(output.folder / FOLDER, city.id, clock=run.clock).tidied()
+    harvests = await Harvester(city, settings, run, cache, fetches).all()
     sources = [
-        Source(
+        FeedSource(
             name=name,
             key=one.feed.url,
             parsed=one.parsed,
@@ -77,7 +249,7 @@ async def aggregate_city(
     return {**summary, "warnings": warnings} if warnings else summary
 
 
-async def _publish(output: Output, files: Mapping[str, bytes], run: Run) -> None:
+async def _publish(output: Output, files: Mapping[str, bytes], run: RunContext) -> None:
     try:
         await output.publish(files, fence=run.fence, fenced=run.fenced)
     except OSError as problem:
@@ -122,7 +294,7 @@ def _kept(
     )
 
 
-def _why_nothing(city: City, harvests: list[Harvest], sources: list[Source]) -> str:
+def _why_nothing(city: City, harvests: list[Harvest], sources: list[FeedSource]) -> str:
     first = f"{sources[0].name}: {harvests[0].error}"
     if len(harvests) == 1:
         return f"its only feed failed, so its calendar stays as it was ({first})"
@@ -132,9 +304,9 @@ def _why_nothing(city: City, harvests: list[Harvest], sources: list[Source]) -> 
     )
 
 
-def _tell(harvests: list[Harvest], sources: list[Source], run: Run) -> None:
+def _tell(harvests: list[Harvest], sources: list[FeedSource], run: RunContext) -> None:
     for one, source in zip(harvests, sources, strict=True):
         if one.status is Status.FAILED:
-            where = f" ({shown(one.feed.url)})" if one.feed.url else ""
+            where = f" ({redacted(one.feed.url)})" if one.feed.url else ""
             said = f' "{one.said}"' if one.said else ""
             run.log.warning("%s%s: %s%s", source.name, where, one.error, said)

@@ -1,24 +1,34 @@
-"""What one run leaves for the next: of each feed its validators, digests and expanded events, and
-how it went with it so far.
+"""The caches of a city: the events of its last run, and the fetches that cities share.
 
-A feed's events are expanded for more days than were asked for, so that tomorrow's window finds
-them too: a feed that does not change is parsed again only when the window has moved beyond what
-was expanded, about once a month when each run starts today. Which of the events are shown is
-decided by the window alone, so a calendar made from the cache is the one made without it.
+**Events.** Of each feed the file holds its validators, digests and expanded events, and its history
+of failures. A feed's events are expanded for more days than were asked for, so that the windows of
+the next days are covered: a feed that does not change is parsed again only when the window has
+moved beyond, about once a month when each run starts today. The window alone decides which events
+are shown, so a calendar made from the cache is the same as one made without it. The file is JSON,
+never a pickle. A damaged one, or one of another format, counts as empty. Events of another version
+of the parser serve only where a feed fails.
 
-The file is JSON, never a pickle. One that is damaged, or of another format, counts as none. Events
-that another version of the parser has found serve only where a feed fails.
+**Fetches.** They are in the folder that the cities write to, for as long as their server calls them
+fresh. A city uses the same fetch once: when it runs again it asks again, so a repaired feed shows
+at once. Cities that want the same feed at the same time wait for the first of them. All of this is
+best effort: a fetch that cannot be read or written here is made again.
 """
 
+import contextlib
 import hashlib
 import logging
-from datetime import datetime
+import os
+import secrets
+from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
+from blackboard.clock import Clock, SystemClock
+
 from .records import PARSER, Parsed, Window
+from .responses import Body, Fetched
 
 MORE_DAYS = 31
 _FORMAT = 2
@@ -37,18 +47,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How it went with a feed until now."""
+    """The history of a feed."""
 
     events: int | None = None
     """Its events in the window of the last run; None before its first."""
     good: datetime | None = None
-    """When it was last well."""
+    """When it last succeeded."""
     failures: int = 0
     """Runs in a row in which it failed."""
     gone: int = 0
     """Runs in a row in which its server said that there is no such feed."""
     until: datetime | None = None
-    """Before then its server does not want to be asked."""
+    """The earliest time at which its server wants the next request."""
     name: str = ""
     """The name that the calendar gives itself."""
 
@@ -71,7 +81,7 @@ class Cache(msgspec.Struct, frozen=True):
     level: Level = Level()
 
     def usable(self, key: str, window: Window) -> Entry | None:
-        """What is known of a feed, if it holds all events of the window."""
+        """The entry of a feed, if it has all events of the window."""
         entry = self.entries.get(key)
         if entry is None or not entry.parsed.meaning:
             return None
@@ -88,7 +98,7 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def key_of(address: str) -> str:
-    """Stands for an address, which may hold secrets."""
+    """A digest of an address, which may hold secrets."""
     return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -106,7 +116,7 @@ def _release(package: str) -> str:
         return package
 
 
-def load(path: Path, log: logging.Logger) -> Cache:
+def load_cache(path: Path, log: logging.Logger) -> Cache:
     """The cache in a file; an empty one when there is none that can be used."""
     try:
         cache = msgspec.json.decode(path.read_bytes(), type=Cache)
@@ -138,3 +148,145 @@ def _sound(cache: Cache) -> bool:
         for entry in cache.entries.values()
         for one in entry.parsed.occurrences
     )
+
+
+FOLDER = ".fetched"
+_PAUSE = 0.1
+_KEPT = timedelta(hours=2)
+"""What is older is deleted: nothing is fresh for so long, and no run takes so long."""
+
+
+class _Head(msgspec.Struct):
+    """The head of a stored fetch. `users` are the cities that have used it."""
+
+    at: datetime
+    fresh: float
+    users: list[str]
+    etag: str = ""
+    modified: str = ""
+    charset: str = ""
+    body: str = ""
+    """The name of the file with its bytes; "" when the server said that nothing changed."""
+
+
+class FetchCache:
+    """The fetches of a folder, as one city sees them. Without a folder there are none."""
+
+    def __init__(
+        self, folder: Path | None = None, user: str = "", *, clock: Clock | None = None
+    ) -> None:
+        self.folder = folder
+        self._user = user
+        self._clock = clock or SystemClock()
+
+    def tidied(self) -> "FetchCache":
+        """This cache without outdated files; one without a folder if the folder cannot be used."""
+        if self.folder is None:
+            return self
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            oldest = (self._clock.now() - _KEPT).timestamp()
+            for path in self.folder.iterdir():
+                if path.lstat().st_mtime < oldest:
+                    path.unlink(missing_ok=True)
+        except OSError:
+            return FetchCache(clock=self._clock)
+        return self
+
+    async def taken(self, key: str, conditions: dict[str, str], wait: float) -> Fetched | None:
+        """What another city has fetched and this one has not used, if it is fresh. Waits for as
+        many seconds while one fetches it.
+        """
+        if self.folder is None:
+            return None
+        waited = 0.0
+        while waited < wait and self._under_way(key, wait):
+            await self._clock.sleep(_PAUSE)
+            waited += _PAUSE
+        return self._usable(key, conditions.get("If-None-Match", ""))
+
+    def begin(self, key: str) -> bool:
+        """Has others wait for this fetch. Whether `end` is to be called."""
+        if self.folder is None:
+            return False
+        with contextlib.suppress(OSError):
+            self._write(self._path(key, ".lock"), self._user.encode("utf-8", "surrogatepass"))
+            return True
+        return False
+
+    def end(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            self._path(key, ".lock").unlink(missing_ok=True)
+
+    def put(self, key: str, fetched: Fetched) -> None:
+        """Lays down what was fetched, for other cities."""
+        of_use = fetched.content is not None or fetched.etag
+        if self.folder is None or fetched.fresh <= 0 or not of_use:
+            return
+        head = _Head(
+            at=self._clock.now(),
+            fresh=fetched.fresh,
+            users=[self._user],
+            etag=fetched.etag,
+            modified=fetched.modified,
+            charset=fetched.charset,
+        )
+        with contextlib.suppress(OSError):
+            if fetched.content is not None:
+                head.body = f"{_name(key)}.{secrets.token_hex(6)}.kept"
+                self._write(self.folder / head.body, fetched.content.read())
+            self._write_head(key, head)
+
+    def _under_way(self, key: str, longest: float) -> bool:
+        """Whether another city fetches it just now. One that died is not waited for for long."""
+        path = self._path(key, ".lock")
+        try:
+            begun = path.stat().st_mtime
+            mine = path.read_bytes() == self._user.encode("utf-8", "surrogatepass")
+        except OSError:
+            return False
+        return not mine and abs(self._clock.now().timestamp() - begun) < longest
+
+    def _usable(self, key: str, etag: str) -> Fetched | None:
+        assert self.folder is not None
+        try:
+            head = msgspec.json.decode(self._path(key, ".json").read_bytes(), type=_Head)
+            age = (self._clock.now() - head.at).total_seconds()
+            if not 0 <= age < head.fresh or self._user in head.users:
+                return None
+            content = None
+            if head.body:
+                content = Body(self.folder)
+                content.write((self.folder / head.body).read_bytes())
+            elif not etag or etag != head.etag:
+                return None
+            head.users.append(self._user)
+            self._write_head(key, head)
+        except (OSError, ValueError, RecursionError):
+            return None
+        return Fetched(
+            content=content,
+            etag=head.etag,
+            modified=head.modified,
+            charset=head.charset,
+            way=None,
+        )
+
+    def _write_head(self, key: str, head: _Head) -> None:
+        self._write(self._path(key, ".json"), msgspec.json.encode(head))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as sink:
+            sink.write(content)
+        temporary.replace(path)
+
+    def _path(self, key: str, ending: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{_name(key)}{ending}"
+
+
+def _name(key: str) -> str:
+    """A digest of an address, which may hold secrets."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]

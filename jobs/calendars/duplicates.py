@@ -22,8 +22,8 @@ from enum import IntEnum
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from .events import plain_words
 from .records import Text
-from .texts import plain_words
 
 _STREETS = {
     "st": "street",

@@ -1,38 +1,171 @@
-"""Fetches the feeds of one run: each hop in its turn at its host, and all of them within limits.
+"""Fetches the feeds of one run: a queue for each host, so that no host delays the others.
 
-`hosts.py` says whose turn it is, `hop.py` makes one request, `shelf.py` keeps what other cities
-have fetched. The time in which a feed waits for its turn is not counted.
+A host gets a few requests at once. All hosts together have a number of places, and a request that
+takes long gives its place back while it goes on, so that slow or silent hosts do not use the places
+of others. A host that timed out twice is down for this run, and what waits for it fails at once. A
+host that names a time for the next request (Retry-After) is waited for once, if that is soon; else
+it is left alone. A host is a name and a port.
+
+Each redirect waits in the queue of its host, and the time in a queue is not counted. `request.py`
+makes one request, `cache.py` keeps what other cities have fetched. Where the settings allow it, a
+feed may be a file of this machine.
 """
 
 import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
 
 from blackboard.clock import Clock, SystemClock
 
-from .addresses import Policy
-from .fetched import Fetched, FetchFailed, Seconds, TimedOut, Why
-from .hop import Hop, NoConnection, Resolve, place_of, url_of
-from .hosts import Hosts, Limits
-from .local import read_file
-from .locate import meant, path_of, plain_too, scheme_of
-from .redact import without
-from .shelf import Shelf
+from .addresses import Policy, file_path, meant, plain_too, scheme_of, without
+from .cache import FetchCache
+from .request import NoConnection, Requester, Resolve, host_and_port, url_of
+from .responses import (
+    Body,
+    Fetched,
+    FetchFailed,
+    Limits,
+    Seconds,
+    TimedOut,
+    Why,
+    error_line,
+    too_large,
+)
+
+TIMEOUTS = 2
+"""Timeouts after which a host is down."""
+
+
+@dataclass(slots=True)
+class _Host:
+    places: asyncio.Semaphore
+    timeouts: int = 0
+    until: datetime | None = None
+    """When it wants the next request."""
+    rested: bool = False
+    """Whether its Retry-After was waited for once."""
+    is_waited_for: bool = False
+    """Whether its present Retry-After is waited for."""
+    down: str = ""
+    """Why it gets no more requests in this run."""
+
+
+@dataclass(slots=True)
+class Hosts:
+    """The hosts of one run."""
+
+    limits: Limits
+    clock: Clock
+    _hosts: dict[str, _Host] = field(default_factory=dict)
+    _together: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._together = asyncio.Semaphore(self.limits.together)
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Waits for a place at the host. Raises FetchFailed when it gets no requests."""
+        host = self._host(name)
+        async with host.places:
+            await self._until_wanted(host)
+            yield
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """One of the places that all hosts share, until it is used for too long."""
+        await self._together.acquire()
+        held = [self._together]
+
+        def give_back() -> None:
+            if held:
+                held.pop().release()
+
+        timer = asyncio.get_running_loop().call_later(self.limits.quick, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()
+
+    def timed_out(self, name: str) -> None:
+        """Notes that it did not answer in time."""
+        host = self._host(name)
+        host.timeouts += 1
+        if host.timeouts >= TIMEOUTS:
+            host.down = f"not asked: its host timed out {host.timeouts} times in this run"
+
+    def asked_for_time(self, name: str, until: datetime) -> bool:
+        """Notes its Retry-After. Whether that is waited for."""
+        host, now = self._host(name), self.clock.now()
+        resting = host.until is not None and host.until > now
+        host.until = max(until, host.until or until)
+        soon = host.until - now <= timedelta(seconds=self.limits.longest_wait)
+        host.is_waited_for = soon and (host.is_waited_for if resting else not host.rested)
+        host.rested = True
+        return host.is_waited_for
+
+    async def _until_wanted(self, host: _Host) -> None:
+        while True:
+            if host.down:
+                raise FetchFailed(host.down)
+            left = (host.until - self.clock.now()).total_seconds() if host.until else 0.0
+            if host.until is None or left <= 0:
+                return
+            if not host.is_waited_for:
+                raise FetchFailed(waiting(host.until), until=host.until)
+            await self.clock.sleep(left)
+
+    def _host(self, name: str) -> _Host:
+        if name not in self._hosts:
+            self._hosts[name] = _Host(asyncio.Semaphore(self.limits.per_host))
+        return self._hosts[name]
+
+
+def waiting(until: datetime) -> str:
+    """Why a host with a Retry-After gets no request."""
+    return f"not asked: its host wants to be left alone until {until:%Y-%m-%dT%H:%M:%SZ}"
+
+
+_PIECE = 256 * 1024
+
+
+def read_file(path: Path, limit: int, folder: Path | None) -> Body:
+    """A regular file's bytes: opening a pipe or a device would wait, or never end."""
+    body = Body(folder)
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
+            if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                raise FetchFailed("not a file", why=Why.REFUSED)
+            while piece := source.read(_PIECE):
+                if body.size + len(piece) > limit:
+                    raise FetchFailed(too_large(limit))
+                body.write(piece)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FetchFailed("no such file", why=Why.GONE) from None
+    except (OSError, ValueError) as problem:
+        raise FetchFailed(f"cannot be read: {error_line(problem)}") from None
+    return body
 
 
 @dataclass(slots=True)
 class _Way:
-    """One feed on its way: where it is asked for next, and what that took so far."""
+    """The fetch of one feed: its next address, and the time so far."""
 
     address: str
     conditions: dict[str, str]
     left: float
-    """Seconds that its hops may yet take."""
+    """Seconds left for its requests."""
     redirects: int = 0
     again: bool = True
-    """Whether it may be asked for once more when its host wants some time."""
+    """Whether a Retry-After may be waited for."""
     seconds: Seconds = field(default_factory=Seconds)
     asked: list[str] = field(default_factory=list)
-    """The addresses so far, whose secrets nothing of the outcome may show."""
+    """The addresses so far, whose secrets the result must not show."""
 
 
 class Fetcher:
@@ -45,18 +178,20 @@ class Fetcher:
         resolve: Resolve | None = None,
         *,
         clock: Clock | None = None,
-        shelf: Shelf | None = None,
+        fetch_cache: FetchCache | None = None,
     ) -> None:
         self._policy = policy
         self._limits = limits
         self._clock = clock or SystemClock()
-        self._shelf = shelf or Shelf(clock=self._clock)
+        self._cache = fetch_cache or FetchCache(clock=self._clock)
         self._hosts = Hosts(limits, self._clock)
-        self._hop = Hop(policy, limits, self._clock, resolve=resolve, folder=self._shelf.folder)
+        self._requester = Requester(
+            policy, limits, self._clock, resolve=resolve, folder=self._cache.folder
+        )
 
     def close(self) -> None:
-        """Waits for no name server."""
-        self._hop.close()
+        """Closes without waiting for name servers."""
+        self._requester.close()
 
     async def fetch(self, address: str, *, etag: str = "", modified: str = "") -> Fetched:
         """The feed at an address; FetchFailed says in one line why there is none."""
@@ -75,31 +210,31 @@ class Fetcher:
 
     async def _from_file(self, address: str) -> Fetched:
         try:
-            path = path_of(address)
+            path = file_path(address)
         except ValueError:
             raise FetchFailed("not a well-formed address", why=Why.REFUSED) from None
         if path is None:
             raise FetchFailed("a file: address that names another host", why=Why.REFUSED)
         begun = self._clock.monotonic()
-        content = await asyncio.to_thread(read_file, path, self._limits.size, self._shelf.folder)
+        content = await asyncio.to_thread(read_file, path, self._limits.size, self._cache.folder)
         return Fetched(content=content, seconds=Seconds(read=self._clock.monotonic() - begun))
 
     async def _asked_for(self, way: _Way) -> Fetched:
-        """From hop to hop. What other cities fetch just now is waited for, and used."""
+        """Follows redirects. A fetch that another city makes now is waited for, and used."""
         key = str(url_of(meant(way.address)).copy_with(fragment=None))
         begun = False
         try:
             while True:
-                place = place_of(url_of(meant(way.address)))
+                place = host_and_port(url_of(meant(way.address)))
                 async with self._hosts.turn(place):
                     if not begun:
-                        found = await self._shelf.taken(key, way.conditions, self._limits.total)
+                        found = await self._cache.taken(key, way.conditions, self._limits.total)
                         if found is not None:
                             return found
-                        begun = self._shelf.begin(key)
-                    got = await self._hopped(way, place)
+                        begun = self._cache.begin(key)
+                    got = await self._request_once(way, place)
                 if isinstance(got, Fetched):
-                    self._shelf.put(key, got)
+                    self._cache.put(key, got)
                     return replace(got, way=tuple(way.asked))
         except FetchFailed as problem:
             problem.args = (without(str(problem), way.address, *way.asked),)
@@ -107,10 +242,10 @@ class Fetcher:
             raise
         finally:
             if begun:
-                self._shelf.end(key)
+                self._cache.end(key)
 
-    async def _hopped(self, way: _Way, place: str) -> Fetched | None:
-        """One hop. None: the way goes on, elsewhere or later."""
+    async def _request_once(self, way: _Way, place: str) -> Fetched | None:
+        """One request. None: another follows, to another address or later."""
         async with self._hosts.place():
             begun = self._clock.monotonic()
             try:
@@ -140,7 +275,7 @@ class Fetcher:
         return None
 
     async def _answer(self, way: _Way) -> Fetched | str:
-        """The answer of the hop's address: a feed, or where else to look. A webcal: address that
+        """The answer of the present address: a feed, or where else to look. A webcal: address that
         takes no connection over https is asked for over http, which is what it once meant.
         """
         addresses = [meant(way.address), *plain_too(way.address)]
@@ -148,7 +283,7 @@ class Fetcher:
             try:
                 url = url_of(address)
                 way.asked.append(str(url))
-                return await self._hop.ask(url, way.conditions, way.seconds, way.asked)
+                return await self._requester.ask(url, way.conditions, way.seconds, way.asked)
             except NoConnection as problem:
                 failure = problem
         raise FetchFailed(str(failure))

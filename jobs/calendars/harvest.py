@@ -1,12 +1,12 @@
-"""Brings in a city's feeds: fetches them, and has those read that changed.
+"""Brings in a city's feeds: fetches them, and parses those that changed.
 
-What becomes of a feed that fails: the events it last gave stay, marked `stale` in the report, as
-far as they lie in the window; a site that is down for a day does not empty a city. When the server
-says in three runs in a row that there is no such feed (404, 410), or at once when it may not be
-fetched, its events go. A feed that does not fail leaves no trace of what it said before.
+The last events of a feed that fails stay, marked `stale` in the report, as far as they are in the
+window: a site that is down for a day does not empty a city. When the server says in three runs in a
+row that the feed does not exist (404, 410), or at once when it may not be fetched, its events go. A
+feed that does not fail leaves no trace of its earlier events.
 
-What is not done when the time for the run is up has failed. Feeds that failed last time are asked
-last, so that they cannot have the others wait again and again.
+A feed that is not done when the time of the run is over has failed. Feeds that failed last time are
+asked last, so that they cannot delay the others again and again.
 """
 
 import asyncio
@@ -18,50 +18,46 @@ from enum import StrEnum
 
 import msgspec
 
-from .answers import LONGEST_WAIT, words_of
-from .bodies import cut_off
-from .cache import MORE_DAYS, Cache, Entry, Past, key_of
-from .calname import calendar_name
-from .city import City, Feed
-from .fetch import Fetcher
-from .fetched import Fetched, FetchFailed, Seconds, Why
-from .hosts import waiting
-from .lines import refusal
-from .locate import same_place
-from .parsers import Parsers
+from .addresses import same_place
+from .cache import MORE_DAYS, Cache, Entry, FetchCache, Past, key_of
+from .fetch import Fetcher, waiting
+from .lines import calendar_name, why_no_calendar
+from .params import City, Feed, JobSettings, RunContext
+from .parser_pool import ParserPool
 from .records import Ask, Parsed
-from .run import Run, Settings
-from .shelf import Shelf
+from .responses import LONGEST_WAIT, Fetched, FetchFailed, Seconds, Why, cut_off, words_of
 
 GONE_AFTER = 3
 """Runs in a row in which a server says that there is no such feed, until its events go."""
 
 
 class Status(StrEnum):
-    """How it went with a feed."""
+    """The state of a feed after a run."""
 
     OK = "ok"
     UNCHANGED = "unchanged"
-    """Nothing that matters has changed since the last run, so nothing was expanded again."""
+    """Unchanged since the last run, so its events were not expanded again."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harvest:
-    """What came of one feed. `entry` is what is shown of it, and kept for the next run."""
+    """The result of one feed. `entry` has the events that are shown, and is kept for the next
+    run.
+    """
 
     feed: Feed
     status: Status
     entry: Entry | None = None
     size: int = 0
-    """Bytes that came, decompressed; of an unchanged feed, those that it has."""
+    """Bytes, decompressed; of an unchanged feed, those of its last fetch."""
     error: str = ""
     said: str = ""
-    """What its server said of a failure."""
+    """The server's words about a failure."""
     seconds: Seconds = field(default_factory=Seconds)
     before: Past = field(default_factory=Past)
     past: Past = field(default_factory=Past)
-    """How it went with it, this run included; the events are counted later."""
+    """Its history, this run included; the events are counted later."""
 
     @property
     def parsed(self) -> Parsed:
@@ -76,16 +72,23 @@ class Harvester:
     """The feeds of one run."""
 
     def __init__(
-        self, city: City, settings: Settings, run: Run, cache: Cache, shelf: Shelf | None = None
+        self,
+        city: City,
+        settings: JobSettings,
+        run: RunContext,
+        cache: Cache,
+        fetch_cache: FetchCache | None = None,
     ) -> None:
         self._city = city
         self._settings = settings
         self._run = run
         self._cache = cache
-        self._fetcher = Fetcher(settings.policy, settings.limits, clock=run.clock, shelf=shelf)
+        self._fetcher = Fetcher(
+            settings.policy, settings.limits, clock=run.clock, fetch_cache=fetch_cache
+        )
         readers = min(settings.readers, os.cpu_count() or 1)
         self._readers = asyncio.Semaphore(readers)
-        self._parsers = Parsers(
+        self._parsers = ParserPool(
             size=readers,
             deadline=settings.parse_deadline,
             memory=settings.memory // settings.readers,
@@ -122,7 +125,7 @@ class Harvester:
         return [found[number] for number in range(len(feeds))]
 
     def _order(self, numbers: list[int]) -> tuple[bool, int]:
-        """Those that failed last time come last."""
+        """The feeds to fetch; those that failed last time are last."""
         return self._past(self._city.feeds[numbers[0]]).failures > 0, numbers[0]
 
     def _past(self, feed: Feed) -> Past:
@@ -180,7 +183,7 @@ class Harvester:
         name = calendar_name(body)
         if entry is not None and known is not None and entry.digest == digest:
             return self._unchanged(feed, known, fetched, name)
-        problem = refusal(body)
+        problem = why_no_calendar(body)
         if problem:
             way = fetched.way
             said = "" if way is None else words_of(body, feed.url, *way)
@@ -212,7 +215,7 @@ class Harvester:
         return self._well(feed, Status.OK, fresh, fetched, name)
 
     def _hold(self, parsed: Parsed) -> None:
-        """Counts what is kept of a feed until the files are written."""
+        """Counts the events that are held until the files are written."""
         self._held += weight(parsed)
         if self._held > self._settings.memory // 4:
             self._held -= weight(parsed)
@@ -265,7 +268,7 @@ class Harvester:
 
 
 def weight(parsed: Parsed) -> int:
-    """About how many bytes the events of a feed take."""
+    """The approximate size of a feed's events in bytes."""
     texts = sum(
         len(one.title) + len(one.description) + len(one.location) + 500 for one in parsed.texts
     )

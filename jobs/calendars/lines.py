@@ -2,12 +2,13 @@
 
 Seen on 1,404 real feeds: bytes that are not UTF-8, folds in the middle of a character, bare LF or
 CR, NULs, blank lines before BEGIN, text that ran over its line, a missing END, several calendars in
-one file, a REFRESH-INTERVAL or CALSCALE that libraries refuse. So nothing of the calendar itself is
-handed on but its X-WR-TIMEZONE, its VTIMEZONEs and its VEVENTs, and of those only the properties
-in `KEPT`. VEVENTs with no VCALENDAR around them are read too. Never raises on damaged input, only
-on what is no calendar at all.
+one file, a REFRESH-INTERVAL or CALSCALE that libraries refuse. So of the
+calendar only its X-WR-TIMEZONE, its VTIMEZONEs and its VEVENTs are passed on, and of those only the
+properties in `KEPT`. VEVENTs without a VCALENDAR are read too. Damaged input never raises, only
+input that is no calendar at all. `calendar_name` reads the calendar's own name.
 """
 
+import html
 import re
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ KEPT = SEVERAL | {
     *("UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "SEQUENCE"),
     *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO"),
 }
-"""All others are dropped unread."""
+"""The properties that are read."""
 _RUNS_ON = frozenset({"SUMMARY", "DESCRIPTION", "LOCATION", "CATEGORIES"})
 """Text, which a line that is no property continues. After a date such a line is left out."""
 _RULES = frozenset({"RRULE", "EXRULE"})
@@ -78,14 +79,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What is read of a feed. Zones are whole VTIMEZONE components as text."""
+    """The parts of a feed that are read. Zones are whole VTIMEZONE components as text."""
 
     events: list[Block]
     zones: list[str]
 
 
-def refusal(body: bytes) -> str:
-    """Why this is no calendar at all, or "": a look that costs next to nothing."""
+def why_no_calendar(body: bytes) -> str:
+    """Why this is no calendar at all, or ""; quick."""
     try:
         _calendar_in(body)
     except NotACalendar as problem:
@@ -93,7 +94,7 @@ def refusal(body: bytes) -> str:
     return ""
 
 
-def read(body: bytes, charset: str = "") -> Sections:
+def read_calendar(body: bytes, charset: str = "") -> Sections:
     """The events and zones of a feed; NotACalendar when there is no calendar in it."""
     return _Reader().run(_decoded(_calendar_in(body), charset))
 
@@ -134,7 +135,7 @@ def _declared(body: bytes, charset: str) -> str:
 
 
 def _mixed(line: bytes) -> str:
-    """One line of a file whose encodings differ from line to line."""
+    """Decodes one line of a file with several encodings."""
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -224,3 +225,34 @@ class _Reader:
             event.lines[-1] = Line(last.name, last.params, f"{last.value}\\n{line}")
         elif last.name in _RULES and _RULE_REST.fullmatch(line.strip()) and "=" in line:
             event.lines[-1] = Line(last.name, last.params, last.value.rstrip() + line.strip())
+
+
+_HEAD = 64 * 1024
+_LONGEST = 100
+_NAME_FOLD = re.compile(rb"\r?\n[ \t]")
+_EVENT = re.compile(rb"^[ \t]*BEGIN:V(?:EVENT|TODO|JOURNAL)\b", re.IGNORECASE | re.MULTILINE)
+_NAME = re.compile(
+    rb"""^(?:X-WR-CALNAME|NAME)(?:;(?:[^":\r\n]|"[^"\r\n]*")*)?:([^\r\n]*)""",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TAG = re.compile(r"</?[a-zA-Z][^>]*>")
+_ESCAPED = re.compile(r"\\(.)")
+
+
+def calendar_name(body: bytes) -> str:
+    """The X-WR-CALNAME, or NAME (RFC 7986), before the first event; or ""."""
+    head = _NAME_FOLD.sub(b"", body[:_HEAD].replace(b"\x00", b""))
+    begin = _EVENT.search(head)
+    found = _NAME.search(head[: begin.start()] if begin else head)
+    if found is None:
+        return ""
+    text = _ESCAPED.sub(lambda one: " " if one[1] in "nN" else one[1], _name_text(found[1]))
+    text = html.unescape(_TAG.sub(" ", text))
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_LONGEST]
+
+
+def _name_text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", "replace")

@@ -1,14 +1,14 @@
-"""One calendar out of many feeds: what is the same event is kept once, with all its sources.
+"""One calendar out of many feeds: an event that several feeds have is kept once, with all its
+sources.
 
-What makes two events one is in `duplicates.py`. Of the copies of an event that of a primary source
-is kept unless it is stale, else the one that says most, else one that is not stale, else that of
-the feed that stands first in the city's list;
-the names, addresses and UIDs of the others are added to it. What one feed says twice with two UIDs
-is two events. The order in which feeds arrived changes nothing, and neither does the order of
-events within them.
+`duplicates.py` decides which events are the same. Of the copies of an event, that of a primary
+source is kept unless it is stale; else the one that says most; else one that is not stale; else
+that of the first feed in the city's list. The names, addresses and UIDs of the others are added to
+it. Two events of one feed with two UIDs are two. The order in which feeds arrived, and that of the
+events within them, changes nothing.
 
-Events are in the order of their local start, all-day events first in their day. One whose times
-cannot be placed in the city's zone is left out and counted.
+Events are in the order of their local start, all-day events first in their day. An event whose
+times do not exist in the city's zone is left out and counted.
 """
 
 import hashlib
@@ -16,29 +16,30 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from .duplicates import LONG, Match, adds_its_place, agreement, same_title
+from .events import plain_words
 from .records import Edges, Parsed, Text, Window, is_day, local_of
-from .texts import plain_words
 
 MANY = 50
-"""Of more events with one title and one start only those with the same place are one."""
+"""Of more events with one title and one start, only those with the same place are one."""
 _SOME = 10
 
 _LENGTHS = (1, 80, 400)
-"""From these lengths on a description counts as more."""
+"""A description of at least such a length counts as richer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class FeedSource:
     """A feed's part in the calendar."""
 
     name: str
     key: str
-    """Stands for its address."""
+    """A digest of its address."""
     parsed: Parsed
     primary: bool = False
     stale: bool = False
@@ -59,7 +60,7 @@ class CityEvent:
     merged: tuple[str, ...] = ()
     """The UIDs it has in the other sources."""
     links: tuple[tuple[str, str], ...] = ()
-    """What each source has as its address, where there are several sources."""
+    """The address that each source gives it, where there are several sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class Merged:
     misplaced: dict[int, int]
     """By source, how many events have times that do not exist in the city's zone."""
 
-    def dropped(self, sources: Sequence[Source]) -> list[dict[str, str]]:
+    def dropped(self, sources: Sequence[FeedSource]) -> list[dict[str, str]]:
         """The drops as a report has them: which copy of which source, in favour of which."""
         return [
             {
@@ -99,47 +100,64 @@ class Merged:
         ]
 
 
+class _Order(NamedTuple):
+    """The place of an event in the calendar: all-day events are first in their local day. The
+    fields after `start` only make the order definite.
+    """
+
+    day: str
+    start: str
+    """"" for an all-day event."""
+    title: str
+    location: str
+    uid: str
+    recurrence: str
+    url: str
+    description: str
+    end: str
+
+
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """An event as one feed tells it."""
+class _Copy:
+    """One feed's copy of an event."""
 
     feed: int
+    """Its number in the city's list."""
     event: CityEvent
-    order: tuple[str, ...]
-    """Local day, all-day or not, start, and what makes it definite."""
-    worth: tuple[bool, int, bool]
-    """Of a primary source, how much it says, fresh."""
+    order: _Order
+    primary: bool
+    richness: int
+    stale: bool
 
     @property
-    def first(self) -> tuple[bool, int, bool, int, tuple[str, ...]]:
-        """The lowest is the copy that is kept."""
-        primary, says, fresh = self.worth
-        return (not primary, -says, not fresh, self.feed, self.order)
+    def preference(self) -> tuple[bool, int, bool, int, _Order]:
+        """The copy with the lowest is kept."""
+        return (not self.primary, -self.richness, self.stale, self.feed, self.order)
 
 
-def merged(sources: Sequence[Source], window: Window) -> Merged:
+def merged(sources: Sequence[FeedSource], window: Window) -> Merged:
     """The city's events in the window."""
-    told, misplaced = _told(sources, window.edges(), ZoneInfo(window.zone))
-    starts: defaultdict[str, list[_Told]] = defaultdict(list)
-    for one in told:
+    copies, misplaced = _copies(sources, window.edges(), ZoneInfo(window.zone))
+    starts: defaultdict[str, list[_Copy]] = defaultdict(list)
+    for one in copies:
         starts[one.event.start].append(one)
-    kept: list[_Told] = []
+    kept: list[_Copy] = []
     drops: list[Drop] = []
     for same in starts.values():
         for group in _titles(same):
-            for copies in _events(group):
-                kept.append(_credited(copies, sources))
-                drops += _dropped(copies)
+            for same_event in _events(group):
+                kept.append(_credited(same_event, sources))
+                drops += _dropped(same_event)
     kept.sort(key=lambda one: (one.order, one.feed))
     return Merged(
-        events=_apart(kept, sources),
+        events=_with_own_uids(kept, sources),
         drops=sorted(drops, key=lambda one: (one.start, one.source, one.title, one.uid)),
         misplaced=misplaced,
     )
 
 
-def events_of(source: Source, edges: Edges) -> list[CityEvent]:
-    """What one feed tells of the window."""
+def events_of(source: FeedSource, edges: Edges) -> list[CityEvent]:
+    """The events of one feed in the window."""
     texts = source.parsed.texts
     return [
         CityEvent(
@@ -155,10 +173,10 @@ def events_of(source: Source, edges: Edges) -> list[CityEvent]:
     ]
 
 
-def _told(
-    sources: Sequence[Source], edges: Edges, zone: ZoneInfo
-) -> tuple[list[_Told], dict[int, int]]:
-    told = []
+def _copies(
+    sources: Sequence[FeedSource], edges: Edges, zone: ZoneInfo
+) -> tuple[list[_Copy], dict[int, int]]:
+    copies = []
     misplaced: defaultdict[int, int] = defaultdict(int)
     for number, source in enumerate(sources):
         for event in events_of(source, edges):
@@ -167,36 +185,52 @@ def _told(
             except (ValueError, OverflowError):
                 misplaced[number] += 1
                 continue
-            worth = (source.primary and not source.stale, _richness(event), not source.stale)
-            told.append(_Told(number, event, order, worth))
-    return told, dict(misplaced)
+            copies.append(
+                _Copy(
+                    feed=number,
+                    event=event,
+                    order=order,
+                    primary=source.primary and not source.stale,
+                    richness=_richness(event),
+                    stale=source.stale,
+                )
+            )
+    return copies, dict(misplaced)
 
 
-def _order(event: CityEvent, zone: ZoneInfo) -> tuple[str, ...]:
-    """ValueError or OverflowError when one of its times is none."""
+def _order(event: CityEvent, zone: ZoneInfo) -> _Order:
+    """Raises ValueError or OverflowError when one of its times does not exist in the zone."""
     local = [
         (date.fromisoformat(one) if is_day(one) else local_of(one, zone)).isoformat()
         for one in (event.start, event.end, event.recurrence)
         if one
     ]
     text = event.text
-    day = "" if is_day(event.start) else event.start
-    mark = (text.title, text.location, event.uid, event.recurrence, text.url, text.description)
-    return (local[0][:10], day, *mark, event.end)
+    return _Order(
+        day=local[0][:10],
+        start="" if is_day(event.start) else event.start,
+        title=text.title,
+        location=text.location,
+        uid=event.uid,
+        recurrence=event.recurrence,
+        url=text.url,
+        description=text.description,
+        end=event.end,
+    )
 
 
 def _richness(event: CityEvent) -> int:
-    """How much a copy says. Small differences do not count: it shall not change each day."""
+    """How much a copy says. Small differences do not count, so that it does not change each day."""
     text = event.text
     fields = (text.location, text.url, text.categories, text.geo, text.image)
     long = sum(len(text.description) >= length for length in _LENGTHS)
     return sum(map(bool, fields)) + long + (event.end > event.start and not is_day(event.start))
 
 
-def _titles(same: list[_Told]) -> list[list[_Told]]:
-    """Of the events of one start those whose titles may be the same, in groups."""
-    titles: defaultdict[str, list[_Told]] = defaultdict(list)
-    groups: list[list[_Told]] = []
+def _titles(same: list[_Copy]) -> list[list[_Copy]]:
+    """The events of one start, in groups whose titles may be the same."""
+    titles: defaultdict[str, list[_Copy]] = defaultdict(list)
+    groups: list[list[_Copy]] = []
     for one in same:
         title = plain_words(one.event.text.title)
         if title:
@@ -217,7 +251,7 @@ def _beginnings(title: str) -> list[str]:
     return [" ".join(words[:end]) for end in range(1, len(words))]
 
 
-def _one_title(longer: list[_Told], shorter: list[_Told]) -> bool:
+def _one_title(longer: list[_Copy], shorter: list[_Copy]) -> bool:
     return len({one.feed for one in (*longer, *shorter)}) > 1 and any(
         adds_its_place(left.event.text, right.event.text)
         for left in longer[:_SOME]
@@ -225,14 +259,14 @@ def _one_title(longer: list[_Told], shorter: list[_Told]) -> bool:
     )
 
 
-def _events(group: list[_Told]) -> list[list[_Told]]:
+def _events(group: list[_Copy]) -> list[list[_Copy]]:
     """The copies of each event of a group, the one that is kept first."""
-    group = sorted(group, key=lambda one: one.first)
+    group = sorted(group, key=lambda one: one.preference)
     if len({one.feed for one in group}) == 1:
         return [[one] for one in group]
     if len(group) > MANY:
-        return _literally(group)
-    found: list[list[_Told]] = []
+        return _by_place(group)
+    found: list[list[_Copy]] = []
     for one in group:
         copies = _copies_of(one, found)
         if copies is None:
@@ -242,8 +276,10 @@ def _events(group: list[_Told]) -> list[list[_Told]]:
     return found
 
 
-def _copies_of(one: _Told, found: list[list[_Told]]) -> list[_Told] | None:
-    """The event that this is another copy of. Where two at different places would do, none."""
+def _copies_of(one: _Copy, found: list[list[_Copy]]) -> list[_Copy] | None:
+    """The copies of the event that this is one of; None without one, or with two at different
+    places.
+    """
     matches = [(match, copies) for copies in found if (match := _match(one, copies))]
     if not matches:
         return None
@@ -257,11 +293,11 @@ def _copies_of(one: _Told, found: list[list[_Told]]) -> list[_Told] | None:
     return first
 
 
-def _match(one: _Told, copies: list[_Told]) -> Match:
+def _match(one: _Copy, copies: list[_Copy]) -> Match:
     """How well an event agrees with all the copies of another."""
     worst = Match.SAME
     for other in copies:
-        if one.feed == other.feed and (other is copies[0] or not _twins(one, other)):
+        if one.feed == other.feed and (other is copies[0] or not _are_alike(one, other)):
             return Match.OTHER
         if not same_title(one.event.text, other.event.text):
             return Match.OTHER
@@ -271,19 +307,19 @@ def _match(one: _Told, copies: list[_Told]) -> Match:
     return worst
 
 
-def _twins(one: _Told, other: _Told) -> bool:
-    """Whether a feed says the very same twice, where another feed says it too."""
+def _are_alike(one: _Copy, other: _Copy) -> bool:
+    """Whether two copies are the same, so that one feed may have both of an event."""
     return _contents(one) == _contents(other)
 
 
-def _contents(one: _Told) -> tuple[str, ...]:
+def _contents(one: _Copy) -> tuple[str, ...]:
     text = one.event.text
     return (plain_words(text.title), text.location, text.url, text.description, one.event.end)
 
 
-def _literally(group: list[_Told]) -> list[list[_Told]]:
-    """What comparing each with each would take too long for."""
-    found: dict[tuple[str, ...], list[_Told]] = {}
+def _by_place(group: list[_Copy]) -> list[list[_Copy]]:
+    """The copies of each event of a group that is too large to compare each with each."""
+    found: dict[tuple[str, ...], list[_Copy]] = {}
     alone = []
     for one in group:
         copies = found.setdefault((plain_words(one.event.text.location), *_contents(one)[:1]), [])
@@ -294,8 +330,8 @@ def _literally(group: list[_Told]) -> list[list[_Told]]:
     return [*found.values(), *alone]
 
 
-def _credited(copies: list[_Told], sources: Sequence[Source]) -> _Told:
-    """The copy that is kept, with what it has of the others."""
+def _credited(copies: list[_Copy], sources: Sequence[FeedSource]) -> _Copy:
+    """The copy that is kept, with the sources, UIDs and addresses of the others."""
     first, *others = copies
     others.sort(key=lambda one: (one.feed, one.order))
     event = first.event
@@ -319,7 +355,7 @@ def _credited(copies: list[_Told], sources: Sequence[Source]) -> _Told:
     return replace(first, event=credited)
 
 
-def _dropped(copies: list[_Told]) -> list[Drop]:
+def _dropped(copies: list[_Copy]) -> list[Drop]:
     first, *others = copies
     return [
         Drop(
@@ -334,17 +370,17 @@ def _dropped(copies: list[_Told]) -> list[Drop]:
     ]
 
 
-def _apart(kept: list[_Told], sources: Sequence[Source]) -> list[CityEvent]:
-    """No two events of a calendar may have one UID and one place in its series. The feed that
-    stands first keeps the UID; in the others' it is marked with what the event is, so that it
-    stays the same from day to day.
+def _with_own_uids(kept: list[_Copy], sources: Sequence[FeedSource]) -> list[CityEvent]:
+    """The events with UIDs that differ: no two may have one UID and one place in its series. The
+    first feed keeps its UID; a digest of the event is added to those of the others, so that they
+    stay the same from day to day.
     """
     taken: set[tuple[str, str]] = set()
     apart: dict[int, CityEvent] = {}
     for number, one in sorted(enumerate(kept), key=lambda each: (each[1].feed, each[1].order)):
         event = one.event
-        said = (sources[one.feed].key, event.start, event.recurrence, event.text.location)
-        mark = "\0".join(said).encode("utf-8", "surrogatepass")
+        identity = (sources[one.feed].key, event.start, event.recurrence, event.text.location)
+        mark = "\0".join(identity).encode("utf-8", "surrogatepass")
         while (event.uid, event.recurrence) in taken:
             mark = hashlib.sha256(mark).digest()
             event = replace(event, uid=f"{one.event.uid}-{mark.hex()[:8]}")

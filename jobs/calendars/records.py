@@ -1,12 +1,23 @@
-"""What the parser's process, the cache and the merge hand to each other.
+"""The records that the parser's process, the cache and the merge exchange; the bounds of the
+parser.
 
 Moments are text that sorts as time passes: `2026-08-21` for an all-day event, and
-`2026-08-21T22:00:00Z`, always UTC, for a timed one. Importing this file costs nothing but msgspec,
-so the child process and the aggregation share it.
+`2026-08-21T22:00:00Z`, always UTC, for a timed one. This file imports no library but msgspec, so
+that the child process starts quickly.
+
+**Bounds** for the cost of a hostile feed: the processor time of each series is limited by a timer
+of this process's own processor time, so a busy machine refuses nothing that an idle one takes. Code
+that does not return to the interpreter is ended from outside: the parent kills the process at its
+deadline.
 """
 
+import signal
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
+from time import process_time
+from types import FrameType
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -17,13 +28,13 @@ PARSER = 3
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, tzinfo=UTC)
 
 HEAD = struct.Struct(">II")
-"""What a request to the parser's process begins with: its length, and that of the feed's bytes."""
+"""The head of a request to the parser's process: its length, and that of the feed's bytes."""
 ANSWER = struct.Struct(">I")
-"""What an answer begins with: its length."""
+"""The head of an answer: its length."""
 
 
 class Text(msgspec.Struct, array_like=True, frozen=True):
-    """What one VEVENT says, whatever the number of its occurrences."""
+    """The texts of one VEVENT, shared by its occurrences."""
 
     uid: str
     title: str = ""
@@ -62,7 +73,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> date:
-        """The first day that is no longer in the window."""
+        """The first day after the window."""
         return self.first + timedelta(days=self.days)
 
     def covers(self, other: "Window") -> bool:
@@ -111,7 +122,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A feed as understood, or why it could not be."""
+    """A parsed feed, or why it could not be parsed."""
 
     meaning: str = ""
     """A digest of all that matters: not of stamps, sequence numbers or the order of events."""
@@ -129,7 +140,7 @@ class Parsed(msgspec.Struct, frozen=True):
     private: int = 0
     """Events left out because they are marked as private."""
     mended: int = 0
-    """Events of which something that cannot be understood was left out: an end, a rule."""
+    """Events of which an unreadable part was left out: an end, a rule."""
     mending: str = ""
     """The first reason for mending one."""
     error: str = ""
@@ -157,3 +168,68 @@ def local_of(text: str, zone: ZoneInfo) -> datetime:
     """
     instant = instant_of(text)
     return max(_FIRST, min(instant, _LAST)).astimezone(zone)
+
+
+SERIES_SECONDS = 2.0
+HURRY_SECONDS = 0.1
+LAST_SECONDS = 0.01
+REFUSED_BEFORE_HURRY = 5
+SERIES_EVENTS = 5_000
+FEED_SECONDS = 15.0
+"""Of processor time, for all series of a feed that are refused."""
+FEED_EVENTS = 50_000
+LONG_SERIES = 500
+"""Events from which on a series is left out when it would fill nearly all of that."""
+FEED_TEXT = 64 * 1024 * 1024
+"""Characters, when what an event says is counted once for each time it takes place."""
+STEPS = 250_000
+"""Steps from its start that a rule by the second or minute is followed, at most."""
+
+_AGAIN = 0.05
+
+
+class TooMuch(Exception):
+    """A series exceeds a bound."""
+
+
+class Budget:
+    """The processor time that each series of one feed is given: plenty, until some had to be
+    refused; then little; and next to none when those that were refused have used up what the
+    feed is given for them. What can be worked out in time costs the others nothing.
+    """
+
+    def __init__(self) -> None:
+        self._refused = 0
+        self._wasted = 0.0
+
+    @contextmanager
+    def series(self, what: str) -> Iterator[None]:
+        seconds = SERIES_SECONDS if self._refused < REFUSED_BEFORE_HURRY else HURRY_SECONDS
+        if self._wasted >= FEED_SECONDS:
+            seconds = LAST_SECONDS
+        begun = process_time()
+        try:
+            with processor_time(seconds, what):
+                yield
+        except TooMuch:
+            self._refused += 1
+            self._wasted += process_time() - begun
+            raise
+
+
+@contextmanager
+def processor_time(seconds: float, what: str) -> Iterator[None]:
+    """Ends the block with TooMuch after so many seconds of processor time. The timer goes on
+    ticking until it does: an exception that comes at a bad moment, as in a destructor, is lost.
+    """
+
+    def expired(_signal: int, _frame: FrameType | None) -> None:
+        raise TooMuch(f"{what} takes more than {seconds:g} s to work out")
+
+    before = signal.signal(signal.SIGVTALRM, expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

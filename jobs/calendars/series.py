@@ -21,11 +21,9 @@ from typing import Protocol, TypeVar
 import recurring_ical_events
 from icalendar import Calendar, Event
 
-from .budget import SERIES_EVENTS, Budget, TooMuch
-from .members import LONGEST, Member
-from .moments import LATEST, Moment
-from .records import Edges, Window, instant_text
-from .rules import fits, meant_zone, refuse_bomb
+from .events import LONGEST, Vevent
+from .records import SERIES_EVENTS, Budget, Edges, TooMuch, Window, instant_text
+from .times import LATEST, Moment, fits, meant_zone, refuse_bomb
 
 _BLOCK, _PLACE = "X-BLOCK", "RECURRENCE-ID"
 _DAY = timedelta(days=1)
@@ -33,7 +31,7 @@ _EPOCH_YEAR = 1970
 
 
 class Says(IntEnum):
-    """How much a VEVENT says about one time of a series: the most specific one is kept."""
+    """How specific a VEVENT is about one time of a series: the most specific one is kept."""
 
     RULE = 0
     PERIOD = 1
@@ -43,7 +41,7 @@ class Says(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Instance:
     """One time that an event takes place, as text of moments."""
 
     member: int
@@ -53,14 +51,14 @@ class Happening:
     says: Says
     rank: tuple[int, Says, str]
     place: str
-    """Where, as it is compared: two places are two events."""
+    """The place, normalized: two places are two events."""
     title: str
-    """As it is compared: two titles are two events."""
+    """The title, normalized: two titles are two events."""
 
 
-def happenings(
-    members: list[Member], window: Window, *, edges: Edges, budget: Budget
-) -> tuple[list[Happening], int]:
+def instances_of(
+    members: list[Vevent], window: Window, *, edges: Edges, budget: Budget
+) -> tuple[list[Instance], int]:
     """All times in the window that these VEVENTs of one UID take place, each one once, and how
     many were left out because another has their place.
     """
@@ -84,7 +82,7 @@ def happenings(
     return kept, len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
 
 
-def _believable(members: list[Member]) -> list[Member]:
+def _believable(members: list[Vevent]) -> list[Vevent]:
     """Without the RECURRENCE-IDs that are none: those of the epoch, which is what a program writes
     that has none, and one that several VEVENTs of different times share before their series.
     """
@@ -104,29 +102,29 @@ def _believable(members: list[Member]) -> list[Member]:
     ]
 
 
-def _latest(mains: list[Member]) -> list[Member]:
-    """Of versions of one event the last; of those with the same start, title and place one."""
+def _latest(mains: list[Vevent]) -> list[Vevent]:
+    """The last version of each event; one of those with the same start, title and place."""
     for recurs in (True, False):
         kind = [one for one in mains if one.recurs is recurs]
         if len(kind) > 1 and len({one.sequence for one in kind}) == len(kind):
             last = max(kind, key=lambda one: one.sequence)
             mains = [one for one in mains if one.recurs is not recurs or one is last]
-    starts: defaultdict[Moment, list[Member]] = defaultdict(list)
+    starts: defaultdict[Moment, list[Vevent]] = defaultdict(list)
     for one in mains:
         starts[one.start].append(one)
     return [one for same in starts.values() for one in _places(same)]
 
 
-def _highest(overrides: list[Member]) -> list[Member]:
+def _highest(overrides: list[Vevent]) -> list[Vevent]:
     """Of those with the same place in their series, the one with the highest SEQUENCE."""
-    best: dict[Moment | None, Member] = {}
+    best: dict[Moment | None, Vevent] = {}
     for one in overrides:
         best[one.recurrence] = max(best.get(one.recurrence, one), one, key=lambda each: each.rank)
     return list(best.values())
 
 
 class _Ranked(Protocol):
-    """What happens somewhere, and how much it counts."""
+    """An instance with its rank."""
 
     @property
     def place(self) -> str: ...
@@ -161,14 +159,14 @@ def _places_of_one(same: list[R]) -> list[R]:
     return list(best.values())
 
 
-def _once(found: list[Happening]) -> list[Happening]:
+def _once(found: list[Instance]) -> list[Instance]:
     """One for each time, title and place. Where there is an override, its place in the series
     counts alone.
     """
-    times: defaultdict[str, list[Happening]] = defaultdict(list)
+    times: defaultdict[str, list[Instance]] = defaultdict(list)
     for one in found:
         times[one.recurrence or one.start].append(one)
-    kept: list[Happening] = []
+    kept: list[Instance] = []
     for same in times.values():
         best = max(same, key=lambda one: one.rank)
         if any(one.says is Says.OVERRIDE for one in same):
@@ -178,7 +176,7 @@ def _once(found: list[Happening]) -> list[Happening]:
     return kept
 
 
-def _component(member: Member) -> Event:
+def _component(member: Vevent) -> Event:
     lines = [member.start.line("DTSTART"), member.end]
     if member.recurs:
         lines += [f"RRULE:{rule}" for rule in member.rules]
@@ -199,7 +197,7 @@ def _component(member: Member) -> Event:
     return event
 
 
-def _alone(member: Member, *, shared: bool = False) -> Happening:
+def _alone(member: Vevent, *, shared: bool = False) -> Instance:
     event = _component(member)
     start, end = _span(event)
     if member.recurrence is not None:
@@ -208,8 +206,8 @@ def _alone(member: Member, *, shared: bool = False) -> Happening:
     return _happening(member, (start, end), start if shared else "", Says.ALONE)
 
 
-def _series(main: Member, overrides: list[Member], window: Window) -> list[Happening]:
-    """The times of one series. A rule on which the library fails leaves the event its start."""
+def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
+    """The times of one series; only the start if the library fails on its rule."""
     for rule in main.rules:
         refuse_bomb(rule, main.start, window)
     zone = meant_zone(
@@ -231,11 +229,11 @@ def _series(main: Member, overrides: list[Member], window: Window) -> list[Happe
     return [one for one in found if one.says is Says.OVERRIDE or one.start not in excluded]
 
 
-def _expanded(main: Member, overrides: list[Member], zone: str, window: Window) -> list[Happening]:
+def _expanded(main: Vevent, overrides: list[Vevent], zone: str, window: Window) -> list[Instance]:
     calendar = Calendar()
     if zone:
         calendar.add("X-WR-TIMEZONE", zone)
-    parts: dict[int, tuple[Member, Event]] = {}
+    parts: dict[int, tuple[Vevent, Event]] = {}
     for member in (main, *overrides):
         parts[member.number] = (member, _component(member))
         calendar.add_component(parts[member.number][1])
@@ -249,7 +247,7 @@ def _expanded(main: Member, overrides: list[Member], zone: str, window: Window) 
     return found
 
 
-def _excluded(main: Member, zone: str, window: Window) -> set[str]:
+def _excluded(main: Vevent, zone: str, window: Window) -> set[str]:
     """The starts that EXRULEs take away, as RFC 2445 had it, and those of excluded periods."""
     taken = {_text(_time(_component(_bare(main, one)), "DTSTART")) for one in main.exclusions}
     if not main.exceptions:
@@ -263,7 +261,7 @@ def _excluded(main: Member, zone: str, window: Window) -> set[str]:
     return taken
 
 
-def _periods(main: Member) -> list[Happening]:
+def _periods(main: Vevent) -> list[Instance]:
     """The additions that have a length of their own."""
     found = []
     for start, end in main.periods:
@@ -272,13 +270,13 @@ def _periods(main: Member) -> list[Happening]:
     return found
 
 
-def _bare(main: Member, start: Moment, end: str = "") -> Member:
+def _bare(main: Vevent, start: Moment, end: str = "") -> Vevent:
     """The event without its series, at this time."""
     return replace(main, start=start, end=end, rules=[], additions=[], exclusions=[], periods=[])
 
 
-def _happening(member: Member, span: tuple[str, str], place: str, says: Says) -> Happening:
-    return Happening(
+def _happening(member: Vevent, span: tuple[str, str], place: str, says: Says) -> Instance:
+    return Instance(
         member=member.number,
         start=span[0],
         end=span[1],
@@ -327,5 +325,5 @@ def _seconds(event: Event) -> float:
 
 
 def _text(moment: date) -> str:
-    """A datetime is a date too."""
+    """The text of a date or, which is a date too, a datetime."""
     return instant_text(moment) if isinstance(moment, datetime) else moment.isoformat()

@@ -12,14 +12,13 @@ import icalendar
 
 from jobs.calendars.addresses import policy
 from jobs.calendars.aggregation import aggregate_city
-from jobs.calendars.city import city_of
-from jobs.calendars.expand import parse
+from jobs.calendars.params import JobSettings, RunContext, city_of
+from jobs.calendars.parser import parse
 from jobs.calendars.records import Ask, Parsed, Window
-from jobs.calendars.run import Run, Settings
 
 FEEDS = Path(__file__).parent / "feeds"
 DUE = datetime(2026, 8, 21, 12, tzinfo=UTC)
-LOCAL = Settings(policy=policy(["127.0.0.1", "file"]))
+LOCAL = JobSettings(policy=policy(["127.0.0.1", "file"]))
 
 
 def calendar(*events: str, head: str = "") -> bytes:
@@ -58,8 +57,8 @@ def aggregate(
     feeds: Sequence[Any] | str,
     *,
     name: str = "town",
-    settings: Settings = LOCAL,
-    run: Run | None = None,
+    settings: JobSettings = LOCAL,
+    run: RunContext | None = None,
     first: str = "2026-08-21",
     **params: Any,
 ) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def aggregate(
     city = city_of(name, {"feeds": feeds, "out": str(out), **said}, due=DUE)
     quiet = logging.Logger("quiet")  # noqa: LOG001 - below no other, so it prints nothing
     quiet.addHandler(logging.NullHandler())
-    return asyncio.run(aggregate_city(city, settings=settings, run=run or Run(log=quiet)))
+    return asyncio.run(aggregate_city(city, settings=settings, run=run or RunContext(log=quiet)))
 
 
 def report(out: Path, name: str = "town") -> dict[str, Any]:

@@ -7,13 +7,18 @@ from ipaddress import ip_address
 import pytest
 
 from blackboard import BadInput
-from jobs.calendars.addresses import Address, Policy, policy, refused
+from jobs.calendars.addresses import (
+    Address,
+    Policy,
+    meant,
+    name_from,
+    policy,
+    redacted,
+    why_refused,
+)
 from jobs.calendars.fetch import Fetcher
-from jobs.calendars.fetched import FetchFailed
-from jobs.calendars.hop import resolve
-from jobs.calendars.hosts import Limits
-from jobs.calendars.locate import meant, name_from
-from jobs.calendars.redact import shown
+from jobs.calendars.request import resolve_host
+from jobs.calendars.responses import FetchFailed, Limits
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event
 
@@ -57,12 +62,12 @@ ONE = calendar(event("1", "One"))
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
-    assert refused(ip_address(address))
+    assert why_refused(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8"])
 def test_public_addresses_are_not(address: str) -> None:
-    assert refused(ip_address(address)) == ""
+    assert why_refused(ip_address(address)) == ""
 
 
 @pytest.mark.parametrize(
@@ -187,7 +192,7 @@ def test_the_next_address_is_tried_when_the_first_takes_no_connection() -> None:
 
 
 def test_resolution_covers_what_the_machine_would_connect_to() -> None:
-    assert asyncio.run(resolve("0x7f.1", 80)) == [ipaddress.IPv4Address("127.0.0.1")]
+    assert asyncio.run(resolve_host("0x7f.1", 80)) == [ipaddress.IPv4Address("127.0.0.1")]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +232,7 @@ def test_only_http_and_https_are_fetched_and_no_secret_is_told(address: str) -> 
     ],
 )
 def test_what_is_shown_of_an_address_keeps_no_secret(address: str, expected: str) -> None:
-    assert shown(address) == expected
+    assert redacted(address) == expected
 
 
 @pytest.mark.parametrize(

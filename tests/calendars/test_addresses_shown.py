@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.calendars.calname import apart, calendar_name
-from jobs.calendars.locate import name_from, plain_too, same_place
-from jobs.calendars.redact import shown, without
-from jobs.calendars.run import Run
+from jobs.calendars.addresses import name_from, plain_too, redacted, same_place, without
+from jobs.calendars.aggregation import distinct
+from jobs.calendars.lines import calendar_name
+from jobs.calendars.params import RunContext
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import aggregate, calendar, event, events, report
 
@@ -48,8 +48,8 @@ ONE = calendar(event("1", "One"))
 @pytest.mark.parametrize("secret", [TOKEN, GUID, "deadbeef0123456789abcdef01234567"])
 def test_no_secret_of_an_address_is_shown(address: str, secret: str) -> None:
     full = address.replace("{}", secret)
-    assert secret not in shown(full)
-    assert "..." in shown(full)
+    assert secret not in redacted(full)
+    assert "..." in redacted(full)
     assert secret not in name_from(full)
     assert secret not in without(f"no calendar at {full} for {secret}", full)
 
@@ -61,7 +61,7 @@ def test_no_secret_of_an_address_is_shown(address: str, secret: str) -> None:
 )
 def test_what_is_secret_by_its_name_is_so_whatever_its_value(name: str, secret: str) -> None:
     address = f"https://a.org/i?y=7&{name}={secret}&z=8"
-    assert shown(address) == f"https://a.org/i?y=7&{name}=...&z=8"
+    assert redacted(address) == f"https://a.org/i?y=7&{name}=...&z=8"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_is_secret_by_its_name_is_so_whatever_its_value(name: str, secret: 
     ],
 )
 def test_what_is_no_secret_stays(address: str) -> None:
-    assert shown(address) == address
+    assert redacted(address) == address
 
 
 def test_no_file_of_a_run_holds_a_token(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_secret_is_hidden_whichever_address_of_the_way_held_it(
         site.answers["/y?key=opensesame"] = Answer(b"", 302, {"Location": "/end"})
         feeds = [site.url("/x.ics?pass=hunter22"), site.url("/a.ics")]
         for number in range(cities):
-            summary = aggregate(tmp_path, feeds, name=f"town{number}", run=Run())
+            summary = aggregate(tmp_path, feeds, name=f"town{number}", run=RunContext())
             assert (summary["ok"], summary["failed"]) == (1, 1)
     told = [path.read_bytes() for path in tmp_path.glob("*.report.json")]
     for secret in ("hunter22", "opensesame"):
@@ -170,7 +170,7 @@ def test_the_name_of_an_event_is_not_that_of_the_calendar() -> None:
 
 def test_names_are_apart() -> None:
     names = [("A", "a"), ("A", "b"), ("A", "b"), ("A", "A"), ("B", "b")]
-    assert apart(names) == ["A", "A (b)", "A (b) (2)", "A (2)", "B"]
+    assert distinct(names) == ["A", "A (b)", "A (b) (2)", "A (2)", "B"]
 
 
 def test_a_feed_without_a_name_has_the_one_that_it_gives_itself(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from blackboard import BadInput
 from jobs.calendars.aggregation import NothingCame
-from jobs.calendars.run import Run, settings_of
-from jobs.calendars.write import Overtaken
+from jobs.calendars.output import Overtaken
+from jobs.calendars.params import RunContext, job_settings
 from tests.calendars.serving import Answer, Site, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report, vevents
 
@@ -163,7 +163,7 @@ def test_an_unchanged_feed_is_neither_sent_nor_parsed_again(tmp_path: Path) -> N
     with serving({"/one": Answer(ONE), "/two": Answer(TWO, etag=False)}) as site:
         first = aggregate(tmp_path, town(site))
         made = (tmp_path / "town.ics").read_bytes()
-        second = aggregate(tmp_path, town(site), run=Run(fence=1))
+        second = aggregate(tmp_path, town(site), run=RunContext(fence=1))
         assert sum("if-none-match" in headers for _path, headers in site.asked) == 1
     assert counts(second) == (0, 2, 0)
     assert (second["events"], second["duplicates"]) == (first["events"], first["duplicates"])
@@ -270,7 +270,7 @@ def test_a_damaged_cache_is_not_used_and_told(
         aggregate(tmp_path, town(site))
         (tmp_path / "town.cache.json").write_bytes(damage)
         with caplog.at_level(logging.INFO, "calendars"):
-            summary = aggregate(tmp_path, town(site), run=Run())
+            summary = aggregate(tmp_path, town(site), run=RunContext())
         assert not any("if-none-match" in headers for _path, headers in site.asked)
     assert counts(summary) == (2, 0, 0)
     assert "town.cache.json" in caplog.text
@@ -286,12 +286,12 @@ def test_the_cache_holds_no_address(tmp_path: Path) -> None:
 
 def test_a_run_that_was_overtaken_writes_nothing(tmp_path: Path) -> None:
     with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
-        aggregate(tmp_path, town(site), run=Run(fence=5))
+        aggregate(tmp_path, town(site), run=RunContext(fence=5))
         made = (tmp_path / "town.ics").read_bytes()
         with pytest.raises(Overtaken):
-            aggregate(tmp_path, town(site)[:1], run=Run(fence=4))
+            aggregate(tmp_path, town(site)[:1], run=RunContext(fence=4))
         assert (tmp_path / "town.ics").read_bytes() == made
-        aggregate(tmp_path, town(site)[:1], run=Run(fence=4, fenced=False))
+        aggregate(tmp_path, town(site)[:1], run=RunContext(fence=4, fenced=False))
         assert (tmp_path / "town.ics").read_bytes() != made
     assert json.loads((tmp_path / "town.report.json").read_bytes())["fence"] == 4
 
@@ -301,7 +301,7 @@ def test_a_run_that_has_lost_its_lock_writes_nothing(tmp_path: Path) -> None:
         serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site,
         pytest.raises(Overtaken, match="lost"),
     ):
-        aggregate(tmp_path, town(site), run=Run(lost=lambda: True))
+        aggregate(tmp_path, town(site), run=RunContext(lost=lambda: True))
     assert list(tmp_path.glob("town*")) == []
 
 
@@ -309,7 +309,9 @@ def test_progress_counts_feeds(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with serving({"/one": Answer(ONE), "/two": Answer(TWO)}) as site:
         aggregate(
-            tmp_path, town(site), run=Run(progress=lambda done, total: told.append((done, total)))
+            tmp_path,
+            town(site),
+            run=RunContext(progress=lambda done, total: told.append((done, total))),
         )
     assert told == [(1, 2), (2, 2)]
 
@@ -344,7 +346,7 @@ def test_a_folder_that_cannot_be_written_is_bad_input_and_nothing_is_fetched(
 
 
 def test_settings_without_a_meaning_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    settings = settings_of(
+    settings = job_settings(
         {"allow": ["127.0.0.1", "file"], "alow": []}, logging.getLogger("calendars")
     )
     assert settings.policy == LOCAL.policy

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput
-from jobs.calendars.city import Feed, city_of
-from jobs.calendars.feedlist import Listed, read_feeds
+from jobs.calendars.params import Feed, Listed, city_of, read_feeds
 
 DUE = datetime(2026, 8, 21, 2, tzinfo=UTC)
 FEEDS = ["https://a.org/one.ics"]

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from jobs.calendars.aggregation import NothingCame
-from jobs.calendars.answers import freshness, retry_after, words_of
-from jobs.calendars.bodies import cut_off
-from jobs.calendars.hosts import Limits
-from jobs.calendars.run import Run
+from jobs.calendars.params import RunContext
+from jobs.calendars.responses import Limits, cut_off, freshness, next_request_at, words_of
 from tests.calendars.serving import Answer, Site, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report, whole_report
 
@@ -137,7 +135,7 @@ def test_a_host_that_wants_time_is_left_alone_for_so_long(
 
         def run() -> int:
             busy.asked.clear()
-            aggregate(tmp_path, feeds, run=Run(clock=clock), settings=one_by_one)
+            aggregate(tmp_path, feeds, run=RunContext(clock=clock), settings=one_by_one)
             return len(busy.asked)
 
         assert run() == 2
@@ -163,12 +161,12 @@ def test_a_clock_that_was_ahead_silences_no_host(tmp_path: Path) -> None:
     clock.time = NOW + timedelta(days=3_000)
     with serving({"/two": Answer(OTHER)}) as site, serving({"/a": Answer(WHOLE)}) as busy:
         feeds = [busy.url("/a"), site.url("/two")]
-        aggregate(tmp_path, feeds, run=Run(clock=clock))
+        aggregate(tmp_path, feeds, run=RunContext(clock=clock))
         busy.answers["/a"] = Answer(status=503, headers={"Retry-After": "3600"}, etag=False)
-        aggregate(tmp_path, feeds, run=Run(clock=clock))
+        aggregate(tmp_path, feeds, run=RunContext(clock=clock))
         busy.answers["/a"] = Answer(WHOLE)
         clock.time = NOW
-        assert aggregate(tmp_path, feeds, run=Run(clock=clock))["failed"] == 0
+        assert aggregate(tmp_path, feeds, run=RunContext(clock=clock))["failed"] == 0
 
 
 def test_a_host_that_wants_a_moment_is_asked_again_in_the_same_run(tmp_path: Path) -> None:
@@ -181,7 +179,7 @@ def test_a_host_that_wants_a_moment_is_asked_again_in_the_same_run(tmp_path: Pat
                 site.answers["/one"] = Answer(WHOLE)
 
         clock = Mending()
-        summary = aggregate(tmp_path, [site.url("/one")], run=Run(clock=clock))
+        summary = aggregate(tmp_path, [site.url("/one")], run=RunContext(clock=clock))
         assert len(site.asked) == 2
     assert (summary["ok"], clock.slept) == (1, 2)
 
@@ -193,7 +191,7 @@ def test_a_host_that_wants_a_moment_again_and_again_is_asked_no_more(tmp_path: P
         site.answers["/one"] = Answer(WHOLE)
         with serving({"/two": Answer(OTHER)}) as other:
             feeds = [*(site.url(f"/{n}") for n in range(30)), other.url("/two")]
-            summary = aggregate(tmp_path, feeds, run=Run(clock=clock))
+            summary = aggregate(tmp_path, feeds, run=RunContext(clock=clock))
         assert len(site.asked) <= 2 * Limits().per_host
     assert (summary["ok"], summary["failed"]) == (1, 30)
     assert clock.slept <= 20 * Limits().per_host
@@ -216,7 +214,7 @@ def test_a_host_that_wants_a_moment_again_and_again_is_asked_no_more(tmp_path: P
     ],
 )
 def test_when_to_come_again_is_read_and_bounded(value: str, seconds: int | None) -> None:
-    when = retry_after(value, NOW)
+    when = next_request_at(value, NOW)
     assert when == (None if seconds is None else NOW + timedelta(seconds=seconds))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jobs.calendars import budget
-from jobs.calendars.expand import parse
-from jobs.calendars.ics import calendar_file, events_file
-from jobs.calendars.merge import Source, merged
+from jobs.calendars import records as budget
+from jobs.calendars.merge import FeedSource, merged
+from jobs.calendars.output import calendar_file, events_file
+from jobs.calendars.parser import parse
 from jobs.calendars.records import Ask, Parsed
 from tests.calendars.damage import damaged
 from tests.calendars.support import FEEDS, calendar, event, read, vevents, window
@@ -59,8 +59,8 @@ def city_of(parsed: Parsed, zone: str) -> tuple[bytes, bytes]:
     """What a city makes of a feed beside a good one."""
     asked = window("2026-08-21", 60, zone)
     sources = [
-        Source(name="Damaged", key="d", parsed=parsed),
-        Source(name="Good", key="g", parsed=GOOD),
+        FeedSource(name="Damaged", key="d", parsed=parsed),
+        FeedSource(name="Good", key="g", parsed=GOOD),
     ]
     found = merged(sources, asked)
     return (

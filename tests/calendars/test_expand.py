@@ -4,7 +4,9 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from jobs.calendars import budget, expand, series
+from jobs.calendars import parser as expand
+from jobs.calendars import records as budget
+from jobs.calendars import series
 from tests.calendars.support import FEEDS, calendar, event, read, times, window
 
 WEEKLY = event(

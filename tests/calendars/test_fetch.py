@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobs.calendars.addresses import Address, policy
-from jobs.calendars.bodies import BadEncoding, TooLarge, read_body
 from jobs.calendars.fetch import Fetcher
-from jobs.calendars.fetched import Fetched, FetchFailed
-from jobs.calendars.hosts import Limits
+from jobs.calendars.responses import BadEncoding, Fetched, FetchFailed, Limits, TooLarge, read_body
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event
 

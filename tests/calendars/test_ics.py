@@ -8,8 +8,8 @@ import icalendar
 import pytest
 import vobject
 
-from jobs.calendars.ics import calendar_file, events_file
 from jobs.calendars.merge import CityEvent
+from jobs.calendars.output import calendar_file, events_file
 from jobs.calendars.records import Text
 from tests.calendars.support import vevents, window
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from jobs.calendars.lines import NotACalendar, read, refusal
+from jobs.calendars.lines import NotACalendar, read_calendar, why_no_calendar
 from tests.calendars.support import calendar, event
 
 ONE = calendar(event("1", "One"))
 
 
 def titles(body: bytes, charset: str = "") -> list[str]:
-    return [block.value("SUMMARY") for block in read(body, charset).events]
+    return [block.value("SUMMARY") for block in read_calendar(body, charset).events]
 
 
 DAMAGE = {
@@ -42,7 +42,7 @@ DAMAGE = {
 @pytest.mark.parametrize("body", DAMAGE.values(), ids=DAMAGE)
 def test_damage_that_real_feeds_have_is_repaired(body: bytes) -> None:
     assert titles(body) == ["One"]
-    assert refusal(body) == ""
+    assert why_no_calendar(body) == ""
 
 
 def test_a_missing_end_of_an_event_ends_it_at_the_next() -> None:
@@ -62,7 +62,7 @@ def test_several_calendars_in_one_file_are_all_read_each_with_its_zone() -> None
     body = calendar(event("1", "One"), head="X-WR-TIMEZONE:Europe/Paris\n") + calendar(
         event("2", "Two")
     )
-    assert [(one.value("UID"), one.zone) for one in read(body).events] == [
+    assert [(one.value("UID"), one.zone) for one in read_calendar(body).events] == [
         ("1", "Europe/Paris"),
         ("2", ""),
     ]
@@ -101,7 +101,7 @@ def test_lines_of_different_encodings_are_each_read_in_theirs() -> None:
 
 def test_text_that_ran_over_its_line_stays_with_its_property() -> None:
     body = calendar(event("1", "One", "20260901", "DESCRIPTION:First line\nand the second"))
-    assert read(body).events[0].value("DESCRIPTION") == "First line\\nand the second"
+    assert read_calendar(body).events[0].value("DESCRIPTION") == "First line\\nand the second"
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_text_that_ran_over_its_line_stays_with_its_property() -> None:
 )
 def test_what_is_no_calendar_is_refused_with_the_reason(body: bytes, problem: str) -> None:
     with pytest.raises(NotACalendar, match=problem):
-        read(body)
-    assert problem in refusal(body)
+        read_calendar(body)
+    assert problem in why_no_calendar(body)
 
 
 def test_a_page_that_shows_a_calendar_is_read_as_one() -> None:

@@ -14,10 +14,9 @@ import psutil
 import pytest
 
 from blackboard import BadInput
-from jobs.calendars.parsers import Parsers
-from jobs.calendars.places import Places
+from jobs.calendars.params import LEAST, MEMORY, JobSettings, job_settings
+from jobs.calendars.parser_pool import ParserPool, SharedPlaces
 from jobs.calendars.records import Ask
-from jobs.calendars.run import LEAST, MEMORY, Settings, settings_of
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, report, window
 
@@ -41,30 +40,30 @@ MIB = 1 << 20
 def test_the_memory_of_all_readers_is_said_once(
     said: str | int | None, memory: int, readers: int
 ) -> None:
-    settings = settings_of({} if said is None else {"memory": said})
+    settings = job_settings({} if said is None else {"memory": said})
     assert (settings.memory, settings.readers) == (memory, readers)
 
 
 @pytest.mark.parametrize("said", ["lots", "", "512", "-1MiB", True, None, 1.5, [], "1k", 1000, -1])
 def test_a_memory_that_is_none_is_refused_by_name(said: object) -> None:
     with pytest.raises(BadInput, match=r"jobs\.calendars\.memory"):
-        settings_of({"memory": said})
+        job_settings({"memory": said})
 
 
 @pytest.mark.parametrize("said", ["soon", 3, "0s"])
 def test_a_deadline_that_is_none_is_refused_by_name(said: object) -> None:
     with pytest.raises(BadInput, match=r"jobs\.calendars\.deadline"):
-        settings_of({"deadline": said})
-    assert settings_of({"deadline": "90s"}).deadline == 90
+        job_settings({"deadline": said})
+    assert job_settings({"deadline": "90s"}).deadline == 90
 
 
 def test_no_reader_may_take_more_than_its_part() -> None:
     """The kernel refuses it more, so whatever a feed holds, all readers stay within the whole."""
-    settings = Settings()
+    settings = JobSettings()
 
     async def limits() -> list[int]:
         part = settings.memory // settings.readers
-        async with Parsers(size=settings.readers, deadline=30, memory=part) as parsers:
+        async with ParserPool(size=settings.readers, deadline=30, memory=part) as parsers:
             await asyncio.gather(*(parsers.parse(ONE, Ask(window())) for _one in range(2)))
             children = psutil.Process().children()
             readers = [
@@ -82,7 +81,7 @@ def test_runs_of_one_host_share_the_places_of_readers(tmp_path: Path) -> None:
     """Two runs with two readers each, and no more than two readers at any time."""
     under_way = most = 0
 
-    async def run(places: Places) -> None:
+    async def run(places: SharedPlaces) -> None:
         nonlocal under_way, most
         held = await places.take()
         under_way += 1
@@ -93,7 +92,7 @@ def test_runs_of_one_host_share_the_places_of_readers(tmp_path: Path) -> None:
         places.free(held)
 
     async def go() -> None:
-        runs = [Places(2, tmp_path) for _run in range(3)]
+        runs = [SharedPlaces(2, tmp_path) for _run in range(3)]
         await asyncio.gather(*(run(one) for one in runs for _feed in range(4)))
 
     asyncio.run(go())
@@ -106,8 +105,8 @@ def test_the_place_of_a_run_that_was_killed_is_free(tmp_path: Path) -> None:
         """
         import asyncio, sys, threading
         from pathlib import Path
-        from jobs.calendars.places import Places
-        asyncio.run(Places(1, Path(sys.argv[1])).take())
+        from jobs.calendars.parser_pool import SharedPlaces
+        asyncio.run(SharedPlaces(1, Path(sys.argv[1])).take())
         print("held", flush=True)
         threading.Event().wait()
         """
@@ -120,7 +119,7 @@ def test_the_place_of_a_run_that_was_killed_is_free(tmp_path: Path) -> None:
         assert holder.stdout.readline() == "held\n"
 
         async def go() -> None:
-            places = Places(1, tmp_path)
+            places = SharedPlaces(1, tmp_path)
             waiting = asyncio.create_task(places.take())
             assert not (await asyncio.wait([waiting], timeout=0.2))[0]
             os.kill(holder.pid, signal.SIGKILL)
@@ -141,7 +140,7 @@ def test_a_folder_that_cannot_be_used_leaves_a_run_its_own_places(
     (tmp_path / "file").touch()
 
     async def go() -> None:
-        places = Places(1, tmp_path / folder)
+        places = SharedPlaces(1, tmp_path / folder)
         held = await places.take()
         other = asyncio.create_task(places.take())
         assert not (await asyncio.wait([other], timeout=0.1))[0]
@@ -157,7 +156,7 @@ def test_a_reader_that_may_have_grown_is_replaced(tmp_path: Path) -> None:
 
     async def go() -> list[int]:
         pids = []
-        async with Parsers(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as parsers:
+        async with ParserPool(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as parsers:
             for body in (ONE, ONE, large, ONE, b"no calendar", ONE):
                 await parsers.parse(body, Ask(window()))
                 pids.append(len(parsers._idle))
@@ -169,9 +168,9 @@ def test_a_reader_that_may_have_grown_is_replaced(tmp_path: Path) -> None:
 
 def test_a_reader_without_a_feed_gives_its_place_to_another_run(tmp_path: Path) -> None:
     async def go() -> None:
-        async with Parsers(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as first:
+        async with ParserPool(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as first:
             await first.parse(ONE, Ask(window()))
-            async with Parsers(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as second:
+            async with ParserPool(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as second:
                 assert (await second.parse(ONE, Ask(window()))).seen == 1
                 assert not first._all
             assert (await first.parse(ONE, Ask(window()))).seen == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.calendars.lines import Line
-from jobs.calendars.moments import Zones, known_zone
+from jobs.calendars.times import Zones, known_zone
 
 NEW_YORK = "America/New_York"
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from blackboard.clock import SystemClock
-from jobs.calendars.parsers import Parsers
+from jobs.calendars.parser_pool import ParserPool
 from jobs.calendars.records import Ask
 from tests.calendars.support import calendar, event, times, window
 from tests.patience import patience
@@ -24,12 +24,14 @@ HEAVY = calendar(*(event(str(n), "S", "19000101T180000Z", "RRULE:FREQ=DAILY") fo
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children()
+    """The parsers of this process, not what other tests have started."""
+    found = psutil.Process().children()
+    return [one for one in found if "calendars_child" in " ".join(one.cmdline())]
 
 
 def test_a_feed_is_read_and_the_process_used_again() -> None:
     async def go() -> None:
-        async with Parsers(size=1, deadline=30, memory=2 << 30) as parsers:
+        async with ParserPool(size=1, deadline=30, memory=2 << 30) as parsers:
             first = await parsers.parse(ONE, Ask(window()))
             (process,) = children()
             second = await parsers.parse(ONE, Ask(window(), known=first.meaning))
@@ -43,10 +45,10 @@ def test_a_feed_is_read_and_the_process_used_again() -> None:
 
 def test_a_feed_beyond_its_deadline_is_an_answer_and_the_next_is_read() -> None:
     async def go() -> None:
-        async with Parsers(size=1, deadline=0.5, memory=2 << 30) as parsers:
+        async with ParserPool(size=1, deadline=0.5, memory=2 << 30) as parsers:
             slow = await parsers.parse(HEAVY, Ask(window()))
             assert slow.error == "takes more than 0.5 s to read"
-        async with Parsers(size=1, deadline=30, memory=2 << 30) as parsers:
+        async with ParserPool(size=1, deadline=30, memory=2 << 30) as parsers:
             assert len((await parsers.parse(ONE, Ask(window()))).occurrences) == 1
 
     asyncio.run(go())
@@ -55,7 +57,7 @@ def test_a_feed_beyond_its_deadline_is_an_answer_and_the_next_is_read() -> None:
 
 def test_a_reader_that_dies_is_an_answer_and_the_next_is_read() -> None:
     async def go() -> None:
-        async with Parsers(size=1, deadline=30, memory=2 << 30) as parsers:
+        async with ParserPool(size=1, deadline=30, memory=2 << 30) as parsers:
             await parsers.parse(ONE, Ask(window()))
             (process,) = children()
             os.kill(process.pid, signal.SIGKILL)
@@ -67,7 +69,7 @@ def test_a_reader_that_dies_is_an_answer_and_the_next_is_read() -> None:
 
 def test_a_feed_that_needs_too_much_memory_is_an_answer() -> None:
     async def go() -> str:
-        async with Parsers(size=1, deadline=60, memory=60 << 20) as parsers:
+        async with ParserPool(size=1, deadline=60, memory=60 << 20) as parsers:
             events = [event(str(n), "S" * 1000, "20260901T180000Z") for n in range(12_000)]
             return (await parsers.parse(calendar(*events), Ask(window()))).error
 
@@ -76,7 +78,7 @@ def test_a_feed_that_needs_too_much_memory_is_an_answer() -> None:
 
 def test_a_cancelled_run_leaves_no_process() -> None:
     async def go() -> None:
-        async with Parsers(size=2, deadline=30, memory=2 << 30) as parsers:
+        async with ParserPool(size=2, deadline=30, memory=2 << 30) as parsers:
             task = asyncio.ensure_future(parsers.parse(HEAVY, Ask(window())))
             await asyncio.to_thread(_wait_for_a_child)
             task.cancel()
@@ -92,13 +94,13 @@ def test_a_killed_parent_takes_its_readers_along() -> None:
     program = textwrap.dedent(
         """
         import asyncio
-        from jobs.calendars.parsers import Parsers
+        from jobs.calendars.parser_pool import ParserPool
         from jobs.calendars.records import Ask
         from tests.calendars.support import window
         from tests.calendars.test_parsers import HEAVY
 
         async def go():
-            async with Parsers(size=1, deadline=60, memory=2 << 30) as parsers:
+            async with ParserPool(size=1, deadline=60, memory=2 << 30) as parsers:
                 await parsers.parse(HEAVY, Ask(window()))
 
         asyncio.run(go())

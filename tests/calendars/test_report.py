@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from jobs.calendars.aggregation import level_of
 from jobs.calendars.cache import Level
-from jobs.calendars.hosts import Limits
-from jobs.calendars.report import level_of
-from jobs.calendars.run import Run
+from jobs.calendars.params import RunContext
+from jobs.calendars.responses import Limits
 from tests.calendars.serving import Answer, Site, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, report, whole_report
 
@@ -42,7 +42,7 @@ def town(site: Site) -> list[dict[str, str]]:
 
 def test_a_feed_has_its_past_in_the_report(tmp_path: Path) -> None:
     clock = Clock()
-    run = Run(clock=clock)
+    run = RunContext(clock=clock)
     with serving({"/many": Answer(MANY), "/few": Answer(FEW)}) as site:
         aggregate(tmp_path, town(site), run=run)
         assert report(tmp_path)["few"]["change"] is None
@@ -100,7 +100,7 @@ def test_the_time_in_the_queue_is_not_that_of_a_feed(tmp_path: Path) -> None:
         passing = threading.Thread(target=pass_time)
         passing.start()
         settings = replace(LOCAL, limits=Limits(per_host=1))
-        aggregate(tmp_path, town(site), run=Run(clock=clock), settings=settings)
+        aggregate(tmp_path, town(site), run=RunContext(clock=clock), settings=settings)
         passing.join()
     told = report(tmp_path)
     assert told["many"]["duration"] == 100
@@ -115,7 +115,7 @@ def test_a_city_that_loses_more_than_half_of_its_events_warns_until_it_has_them(
 
     def run(feeds: list[dict[str, str]]) -> Any:
         clock.time += timedelta(hours=8)
-        return aggregate(tmp_path, feeds, run=Run(clock=clock)).get("warnings")
+        return aggregate(tmp_path, feeds, run=RunContext(clock=clock)).get("warnings")
 
     with serving({"/many": Answer(MANY), "/few": Answer(FEW)}) as site:
         assert run(town(site)) is None

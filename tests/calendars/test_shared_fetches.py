@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.calendars.run import Run
-from jobs.calendars.shelf import FOLDER
+from jobs.calendars.cache import FOLDER
+from jobs.calendars.params import RunContext
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import aggregate, calendar, event, events, report
 
@@ -36,11 +36,11 @@ def test_cities_of_one_folder_share_a_fetch_while_it_is_fresh(tmp_path: Path, bo
     clock = Clock()
     with serving({"/one": Answer(body, headers={"Cache-Control": "max-age=60"})}) as site:
         for name in ("a", "b", "c"):
-            aggregate(tmp_path, [site.url("/one")], name=name, run=Run(clock=clock))
+            aggregate(tmp_path, [site.url("/one")], name=name, run=RunContext(clock=clock))
             assert events(tmp_path, name)
         assert len(site.asked) == 1
         clock.time += timedelta(seconds=61)
-        aggregate(tmp_path, [site.url("/one")], name="d", run=Run(clock=clock))
+        aggregate(tmp_path, [site.url("/one")], name="d", run=RunContext(clock=clock))
         assert len(site.asked) == 2
     assert not list((tmp_path / FOLDER).glob("*.body"))
 

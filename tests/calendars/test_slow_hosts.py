@@ -14,8 +14,7 @@ import pytest
 from jobs.calendars.addresses import Address
 from jobs.calendars.aggregation import NothingCame
 from jobs.calendars.fetch import Fetcher
-from jobs.calendars.fetched import FetchFailed
-from jobs.calendars.hosts import Limits
+from jobs.calendars.responses import FetchFailed, Limits
 from tests.calendars.serving import Answer, Site, serving
 from tests.calendars.support import LOCAL, aggregate, calendar, event, events, report
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from jobs.calendars.events import address, plain_words, without_markup
 from jobs.calendars.records import Text
-from jobs.calendars.texts import address, plain_words, readable
 from tests.calendars.support import calendar, event, read, times, window
 
 FEED = "https://town.example.org/calendar/feed.ics?token=swordfish"
@@ -50,7 +50,7 @@ def test_a_description_keeps_its_html() -> None:
 
 
 def test_text_without_html_stays_as_it_is() -> None:
-    assert readable("Two  spaces\nTwo lines") == "Two  spaces\nTwo lines"
+    assert without_markup("Two  spaces\nTwo lines") == "Two  spaces\nTwo lines"
 
 
 @pytest.mark.parametrize(

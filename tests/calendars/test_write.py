@@ -10,8 +10,8 @@ import pytest
 
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
-from jobs.calendars import write
-from jobs.calendars.write import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
+from jobs.calendars import output as write
+from jobs.calendars.output import CACHE, CALENDAR, EVENTS, REPORT, Overtaken, file_name, output_of
 
 
 def publish(
@@ -131,7 +131,7 @@ def test_one_run_writes_at_a_time_and_the_other_says_why_it_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(tmp_path, 1)
-    monkeypatch.setattr(write, "_PATIENCE", 0.1)
+    monkeypatch.setattr(write, "_LOCK_WITHIN", 0.1)
     with (tmp_path / ".t.lock").open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(BlackboardError, match="another run"):

@@ -13,17 +13,17 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient
 
-from blackboard.board import DEFAULT_STORE
 from blackboard.cli import called
 from blackboard.cli.session import Chosen, Session, run
 from blackboard.clock import SystemClock
+from blackboard.location import DEFAULT_STORE
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_clock import StoreClock
-from blackboard.tables.azure_connection import EMULATOR_KEY
+from blackboard.tables.azure_credentials import EMULATOR_KEY
+from blackboard.tables.azure_transport import ServiceClock
 
 Answer = TypeVar("Answer")
 
@@ -156,8 +156,8 @@ def blackboard(
         monkeypatch.delenv(name, raising=False)
     if store_url.startswith("azurite:"):
         # So that moments of several commands compare to the millisecond, as those of one do.
-        known = StoreClock(SystemClock())
-        monkeypatch.setattr("blackboard.tables.azure_wire.StoreClock", lambda _: known)
+        known = ServiceClock(SystemClock())
+        monkeypatch.setattr("blackboard.tables.azure_transport.ServiceClock", lambda _: known)
         monkeypatch.setenv("BLACKBOARD_STORE", store_url)
         return CommandLine(tmp_path, store_url, capsys)
     return CommandLine(tmp_path, DEFAULT_STORE, capsys)

@@ -191,6 +191,7 @@ BAD = [
 ]
 
 
+@pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize(("args", "problem"), BAD)
 def test_bad_input_is_refused_by_name_and_changes_nothing(
     blackboard: CommandLine, args: list[str], problem: str

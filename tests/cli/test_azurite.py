@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from blackboard.azurite import Emulator
+from blackboard.tables.azurite import Emulator
 from tests.processes import Site, Started, all_gone, eventually, site
 
 

@@ -114,6 +114,7 @@ def refused(town: CommandLine, args: Sequence[str], begin: str, remedy: str) -> 
     assert "Traceback" not in told
 
 
+@pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize("verb", ["add", "edit"])
 @pytest.mark.parametrize("case", BOTH.values(), ids=BOTH.keys())
 def test_what_an_item_cannot_be_run_with(town: CommandLine, verb: str, case: Case) -> None:
@@ -124,6 +125,7 @@ def test_what_an_item_cannot_be_run_with(town: CommandLine, verb: str, case: Cas
     refused(town, [verb, *item, *options], begin, remedy)
 
 
+@pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize("case", NEW.values(), ids=NEW.keys())
 def test_what_cannot_be_an_item(town: CommandLine, case: Case) -> None:
     args, begin, remedy = case
@@ -195,6 +197,7 @@ TYPOS = {
 }
 
 
+@pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize("case", TYPOS.values(), ids=TYPOS.keys())
 @pytest.mark.parametrize("command", ["show", "apply", "worker"])
 def test_a_slip_in_the_settings_names_its_line(
@@ -224,6 +227,7 @@ MODULES = {
 }
 
 
+@pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize("case", MODULES.values(), ids=MODULES.keys())
 def test_jobs_that_cannot_be_loaded_name_the_place(
     town: CommandLine, case: tuple[str, str, str]

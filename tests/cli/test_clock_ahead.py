@@ -13,7 +13,8 @@ from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import add
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 from tests.boards import finished, make_board, settings_of
 from tests.clocks import ManualClock
 

@@ -1,6 +1,5 @@
 """What is said of a record in a column, as JSON, and as an alarm."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +19,8 @@ from blackboard.cli.columns import (
 )
 from blackboard.cli.layout import Style
 from blackboard.cli.views import item_view, run_view, worker_view
-from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State
-from blackboard.rules.status import Standing
+from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
+from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -70,11 +69,11 @@ WARNS = '{"warnings":["lost half of it"]}'
 
 def stands(
     lock: Lock | None = None, *, stale: bool = False, overdue: bool = False, **item: Any
-) -> Standing:
-    return Standing(replace(ITEM, **item), lock, stale=stale, overdue=overdue)
+) -> ItemStatus:
+    return ItemStatus(replace(ITEM, **item), lock, stale=stale, overdue=overdue)
 
 
-def cell(one: Standing, title: str) -> tuple[str, Style]:
+def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
     number = [column.title for column in ITEM_COLUMNS].index(title)
     return item_cells(one, now=NOW, absolute=False)[number]
 
@@ -114,7 +113,7 @@ def cell(one: Standing, title: str) -> tuple[str, Style]:
         (stands(**RUNS), "owner", "host:1", Style.BUSY),
     ],
 )
-def test_words_and_colour_of_a_cell(one: Standing, title: str, words: str, style: Style) -> None:
+def test_words_and_colour_of_a_cell(one: ItemStatus, title: str, words: str, style: Style) -> None:
     assert cell(one, title) == (words, style)
 
 
@@ -130,7 +129,7 @@ def test_words_and_colour_of_a_cell(one: Standing, title: str, words: str, style
         (stands(state=State.DONE), Style.QUIET),
     ],
 )
-def test_the_colour_of_an_item_is_the_most_telling(one: Standing, style: Style) -> None:
+def test_the_colour_of_an_item_is_the_most_telling(one: ItemStatus, style: Style) -> None:
     assert style_of(one) is style
 
 
@@ -250,5 +249,5 @@ def test_lag_and_duration_are_seconds() -> None:
         ),
     ],
 )
-def test_what_is_alarming(one: Standing, alarms: list[tuple[str, str]]) -> None:
+def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
     assert [(alarm.problem, alarm.words) for alarm in alarms_of(one, now=NOW)] == alarms

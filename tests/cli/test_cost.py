@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from blackboard import cost
 from blackboard.cli.cost_command import Estimate, lines, view
 from blackboard.cost import Load, Rhythm
-from blackboard.model import Member
+from blackboard.model import Member, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard

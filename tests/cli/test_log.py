@@ -1,14 +1,13 @@
 """`blackboard log`: the runs of items, newest first."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from blackboard.cli.recent import Question, items_with_history, newest_runs
-from blackboard.model import Outcome, Run
+from blackboard.model import Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of

@@ -1,12 +1,11 @@
 """`blackboard show`: what is told of a board, to people and to programs."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Outcome
+from blackboard.model import Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import renew

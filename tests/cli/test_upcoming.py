@@ -1,6 +1,5 @@
 """What `next` says of an item: its pending run first, then what the schedule says."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli.upcoming import upcoming
-from blackboard.model import Item, State
+from blackboard.model import Item, State, replace
 from blackboard.schedule.schedule import parse_schedule
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

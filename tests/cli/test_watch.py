@@ -150,7 +150,7 @@ def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None
     async def frames(board: BoardTable) -> list[str]:
         table = FaultyTable(board.table)
         table.script_reads(Fault.BUSY, Fault.AWAY)
-        pictures = Pictures(board=board.seen_through(table), wanted=Wanted(), absolute=False)
+        pictures = Pictures(board=board.asked_through(table), wanted=Wanted(), absolute=False)
         drawn = [await pictures.frame(80, 4) for _ in range(3)]
         return [text_of(lines[0], colour=False) for lines in drawn]
 

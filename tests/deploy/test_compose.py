@@ -63,7 +63,9 @@ def emulator(services: dict[str, Any]) -> list[str]:
 
 
 def test_the_emulator_is_the_release_that_the_tests_run_on(services: dict[str, Any]) -> None:
-    pinned = json.loads((ROOT / "tests" / "azurite" / "package.json").read_text())
+    pinned = json.loads(
+        (ROOT / "blackboard" / "tables" / "azurite" / "npm" / "package.json").read_text()
+    )
     tag = services["azurite"]["image"].rpartition(":")[2]
     assert tag == pinned["dependencies"]["azurite"]
 

@@ -108,7 +108,7 @@ def test_workload_identity_is_asked_for_by_label_and_annotation() -> None:
 
 @pytest.mark.parametrize("folder", ["kubernetes", "azure", "example"])
 def test_the_settings_can_be_read(folder: str) -> None:
-    found = settings.load(DEPLOY / folder / "blackboard.toml")
+    found = settings.load_settings(DEPLOY / folder / "blackboard.toml")
     assert found.board.jobs
     assert found.board.store is None
     assert all(Path(one).name == one for one in found.board.jobs)

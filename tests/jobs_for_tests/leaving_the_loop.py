@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from blackboard import Context, Item, handler
-from blackboard.runners import contained
+from blackboard.runners import inline
 
 KINDS: dict[str, Callable[[], BaseException]] = {
     "exit 0": lambda: SystemExit(0),
@@ -190,7 +190,7 @@ async def end_the_worker_where_it_blames(item: Item, ctx: Context) -> None:
             loop().set_exception_handler(lambda *_: sys.exit(0))
             loop().call_later(later, raising, problem, context=contextvars.Context())
         case "blame":
-            contained.to_blame.set(sys.exit)  # type: ignore[arg-type]
+            inline._owner.set(sys.exit)  # type: ignore[arg-type]
             asyncio.create_task(raising_later(problem, seconds=later))
     await asyncio.sleep(0 if later else 0.02)
 

@@ -6,7 +6,7 @@ jumped over, and that its run never comes.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from blackboard.model import (
     Run,
     State,
     Token,
+    replace,
     whole_milliseconds,
 )
 from blackboard.rules.next_run import phase

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 from tests.boards import TurningClock
 from tests.proof.chaos.disk import STEPS, Step, Told, begin
 

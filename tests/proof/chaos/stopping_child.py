@@ -19,7 +19,7 @@ from tests.processes import Site
 
 async def overrides(board: BoardTable, item_id: str) -> int:
     table = FaultyTable(board.table)
-    board = board.seen_through(table)
+    board = board.asked_through(table)
     while True:
         lock = await board.lock(item_id)
         assert lock is not None

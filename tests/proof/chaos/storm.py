@@ -14,8 +14,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blackboard.azurite import Emulator
 from blackboard.protocol.reading import BoardTable
+from blackboard.tables.azurite import Emulator
 from tests.processes import Site, Started, all_gone, eventually
 from tests.proof.chaos.skewed import DAY, HOUR, WallClock
 from tests.proof.chaos.troubles import SEATS, Strike, Trouble

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from blackboard.azurite import Emulator
+from blackboard.tables.azurite import Emulator
 from tests.processes import Site, eventually
 from tests.processes import site as made
 from tests.proof.form import LONG

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.azurite import Emulator, start
 from blackboard.errors import BadInput
+from blackboard.tables.azurite import Emulator, start
 from tests.processes import Site, Started, eventually
 from tests.processes import site as made
 

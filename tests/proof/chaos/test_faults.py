@@ -10,9 +10,9 @@ import asyncio
 
 import pytest
 
-from blackboard.azurite import Emulator
 from blackboard.model import Outcome
-from blackboard.tables import azure_wire
+from blackboard.tables import azure_transport
+from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
 from tests.behind_proxy import Place, place_behind
 from tests.patience import patience
@@ -75,7 +75,7 @@ def test_harm_done_to_requests_costs_no_run_and_makes_none_twice(
     azurite: Emulator, faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("COMMIT", "PAGE"):
-        monkeypatch.setattr(azure_wire, limit, ANSWER)
+        monkeypatch.setattr(azure_transport, limit, ANSWER)
     kinds = {Kind.PAGE} if isinstance(faults[0], EmptyPages) else set(Kind)
 
     async def story(place: Place) -> None:

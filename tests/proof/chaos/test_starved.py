@@ -25,7 +25,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import renew_every
 from blackboard.table import Row
-from blackboard.tables.sqlite_ages import Stamp
+from blackboard.tables.sqlite_file import Stamp
 from tests.processes import Site
 from tests.proof.chaos.figures import tell
 from tests.proof.chaos.machine import the_machine

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.azurite import Emulator
+from blackboard.tables.azurite import Emulator
 from tests.processes import Site, eventually
 from tests.proof.chaos.figures import figures_of, tell
 from tests.proof.chaos.machine import the_machine

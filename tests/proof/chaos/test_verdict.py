@@ -1,11 +1,10 @@
 """The verdict on a storm finds what it is there to find; and a seed plans one storm."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import Item, Outcome, Run, State
+from blackboard.model import Item, Outcome, Run, State, replace
 from blackboard.worker.running import NO_SLOT
 from tests.proof.chaos.programs import program
 from tests.proof.chaos.troubles import PARTITIONS, SEATS, Trouble, planned

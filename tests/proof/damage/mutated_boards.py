@@ -184,11 +184,11 @@ class Harmed:
     async def look(self) -> None:
         """What `show`, `log` and `workers` do."""
         found = await gather(self.board)
-        for one in found.standings:
+        for one in found.statuses:
             assert item_view(one)["id"] == one.item.id
             assert item_cells(one, now=found.now, absolute=False)
-        assert summary(found.standings, total=len(found.standings), now=found.now)
-        assert {one.item.id for one in found.standings} >= set(self.healthy)
+        assert summary(found.statuses, total=len(found.statuses), now=found.now)
+        assert {one.item.id for one in found.statuses} >= set(self.healthy)
         for name in self.healthy + self.victims:
             with suppress(BlackboardError):
                 async for run in self.board.runs(name):

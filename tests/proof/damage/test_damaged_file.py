@@ -31,8 +31,8 @@ from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import add
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
-from blackboard.tables.boot import boot_id
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable, boot_id
+from blackboard.tables.sqlite_open import Opening
 from blackboard.worker.worker import Worker
 from tests.boards import TurningClock, disagreements, finished, make_board, settings_of
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture

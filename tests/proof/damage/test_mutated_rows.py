@@ -15,7 +15,7 @@ from blackboard.cli import called
 from blackboard.errors import BlackboardError
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Table
-from blackboard.tables.memory import MemoryTable, _Kept, _Part
+from blackboard.tables.memory import MemoryTable, _Part, _Version
 from tests.boards import settings_of
 from tests.clocks import ManualClock, SeededChance
 from tests.proof.damage.mutated_boards import DEAD, Harmed, Write, harmed, written
@@ -55,22 +55,22 @@ ABOUT_ONE = (
 )
 
 
-async def on_the_shelf(table: Table, mutation: Mutation) -> None:
+async def into_memory(table: Table, mutation: Mutation) -> None:
     """Also what no store takes from a program."""
     assert isinstance(table, MemoryTable)
-    shelf, before, after = table._shelf, mutation.before, mutation.after
+    contents, before, after = table._contents, mutation.before, mutation.after
     if not mutation.stays:
-        shelf.parts[before.partition].drop(before.key)
-    shelf.etag += 1
-    kept = _Kept(str(shelf.etag), table._clock.monotonic(), dict(after.data))
-    shelf.parts.setdefault(after.partition, _Part()).put(after.key, kept)
+        contents.parts[before.partition].drop(before.key)
+    contents.etag += 1
+    kept = _Version(str(contents.etag), table._clock.monotonic(), dict(after.data))
+    contents.parts.setdefault(after.partition, _Part()).put(after.key, kept)
 
 
 def harmed_board(store: str, seed: int, folder: Path, request: pytest.FixtureRequest) -> Harmed:
     folder.mkdir()
     opened = STORES[store](folder, lambda: request.getfixturevalue("azurite"))
     in_memory = store == "memory"
-    write: Write = on_the_shelf if in_memory else written
+    write: Write = into_memory if in_memory else written
     return asyncio.run(harmed(opened, seed, rows=ROWS, write=write, wild=in_memory))
 
 
@@ -126,7 +126,7 @@ def test_a_board_whose_own_row_came_to_harm_opens_or_is_refused() -> None:
             await BoardTable.create(table, shards=1, **parts)
             (row,) = [row async for row in table.scan("town-meta")]
             kept = Kept(partition="town-meta", key=row.key, data=row.data)
-            await on_the_shelf(table, mutator.mutated(kept))
+            await into_memory(table, mutator.mutated(kept))
             try:
                 await BoardTable.open(table, **parts)
             except BlackboardError:

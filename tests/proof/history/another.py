@@ -19,7 +19,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from blackboard.model import whole_milliseconds
-from blackboard.tables.sqlite import Opening, SqliteTable
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
 from tests.clocks import START
 from tests.proof.history.making import CLIENTS, Making, clients_of, prepare, work
 from tests.proof.history.model import Operation

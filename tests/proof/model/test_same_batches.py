@@ -5,12 +5,13 @@ fences and states.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from blackboard import model as product
+from blackboard.model import replace
 from blackboard.protocol import claims
 from blackboard.protocol.batches import (
     add_ops,

@@ -5,11 +5,10 @@ it is there for.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token, replace
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
@@ -19,7 +18,7 @@ from blackboard.rules.transitions import late_move, released, removed, replanned
 from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
-from blackboard.tables.memory import Shelf
+from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
@@ -55,11 +54,11 @@ def forgets_the_tries(item: Item) -> Insert:
     return _honest_insert_next(replace(item, attempt=1))
 
 
-_honest_apply = Shelf.apply
+_honest_apply = Contents.apply
 
 
 def counts_each_row(
-    shelf: Shelf,
+    contents: Contents,
     partition: str,
     ops: Sequence[Op],
     datas: list[dict[str, Value]],
@@ -67,10 +66,10 @@ def counts_each_row(
     moment: float,
 ) -> list[Etag]:
     """Etags that count the writes of a row, and start again when it comes again."""
-    part = shelf.parts.get(partition)
+    part = contents.parts.get(partition)
     counts = {op.key: part.rows[op.key].etag for op in ops if part and op.key in part.rows}
-    etags = _honest_apply(shelf, partition, ops, datas, moment=moment)
-    rows = shelf.parts[partition].rows
+    etags = _honest_apply(contents, partition, ops, datas, moment=moment)
+    rows = contents.parts[partition].rows
     for number, op in enumerate(ops):
         if not isinstance(op, Delete):
             etags[number] = str(int(counts.get(op.key, "0")) + 1)
@@ -169,7 +168,7 @@ async def settles_with_any_lock(
     board: BoardTable, one: releases.FinishedRun, *, sent: datetime | None
 ) -> releases.Released:
     made = one.claim
-    lock = await until_answered(board, lambda: board.lock(made.id))
+    lock = await until_answered(board, made.id, lambda: board.lock(made.id))
     if lock is not None:
         one = replace(one, claim=replace(made, lock=replace(made.lock, nonce=lock.nonce)))
     return await _honest_settle(board, one, sent=sent)

@@ -6,12 +6,11 @@ a slot is jumped over, a retry is lost, params stay, a handler is not stopped.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run
+from blackboard.model import Claim, Item, Lock, Outcome, Run, replace
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import transitions
@@ -109,7 +108,7 @@ async def edits_whoever_has_the_id(
         born = lives[-1]
         return write(replace(before, born=born), replace(after, born=born))
 
-    seen = board.seen_through()
+    seen = board.asked_through()
     seen.item = item_as_first_read  # type: ignore[method-assign,assignment]
     return await _honest_change_item(seen, item_id, build, write=write_of_its_life)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.rules import due, next_run, transitions
 from blackboard.simulator import desk
-from blackboard.tables.memory import Shelf
+from blackboard.tables.memory import Contents
 from blackboard.worker import heartbeat, walk
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
@@ -26,7 +26,7 @@ THE_THIRTEEN = (
     Planted(
         name="etag",
         without="an etag comes again for a key",
-        patches=((Shelf, "apply", broken.counts_each_row),),
+        patches=((Contents, "apply", broken.counts_each_row),),
         shows="ETAG|FENCE|FOREIGN release|OVERRIDE|NO TOKEN|TOKEN|EDIT LOST|RUN NOW LOST",
     ),
     Planted(

@@ -29,7 +29,7 @@ from blackboard.table import (
     Row,
     Unknown,
 )
-from blackboard.tables.memory import MemoryTable, Shelf
+from blackboard.tables.memory import Contents, MemoryTable
 from tests.clocks import ManualClock
 
 Answer = TypeVar("Answer")
@@ -87,8 +87,8 @@ class StepTable:
     """The store as everybody in the world sees it."""
 
     def __init__(self, clock: ManualClock, fate: Callable[[], str]) -> None:
-        self.shelf = Shelf()
-        self.store, self.clock, self.fate = StillTable(clock, self.shelf), clock, fate
+        self.contents = Contents()
+        self.store, self.clock, self.fate = StillTable(clock, self.contents), clock, fate
         self.sender = Doing(name="nobody", task="nothing")
         """Whose turn it is."""
         self.in_flight: list[tuple[Doing, tuple[Op, ...]]] = []
@@ -153,7 +153,7 @@ class StepTable:
             return
 
     def _touched(self, ops: Sequence[Op]) -> dict[str, Row]:
-        rows = (self.shelf.row(PARTITION, op.key) for op in ops)
+        rows = (self.contents.row(PARTITION, op.key) for op in ops)
         return {row.key: row for row in rows if row is not None}
 
     async def scan(

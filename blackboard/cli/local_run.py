@@ -1,0 +1,275 @@
+"""Runs an item in this process, where a person can watch its handler or step through it.
+
+The claim is a real one, made and renewed by a thread of its own, so that a handler that stands at
+a breakpoint keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
+work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
+kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
+are neither moved nor kept. It is not stopped at its timeout. When its lock is lost, `ctx.lost`
+becomes true and a line on stderr says so.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TextIO, cast
+
+import click
+import msgspec
+
+from blackboard.board import identity
+from blackboard.cli.session import Session
+from blackboard.cli.text import one_line, shown
+from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.events import Event, Events, Kind
+from blackboard.handlers import Handler
+from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
+from blackboard.phrases import plural
+from blackboard.protocol.claims import claim, trusted
+from blackboard.protocol.edits import run_now
+from blackboard.protocol.keys import next_key
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import FinishedRun, Released, release
+from blackboard.protocol.rows import record_of, text_of
+from blackboard.rules.breaker import Need
+from blackboard.rules.transitions import requested
+from blackboard.runners.output import Tail, failure, fitting_result
+from blackboard.runners.secrets import Mask
+from blackboard.table import read
+from blackboard.tables.base import MAX_VALUE
+from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.release_queue import Renewed
+from blackboard.worker.running import given
+from blackboard.worker.store_breaker import StoreBreaker
+
+
+@dataclass(slots=True)
+class LostFlag:
+    """`ctx.lost` of a handler that runs in this process."""
+
+    waits_async: bool
+    reason: str = ""
+    _event: threading.Event = field(default_factory=threading.Event)
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """As the handler is: to be awaited, or blocking."""
+        if self.waits_async:
+            return asyncio.to_thread(self._event.wait, timeout)
+        return self._event.wait(timeout)
+
+    def set(self, reason: str) -> None:
+        self.reason = reason
+        self._event.set()
+
+
+@dataclass(slots=True)
+class Watched:
+    """The handler as the heartbeat sees it: it can be notified and waited for, and not stopped."""
+
+    lost: LostFlag
+    ended: Future[Ended]
+
+    async def wait(self) -> Ended:
+        return await asyncio.wrap_future(self.ended)
+
+    def extend(self, deadline: float) -> None:
+        """The lease is the heartbeat's business."""
+
+    def lose(self, reason: str) -> None:
+        self.lost.set(reason)
+
+    def stop(self, outcome: Outcome, reason: str) -> None:
+        """A debugger is not interrupted."""
+
+
+class LocalRun:
+    """One run: the lock is held by a thread, the handler is called on the caller's thread."""
+
+    def __init__(self, session: Session, item: Item, *, once: dict[str, object]) -> None:
+        self._session = session
+        self._item = item
+        self._once = once
+        self._console = sys.stderr
+        """For lines about the run, which are not the handler's output."""
+        self._claimed: Future[Holding] = Future()
+        self._ended: Future[Ended] = Future()
+        self._released: Future[Released] = Future()
+
+    def run(self) -> Released:
+        """Claim, call, release. Raises BlackboardError when the item cannot be claimed."""
+        handler = self._session.handlers.get(self._item.type)
+        if handler is None:
+            known = ", ".join(sorted(self._session.handlers)) or "none"
+            problem = f"no handler for {self._item.type!r}"
+            raise BadInput("jobs", problem, f"name it with --jobs; there are handlers for: {known}")
+        lost = LostFlag(waits_async=handler.is_async)
+        side = threading.Thread(
+            target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
+        )
+        side.start()
+        held = self._claimed.result()
+        self._ended.set_result(self._called(handler, held, lost))
+        return self._released.result()
+
+    def _called(self, handler: Handler, held: Holding, lost: LostFlag) -> Ended:
+        """Calls the handler. What its params took from the environment is masked in the answer."""
+        try:
+            item, mask = given(held, os.environ)
+        except BadInput as problem:
+            return Ended(outcome=Outcome.FAILED, error=str(problem))
+        except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer
+            return Ended(outcome=Outcome.FAILED, error=failure(problem))
+        tail = Tail()
+        out = sys.stderr if self._session.chosen.json else sys.stdout
+        with _printing(tail, mask, out=out):
+            ended = self._call(handler, item, self._context(held, lost, mask), mask)
+        return mask.ended(replace(ended, output=tail.text()))
+
+    def _context(self, held: Holding, lost: LostFlag, mask: Mask) -> Context:
+        claim = held.claim
+        return Context(
+            due=claim.slot,
+            fence=claim.fence,
+            attempt=claim.attempt,
+            worker=claim.owner,
+            fenced=held.settings.fenced,
+            settings=self._session.settings.jobs.get(claim.type, {}),
+            log=run_logger(partial(_log, self._console, mask)),
+            lost=lost,
+            progress=lambda done, total: held.report_progress(*progress_of(done, total)),
+        )
+
+    def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
+        try:
+            # As from a worker: what the row will hold, not what is held here.
+            encoded = fitting_result(call(handler, item, context), mask, limit=MAX_VALUE)
+        except KeyboardInterrupt:
+            return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
+        except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
+            return Ended(outcome=Outcome.FAILED, error=failure(problem))
+        return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
+
+    def _board_side(self, execution: Watched) -> None:
+        try:
+            self._released.set_result(asyncio.run(self._hold(execution)))
+        except BaseException as problem:  # noqa: BLE001 - it is raised where it is waited for
+            waited_for = self._released if self._claimed.done() else self._claimed
+            waited_for.set_exception(problem)
+
+    async def _hold(self, execution: Watched) -> Released:
+        async with self._session.board() as board:
+            holding = await claimed(board, self._item, once=self._once)
+            holding.execution = execution
+            holdings, events = Holdings(1), Events()
+            holdings.add(holding)
+            events.subscribe(partial(_warn_of_loss, self._console))
+            breaker = StoreBreaker(board.clock, board.chance, events)
+            renewing = breaker.board(board, Need.RENEWAL)
+            beat = Heartbeat(board=renewing, holdings=holdings, events=events)
+            beating = asyncio.get_running_loop().create_task(beat.run())
+            self._claimed.set_result(holding)
+            ended = await asyncio.wrap_future(self._ended)
+            holding.ended = True
+            finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
+            try:
+                return (await release(board, [finished], leases=Renewed([holding])))[0]
+            finally:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+
+
+def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
+    """Call a handler on this thread, whatever it is."""
+    if handler.is_async:
+        return asyncio.run(handler.function(item, context))
+    return handler.function(item, context)
+
+
+async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) -> Holding:
+    """Make the item due and claim it, as a worker would. Raises BlackboardError when it runs, is
+    paused, or a worker claimed it first.
+    """
+    if item.running:
+        raise BlackboardError(f"{item.id} is being run by {item.owner}")
+    params = text_of(once) if once else ""
+    now = await board.table.now()
+    if not item.is_paused and (ahead := requested(item, name="", once=params, now=now).ahead):
+        raise BlackboardError(
+            f"{item.id} has {plural(ahead, 'run')} to do first: `blackboard run` without --here "
+            "asks for this one in its turn"
+        )
+    asked = await run_now(board, item.id, once=dict(once))
+    if asked.ahead:
+        raise BlackboardError(
+            f"{item.id} was asked to run meanwhile: a worker runs this request in its turn"
+        )
+    token = await _token(board, asked.item)
+    settings = board.resolve(item.type, item.spec)
+    taken: tuple[Claim, ...] = ()
+    if token is not None:
+        answer = await claim(board, [token], owner=identity(board.chance), settings=[settings])
+        taken = await trusted(board, answer.claims)
+        if answer.claims and not taken:
+            raise BlackboardError(
+                f"the store answered too late for {item.id}: a worker runs it when its lock is "
+                f"stale, or after `blackboard unlock {shown(item.id)}`"
+            )
+    if not taken:
+        raise BlackboardError(f"{item.id} was claimed by a worker before it could be run here")
+    return Holding(claim=taken[0], settings=settings)
+
+
+async def _token(board: BoardTable, item: Item) -> Token | None:
+    row = await read(board.table, board.partition(item.id), next_key(item.ready, item.id))
+    return None if row is None else record_of(Token, row)
+
+
+class _Kept:
+    """A stream that a tail is kept of, both masked."""
+
+    def __init__(self, stream: TextIO, tail: Tail, mask: Mask) -> None:
+        self._stream = stream
+        self._tail = tail
+        self._mask = mask
+
+    def write(self, text: str) -> int:
+        masked = self._mask.text(text)
+        self._tail.add(masked.encode("utf-8", "backslashreplace"))
+        self._stream.write(masked)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
+    """What is printed goes to `out`, or stays on stderr, and is kept in `tail`."""
+    kept_out, kept_err = (cast(TextIO, _Kept(one, tail, mask)) for one in (out, sys.stderr))
+    with redirect_stdout(kept_out), redirect_stderr(kept_err):
+        yield
+
+
+def _warn_of_loss(console: TextIO, event: Event) -> None:
+    if event.kind in {Kind.LOST, Kind.STORE}:
+        click.echo(f"blackboard: {one_line(f'{event.item} {event.message}')}", file=console)
+
+
+def _log(console: TextIO, mask: Mask, level: int, message: str) -> None:
+    said = one_line(mask.text(message))
+    click.echo(f"{logging.getLevelName(level).lower()}: {said}", file=console)

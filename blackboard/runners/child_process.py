@@ -1,0 +1,344 @@
+"""A child process and its guard, as the worker sees them.
+
+A child has a socket for messages and a pipe for all that it prints. It leads a session of its own,
+so Ctrl-C in the worker's terminal does not reach it, and it can be killed together with what it
+started. When a child ends, the rest of its group is killed: a process that a handler leaves running
+ends with it, unless the handler gave that process a session of its own. A child has the environment
+of its worker, without the connection string of the store.
+
+`Watch` keeps one guard running while there are children, and sends it their deadlines; the head of
+`guard.py` says why there is a guard.
+
+A child is reaped by the code that waits for it. asyncio's own subprocesses are reaped the moment
+they end; from then on the number may be another process's, and killing the group would be a gamble.
+"""
+
+import asyncio
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+from typing import Final
+
+from blackboard.handlers import Source
+from blackboard.runners import guard, wire
+from blackboard.runners.output import Tail
+from blackboard.tables.azure_address import child_environment
+
+
+def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
+    """Calls `callback` on the running loop once the process has ended. It is not reaped yet:
+    `process.wait()` then returns at once.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox that forbids it
+        _on_end_by_thread(process, loop, callback)
+        return
+
+    def ended() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        callback()
+
+    loop.add_reader(handle, ended)
+
+
+def _on_end_by_thread(
+    process: Popen[bytes], loop: asyncio.AbstractEventLoop, callback: Callable[[], None]
+) -> None:
+    def wait() -> None:
+        if sys.platform == "linux":
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            process.wait()
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(callback)
+
+    threading.Thread(target=wait, name=f"end of {process.pid}", daemon=True).start()
+
+
+RESTART: Final = 0.2
+"""Seconds until another guard is started after one that failed to start, or died."""
+
+
+class Watch:
+    """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
+    still die with their worker, but not with a worker that stands still.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines: dict[int, float] = {}
+        self._killed: set[int] = set()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+        self._gone.set()
+
+    @property
+    def guard(self) -> int | None:
+        """The process id of the guard, or None."""
+        return self._guard.pid if self._guard is not None else None
+
+    def keep(self, pid: int, deadline: float = math.inf) -> None:
+        """Lets a child run until `deadline`, in monotonic seconds."""
+        self._deadlines[pid] = deadline
+        if self._guard is None and self._retry is None:
+            self._start()
+        else:
+            self._send_lines(f"{pid} {deadline!r}\n")
+
+    def forget(self, pid: int) -> bool:
+        """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
+        self._read_killed()
+        self._deadlines.pop(pid, None)
+        self._send_lines(f"{pid}\n")
+        killed = pid in self._killed
+        self._killed.discard(pid)
+        return killed
+
+    async def close(self) -> None:
+        """Ends the guard, and with it any child that is left."""
+        self._deadlines.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+        await self._gone.wait()
+
+    def _start(self) -> None:
+        self._retry = None
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own program, no shell
+                [sys.executable, "-I", "-S", guard.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError:
+            self._start_later()
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._guard = process
+        self._gone.clear()
+        for pipe in (process.stdin, process.stdout):
+            os.set_blocking(pipe.fileno(), False)
+        on_end(process, self._ended)
+        self._send_lines("".join(f"{pid} {until!r}\n" for pid, until in self._deadlines.items()))
+
+    def _start_later(self) -> None:
+        self._retry = asyncio.get_running_loop().call_later(RESTART, self._start)
+
+    def _send_lines(self, lines: str) -> None:
+        if self._guard is None or self._guard.stdin is None or self._guard.stdin.closed:
+            return
+        data = lines.encode()
+        try:
+            written = self._guard.stdin.write(data)
+        except BrokenPipeError:
+            return  # it has died; `_ended` starts another, which gets all deadlines
+        if written != len(data):
+            self._guard.kill()  # it does not read
+
+    def _read_killed(self) -> None:
+        if self._guard is not None and self._guard.stdout is not None:
+            while numbers := self._guard.stdout.read(65536):
+                self._killed.update(int(pid) for pid in numbers.split())
+
+    def _ended(self) -> None:
+        self._read_killed()
+        process, self._guard = self._guard, None
+        assert process is not None
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._gone.set()
+        if self._deadlines:
+            self._start_later()
+
+
+_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.runners.child import main; main()"
+"""With the module search path of the worker."""
+
+
+_LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
+_PIPE = 65536
+"""Bytes that a pipe holds: one read takes all that was printed so far, and endless output does not
+occupy the loop."""
+
+
+class ChildProcess:
+    """A child process, just started; call `connect` first. Raises OSError if it cannot start."""
+
+    def __init__(self, source: Source, watch: Watch) -> None:
+        self.source = source
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why the process has ended, once it has."""
+        self.runs = 0
+        """How many handlers it was given to call."""
+        self._watch = watch
+        self._tail = Tail()
+        self._process, self._socket, self._output = _spawn()
+        self.pid = self._process.pid
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        watch.keep(self.pid)
+        on_end(self._process, self._has_ended)
+        asyncio.get_running_loop().add_reader(self._output, self._drain)
+
+    async def connect(self) -> None:
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+
+    def let_run(self, run: wire.RunMessage, deadline: float) -> None:
+        """Gives it a handler to call. Earlier output belongs to no run."""
+        self._drain()
+        self._tail = Tail()
+        self._watch.keep(self.pid, deadline)
+        self.runs += 1
+        self._send(run)
+
+    def extend(self, deadline: float) -> None:
+        if not self.ended.done():
+            self._watch.keep(self.pid, deadline)
+
+    def lose(self, reason: str) -> None:
+        self._send(wire.LostMessage(reason))
+
+    async def receive(self) -> wire.ToWorker | None:
+        """Its next message; None when it has closed the socket.
+
+        Raises msgspec.MsgspecError or wire.TooLong when what comes is no message.
+        """
+        assert self._reader is not None
+        try:
+            size = wire.size_of(await self._reader.readexactly(wire.HEAD))
+            return wire.message_of(await self._reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    def output(self) -> str:
+        """The last bytes that it has printed by now, as text."""
+        self._drain()
+        return self._tail.text()
+
+    def rest(self) -> None:
+        """Takes away the deadline, between two runs."""
+        self._watch.keep(self.pid)
+
+    def is_alive(self) -> bool:
+        """Whether an idle child runs. It sends nothing, so its socket is readable only when it has
+        ended, also before the loop takes notice.
+        """
+        if self.ended.done() or self._socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def kill(self) -> None:
+        """Ends it and all that it started, at once."""
+        if not self.ended.done():
+            _kill_group(self.pid)
+
+    async def gone(self, seconds: float) -> bool:
+        """Waits until it has ended, at most `seconds`, and closes the socket. Whether it has."""
+        await asyncio.wait([self.ended], timeout=seconds)
+        self.hang_up()
+        return self.ended.done()
+
+    def hang_up(self) -> None:
+        """Closes the socket, which ends an idle child."""
+        if self._writer is not None:
+            self._writer.close()
+        else:
+            self._socket.close()
+
+    def _send(self, message: wire.ToChild) -> None:
+        if self._writer is not None and not self.ended.done():
+            self._writer.write(wire.frame(message))
+
+    def _drain(self) -> None:
+        if self._output < 0:
+            return
+        with suppress(BlockingIOError):
+            data = os.read(self._output, _PIPE)
+            self._tail.add(data)
+            if not data:
+                self._close_output()
+
+    def _close_output(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._output)
+        os.close(self._output)
+        self._output = -1
+
+    def _has_ended(self) -> None:
+        _kill_group(self.pid)
+        by_guard = self._watch.forget(self.pid)
+        code = self._process.wait()
+        self._drain()
+        if self._output >= 0:
+            self._close_output()
+        if self._socket.fileno() >= 0:
+            # Messages that it has sent can still be read. Then comes the end, even if a process
+            # that left its session has the socket open.
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RD)
+        self.ended.set_result(_LEASE_RAN_OUT if by_guard else _reason(code))
+
+
+def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
+    """The process, and the worker's ends of its socket and of its output pipe."""
+    ours, theirs = socket.socketpair()
+    output, printed = os.pipe()
+    main = _MAIN.format(path=sys.path)
+    # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
+    # a crash.
+    python = [sys.executable, "-u", "-X", "faulthandler", "-c", main]
+    try:
+        # In the loop's own thread: the kernel kills the child when the thread that started it ends.
+        process = subprocess.Popen(  # noqa: S603 - our own program, no shell
+            [*python, str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            pass_fds=[theirs.fileno()],
+            env=child_environment(os.environ),
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        os.close(output)
+        raise
+    finally:
+        theirs.close()
+        os.close(printed)
+    os.set_blocking(output, False)
+    ours.setblocking(False)
+    return process, ours, output
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _reason(code: int) -> str:
+    if code >= 0:
+        hint = "os._exit or sys.exit in the handler?"
+        return f"the child process ended: exit code {code} ({hint})"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+    return f"the child process was killed by {name}{hint}"

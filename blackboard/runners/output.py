@@ -1,0 +1,242 @@
+"""What a handler printed, returned or raised, as the row of its run can hold it.
+
+**Printed.** The last bytes are kept with the run. Coroutines share the worker's stdout and stderr,
+so these are routed by context while any coroutine handler runs: what a run's own task prints, and
+tasks and threads that it starts, goes to the run's tail; everything else goes where it always went.
+Writes that bypass `sys.stdout` (file descriptors, C code) are the worker's own; child processes
+have pipes for them.
+
+**Returned or raised.** It is encoded, masked and cut where the handler ran, so that no more than a
+row holds is passed on. A result is nested no deeper than params are: how deep a JSON reader can go
+depends on how deep it is called itself, and a result that could be written might not be read.
+"""
+
+import math
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO, cast
+
+import msgspec
+
+from blackboard.phrases import LONGEST_OUTPUT, too_long
+from blackboard.runners.secrets import MOST_MASKED, Mask
+from blackboard.spec import DEEPEST
+from blackboard.table import units
+
+
+class Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._whole = True
+
+    def add(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > LONGEST_OUTPUT:
+            del self._data[:-LONGEST_OUTPUT]
+            self._whole = False
+
+    def text(self) -> str:
+        """Its text, with undecodable bytes replaced; never begins inside a character."""
+        data = bytes(self._data)
+        if not self._whole:
+            data = data.lstrip(bytes(range(0x80, 0xC0)))
+        return data.decode("utf-8", "replace")
+
+
+_tail: ContextVar[Tail | None] = ContextVar("tail", default=None)
+_captures = 0
+
+
+class _Routed:
+    def __init__(self, original: TextIO) -> None:
+        self.original = original
+
+    def write(self, text: str) -> int:
+        tail = _tail.get()
+        if tail is None:
+            return self.original.write(text)
+        tail.add(text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def close(self) -> None:
+        """Does nothing: the stream is the worker's, and all runs print to it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+@contextmanager
+def captured(tail: Tail) -> Iterator[None]:
+    """Sends what is printed in this context to `tail`."""
+    global _captures  # noqa: PLW0603 - sys.stdout is global, and so is its routing
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Routed):
+            setattr(sys, name, cast(TextIO, _Routed(stream)))
+    _captures += 1
+    mine = _tail.set(tail)
+    try:
+        yield
+    finally:
+        _tail.reset(mine)
+        _captures -= 1
+        if _captures == 0:
+            _restore()
+
+
+def _restore() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, _Routed):
+            setattr(sys, name, stream.original)
+
+
+_OURS = (
+    str(Path(__file__).parent),
+    str(Path(__file__).parent.parent / "handlers.py"),
+    str(Path(__file__).parent.parent / "cli"),
+    str(Path(traceback.__file__).parent / "asyncio"),
+    "<frozen importlib",
+    str(Path(traceback.__file__).parent / "importlib"),
+)
+"""Files whose frames are left out at the beginning of a traceback: they are not the handler's."""
+
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
+
+
+_NAME = vars(type)["__name__"]
+
+
+class Unfit(Exception):
+    """A handler returned what JSON cannot hold."""
+
+
+def fitting_result(value: Any, mask: Mask, *, limit: int) -> bytes:
+    """A handler's result as JSON, masked, in at most `limit` characters as stores count them.
+    Raises Unfit.
+    """
+    encoded = encode_result(value)
+    if len(encoded) > MOST_MASKED:
+        raise Unfit(f"the result is {len(encoded):,} bytes of JSON and {too_long(limit)}")
+    try:
+        encoded = mask.result(encoded, limit)
+        msgspec.json.decode(encoded)
+    except ValueError as problem:
+        raise Unfit(f"the handler returned raw JSON that is none: {problem}") from None
+    if len(encoded) > limit and (size := units(encoded.decode())) > limit:
+        raise Unfit(f"the result is {size:,} characters of JSON and {too_long(limit)}")
+    return encoded
+
+
+def encode_result(value: Any) -> bytes:
+    """A handler's result as JSON. Raises Unfit, which names the type or number that does not
+    fit.
+    """
+    kind = type(value).__qualname__
+    try:
+        encoded = msgspec.json.encode(value)
+        looked_at = len(encoded) <= MOST_MASKED
+        # Numbers that JSON lacks become null; most results hold none and need no search.
+        odd = _not_finite(value) if looked_at and b"null" in encoded else None
+        deep = looked_at and is_too_deep(encoded.decode())
+    except RecursionError:
+        deep, odd = True, None
+    except Exception as problem:  # noqa: BLE001 - odd objects raise anything
+        raise Unfit(f"the handler returned {kind}, which is not JSON: {problem}") from None
+    if deep:
+        raise Unfit(
+            f"the handler returned {kind}, which is not JSON that can be kept: it is nested deeper "
+            f"than {DEEPEST} levels, or holds itself"
+        )
+    if odd is not None:
+        raise Unfit(f"the handler returned the number {odd}, which JSON cannot hold")
+    return encoded
+
+
+def is_too_deep(encoded: str) -> bool:
+    """Whether JSON text has more than DEEPEST lists and objects within each other."""
+    if encoded.count("[") + encoded.count("{") <= DEEPEST:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(encoded):
+        match found[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+        if depth > DEEPEST:
+            return True
+    return False
+
+
+def _not_finite(value: Any) -> float | None:
+    """An infinity or a NaN in a value that can be encoded, or None."""
+    left = [msgspec.to_builtins(value, enc_hook=msgspec.json.decode)]  # the hook is for raw JSON
+    while left:
+        match left.pop():
+            case float() as number if not math.isfinite(number):
+                return number
+            case dict() as members:
+                left += members.values()
+            case list() | tuple() as members:
+                left += members
+    return None
+
+
+def failure(problem: BaseException) -> str:
+    """Type and message on the first line, then the traceback from the handler's own code on. Never
+    raises, whatever is wrong with the exception.
+    """
+    try:
+        return _described(problem)
+    except BaseException as second:  # noqa: BLE001 - what a handler raises may be of any class
+        return f"{name_of(problem)}: (what it says raised {name_of(second)})"
+
+
+def name_of(problem: BaseException) -> str:
+    """The name of its class, which a metaclass could make raise. Never raises."""
+    name: str = _NAME.__get__(type(problem))
+    return readable(name)
+
+
+def _described(problem: BaseException) -> str:
+    if type(problem) is Unfit:
+        return readable(str(problem))
+    first = f"{name_of(problem)}: {_message(problem)}"
+    try:
+        lines = traceback.format_exception(
+            type(problem), problem, _handler_frames(problem.__traceback__)
+        )
+    except BaseException as second:  # noqa: BLE001 - what the exception holds may raise anything
+        lines = [f"(its traceback raised {name_of(second)})"]
+    return readable(f"{first}\n{''.join(lines)}".rstrip())
+
+
+def readable(text: str) -> str:
+    """`text` as UTF-8 can hold it: lone surrogates are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _message(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except BaseException as second:  # noqa: BLE001 - a __str__ may raise anything
+        return f"(its message raised {name_of(second)})"
+
+
+def _handler_frames(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    return frames

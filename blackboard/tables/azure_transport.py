@@ -1,0 +1,161 @@
+"""Sends requests to an Azure table, each once, counted and timed; and computes the service's clock.
+
+The SDK's own retries are off (its policy repeats writes that may have been applied), so one request
+here is one on the bill.
+
+**The clock.** Replies give the time to the second. A reply whose `Date` is D, to a request sent at
+s and received at r on the local monotonic clock, was written between s and r, when the service's
+clock showed D or up to a second more. So that clock is ahead of the local monotonic clock by
+something between D - r and D + 1 s - s. The intersection over all replies is a narrow range, and
+its lower end is used, which errs against taking: nothing is ever due early, and no lock is judged
+older than it is. The stamps of rows, which have all digits, narrow the range further: a reader of a
+row is not behind its writer. The range widens as the clocks drift apart.
+
+A reply outside of what drift explains means that one of the clocks was set, or that this machine
+was suspended. From then on a row is at most as old as that moment, because its stamp and the
+service's clock may disagree: no lock is overridden for one lease. A stamp later than the service's
+present time is from before the clock was set back, and so at least as old as that moment.
+
+The local wall clock plays no part.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from azure.core.pipeline.transport import AioHttpTransport
+
+from blackboard.clock import Clock
+from blackboard.model import whole_milliseconds
+from blackboard.table import Requests
+
+TICK = 1.0
+"""Seconds that `Date` may be behind the clock it was read from."""
+DRIFT = 200e-6
+"""Seconds a second by which two clocks may drift apart."""
+JUMP = 2.0
+"""Seconds by which the clocks of several machines of one service may differ."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+
+
+class ServiceClock:
+    """The service's clock, as far as its replies determine it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._low = self._high = 0.0
+        """The service's seconds since 1970 minus the local monotonic ones: at least, at most."""
+        self._ahead = 0.0
+        """The value in use. It changes as little as possible, so that a sleep until a moment ends
+        after that moment."""
+        self._at = 0.0
+        """When the range was computed, monotonic."""
+        self._since: float | None = None
+        """Since when the service's clock was not set, monotonic."""
+        self._jumped = False
+
+    def heard(self, date: datetime, *, sent: float) -> None:
+        """Takes in a reply that has just come to a request sent at the monotonic time `sent`."""
+        received, shown = self._clock.monotonic(), _seconds(date)
+        low, high = shown - received, shown + TICK - sent
+        apart = self._apart(received)
+        mine_low, mine_high = self._low - apart, self._high + apart
+        jumped = low > mine_high + JUMP or high < mine_low - JUMP
+        if self._since is None or jumped:
+            self._jumped = self._since is not None
+            self._low, self._high, self._since = low, high, received
+            self._ahead = low
+        elif low > mine_high or high < mine_low:
+            self._low, self._high = min(low, mine_low), max(high, mine_high)
+        else:
+            self._low, self._high = max(low, mine_low), min(high, mine_high)
+        self._ahead = min(max(self._ahead, self._low), self._high)
+        self._at = received
+
+    def saw(self, stamp: datetime) -> None:
+        """Takes in the stamp of a row in the last reply, which the service's clock has passed,
+        unless it was set back since.
+        """
+        low = _seconds(stamp) - self._clock.monotonic()
+        if self._low < low <= self._high:
+            self._low, self._ahead = low, max(self._ahead, low)
+
+    def now(self) -> datetime:
+        """What the service's clock shows, or up to a second less. Needs one reply before."""
+        return whole_milliseconds(_EPOCH + (self._clock.monotonic() + self._ahead) * _SECOND)
+
+    def age(self, stamp: datetime) -> float:
+        """Seconds since the service wrote `stamp`, at least."""
+        now = self._clock.monotonic()
+        apart, written = self._apart(now), _seconds(stamp)
+        assert self._since is not None
+        if written > now + self._high + apart + JUMP:
+            return now - self._since
+        age = now + self._low - apart - written
+        return max(0.0, min(age, now - self._since) if self._jumped else age)
+
+    def _apart(self, now: float) -> float:
+        """Seconds by which the clocks may have drifted apart since the last reply."""
+        return DRIFT * (now - self._at)
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment - _EPOCH) / _SECOND
+
+
+CONNECT = 3.0
+"""Seconds for a connection."""
+COMMIT = 5.0
+"""Seconds until a batch is answered: two renewals fit a lease of ten seconds."""
+PAGE = 10.0
+"""Seconds until anything else is answered; the service ends a page after five."""
+
+logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raised, not logged
+
+
+class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
+    """The connections to one account."""
+
+    def __init__(self, clock: Clock, **config: Any) -> None:
+        super().__init__(connection_timeout=CONNECT, read_timeout=PAGE, **config)
+        self.requests = Requests()
+        self.store_clock = ServiceClock(clock)
+        self._clock = clock
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        """Sends one request, and takes in the time of its reply."""
+        is_commit = request.method == "POST" and _path(request).endswith("/$batch")
+        self.requests.commits += is_commit
+        self.requests.pages += request.method == "GET"
+        self.requests.others += not is_commit and request.method != "GET"
+        sent = self._clock.monotonic()
+        async with asyncio.timeout(COMMIT if is_commit else PAGE):
+            response = await super().send(request, **config)
+        if is_of_the_service(response.headers):  # a proxy has a clock of its own
+            date = date_of(response.headers.get("Date", ""))
+            if date is not None:
+                self.store_clock.heard(date, sent=sent)
+        return response
+
+
+def is_of_the_service(headers: Mapping[str, str]) -> bool:
+    """Whether the service answers, and not a proxy."""
+    return "x-ms-request-id" in headers
+
+
+def _path(request: Any) -> str:
+    path: str = request.url.partition("?")[0]
+    return path
+
+
+def date_of(text: str) -> datetime | None:
+    """The time in a header; None when it cannot be read or has no zone."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else None

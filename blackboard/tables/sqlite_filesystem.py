@@ -1,0 +1,244 @@
+"""Where a board's file may be: on a file system of this host, under one name.
+
+WAL needs memory that all processes share, so a file on a network file system, or on one that is
+shared between a virtual machine and its host, is refused: it would work in every test and be
+damaged one day. The same is assumed of FUSE. `trust_filesystem=1` opens a board there nevertheless.
+
+SQLite keeps new writes beside the file, in `NAME-wal`, which it finds by the name. A file with two
+names has two logs, and two workers that do not see each other's writes. Symbolic links are followed
+to the one name that they mean; a hard link, or a file that is mounted by itself at another path, is
+a second name. So a file with more than one link is refused, and so is one that is itself a mount
+point. No option allows them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from stat import S_ISREG
+
+from blackboard.errors import StoreProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of the mount table."""
+
+    point: str
+    kind: str
+    id: int = 0
+    """0 where the table has no ids."""
+    parent: int = 0
+    """The id of the mount that it is mounted on."""
+    root: str = "/"
+    """The path, within its file system, of what is shown at `point`."""
+
+
+def mount_at(path: Path, mounts: Sequence[Mount]) -> Mount:
+    """The mount that `path` (absolute, resolved) is on; without a kind if it is unknown."""
+    within = [mount for mount in mounts if PurePath(path).is_relative_to(mount.point)]
+    found = _root(within)
+    if found.id:
+        # The kernel goes down the path and enters each mount that it meets. A mount on a mount that
+        # is hidden by now is not met.
+        while inner := [mount for mount in within if mount.parent == found.id]:
+            found = min(inner, key=_depth)
+            within = [mount for mount in within if mount is not found]
+        return found
+    for mount in within:
+        if _depth(mount) >= _depth(found):  # a later one of the same depth hides the earlier one
+            found = mount
+    return found
+
+
+def _root(mounts: Sequence[Mount]) -> Mount:
+    """The mount that is on no other mount of the table. A process that has changed its root to a
+    folder sees no such line: then the mount of the root is unknown.
+    """
+    ids = {mount.id for mount in mounts}
+    tops = [mount for mount in mounts if mount.id and mount.parent not in ids]
+    return next((mount for mount in tops if mount.point == "/"), _unknown(tops))
+
+
+def _unknown(tops: Sequence[Mount]) -> Mount:
+    return Mount("/", "", id=tops[0].parent if tops else 0)
+
+
+def mount_table() -> list[Mount]:
+    """The mounts of this host; none where they cannot be read."""
+    try:
+        if sys.platform == "darwin":
+            return from_mount_command(_darwin())
+        return from_mountinfo(Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape"))
+    except (OSError, subprocess.SubprocessError):
+        return []
+
+
+def from_mountinfo(text: str) -> list[Mount]:
+    """Linux: proc(5), fields 1, 2, 4 and 5, and the first behind the dash."""
+    mounts = []
+    for line in text.split("\n"):
+        before, dash, behind = line.partition(" - ")
+        if dash:
+            own, parent, _, root, point = before.split(" ")[:5]
+            kind = behind.split(" ")[0]
+            mounts.append(Mount(_plain(point), kind, int(own), int(parent), _plain(root)))
+    return mounts
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), text)
+
+
+def from_mount_command(text: str) -> list[Mount]:
+    """macOS: `//ann@nas/share on /Volumes/share (smbfs, nodev)`."""
+    lines = re.finditer(r"^.+? on (/.*) \((\w+)[,)]", text, re.MULTILINE)
+    return [Mount(line[1], line[2]) for line in lines]
+
+
+def _depth(mount: Mount) -> int:
+    return len(PurePath(mount.point).parts)
+
+
+def _darwin() -> str:
+    return subprocess.run(
+        ["/sbin/mount"], check=True, capture_output=True, text=True, timeout=10
+    ).stdout
+
+
+SHARED = frozenset(
+    [
+        "9p",
+        "acfs",
+        "afpfs",
+        "afs",
+        "applevirtiofs",
+        "auristorfs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "cvfs",
+        "davfs",
+        "drvfs",
+        "fakeowner",
+        "fhgfs",
+        "gfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "grpcfuse",
+        "hgfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "osxfs",
+        "panfs",
+        "prl_fs",
+        "pvfs2",
+        "smb",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+        "webdav",
+        "wekafs",
+    ]
+)
+"""Kinds of file system, in lower case, that other kernels write too: those of other machines, or
+of the host of a virtual machine."""
+
+FUSE = frozenset(["fuse", "fusefs", "macfuse", "osxfuse"])
+"""FUSE names a kind `fuse.PROGRAM`. `fuseblk` is not here: that is on a disk of this host."""
+
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""The ends of the names of what SQLite keeps beside the file."""
+FRESH = ".blackboard-"
+"""The beginning of the name under which a new file is filled."""
+TRUST = "sqlite:PATH?trust_filesystem=1"
+
+
+def shared_kind(path: Path, mounts: Sequence[Mount]) -> str:
+    """The kind of file system that `path` (absolute, resolved) is on, if it is refused; else ""."""
+    kind = mount_at(path, mounts).kind
+    family = kind.lower().partition(".")[0]
+    return kind if family in SHARED | FUSE else ""
+
+
+def check_place(path: Path, mounts: Sequence[Mount], *, trusted: bool) -> None:
+    """Raises StoreProblem for a file system that is refused."""
+    kind = "" if trusted else shared_kind(path, mounts)
+    if kind:
+        raise StoreProblem(
+            f"{path} lies on a network or shared file system ({kind}), where SQLite would damage "
+            "it (use a local disk, or an Azure table for several hosts; if one kernel alone ever "
+            f"opens it, and its locks and shared memory work: {TRUST})"
+        )
+
+
+def check_names(path: Path, mounts: Sequence[Mount]) -> None:
+    """Raises StoreProblem when the file at `path`, or one that SQLite keeps beside it, may have
+    another name.
+    """
+    if path.stat().st_nlink > 1:
+        _remove_fresh_name(path)
+    if problem := names_problem(path):
+        raise StoreProblem(problem)
+    for file in (path, *(Path(f"{path}{end}") for end in SIDE_FILES)):
+        if mount_at(file, mounts).point == str(file):
+            raise StoreProblem(
+                f"{file} is itself a mount point, so it has another name elsewhere, and workers "
+                "under the two names would not see each other's writes (mount the folder that "
+                "holds it, not the file)"
+            )
+
+
+def names_problem(path: Path) -> str:
+    """What is wrong with the links of the file and of those beside it; "" when nothing is."""
+    for end in ("", *SIDE_FILES):
+        file = f"{path}{end}"
+        try:
+            found = os.lstat(file)
+        except FileNotFoundError:
+            continue
+        if not S_ISREG(found.st_mode):
+            return f"{file} is not a plain file (put a plain file there, or remove it)"
+        if found.st_nlink > 1:
+            return (
+                f"{file} has {found.st_nlink} names (hard links); workers under two of them would "
+                "not see each other's writes (`find -samefile` shows the names: remove all but "
+                "one, or use a symbolic link)"
+            )
+    return ""
+
+
+def check_left_behind(path: Path) -> None:
+    """Raises StoreProblem when a new file would use the log of a removed one: SQLite would write
+    its content over the new file.
+    """
+    for end in SIDE_FILES:
+        left = Path(f"{path}{end}")
+        if os.path.lexists(left) and not path.exists():
+            raise StoreProblem(
+                f"{left} is left of a file that is gone (move {path} back beside it, or remove "
+                "what is left)"
+            )
+
+
+def _remove_fresh_name(path: Path) -> None:
+    """Removes the name under which the file was filled, which a process that is killed while it
+    makes a board leaves behind.
+    """
+    with suppress(OSError):
+        for name in path.parent.glob(f"{FRESH}*"):
+            if not name.is_symlink() and name.samefile(path):
+                name.unlink(missing_ok=True)

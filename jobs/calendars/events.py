@@ -1,0 +1,313 @@
+"""Reads one VEVENT: its texts, its start and end, its rules, and its place in a series.
+
+Texts are plain: without iCalendar's escapes, entities or tags of HTML. Feeds are made by web sites:
+a title may be `Rock &amp; Roll` or `<b>Jazz</b>`. Only tags that HTML has are removed, so `Kids <
+5` stays. Descriptions may be HTML and stay so. Addresses are those of the web; relative ones are
+resolved against the feed's.
+
+An event without a readable start is refused. An end, a rule, an exclusion or a RECURRENCE-ID that
+cannot be read is left out, and reported in `mended`.
+"""
+
+import html
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from datetime import timedelta
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from .addresses import meant, redacted
+from .lines import Block, Line
+from .records import Text
+from .times import LATEST, Moment, Zones, tidy
+
+_LONG, _SHORT = 32_000, 2_000
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_COMMA = re.compile(r"(?<!\\),")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_HIDDEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_BREAKING = re.compile(
+    r"</?(?:address|article|blockquote|br|div|dd|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|tbody|td"
+    r"|th|thead|tr|ul)\b(?:\s[^<>]*|\s*/)?>",
+    re.IGNORECASE,
+)
+_INLINE = re.compile(
+    r"</?(?:a|abbr|acronym|b|bdi|bdo|big|body|center|cite|code|data|del|dfn|em|figure|font|head|html"
+    r"|i|iframe|img|input|ins|kbd|label|link|mark|meta|nobr|o:p|q|s|samp|script|small|span|strike"
+    r"|strong|style|sub|sup|time|tt|u|var|wbr)\b(?:\s[^<>]*|\s*/)?>",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?:www\.[a-z0-9.-]+|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|info|io|ca|uk|us))(?:[/?#]|$)",
+    re.IGNORECASE,
+)
+_AT = re.compile(r"(?<=\s)@(?=\s|\w)")
+_COORDINATES = re.compile(
+    r"\s*([+-]?\d{1,3}(?:\.\d{1,20})?)\s*[;,]\s*([+-]?\d{1,3}(?:\.\d{1,20})?)\s*"
+)
+_PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|png|svg|webp)$", re.IGNORECASE)
+
+
+def text_of_vevent(block: Block, uid: str, base: str = "") -> Text:
+    """The texts of a VEVENT. `base` is the address of its feed."""
+    categories = [
+        without_markup(plain(part, 200))
+        for line in block.all("CATEGORIES")
+        for part in _COMMA.split(line.value)[:50]
+    ]
+    return Text(
+        uid=plain(uid, _SHORT),
+        title=" ".join(without_markup(plain(block.value("SUMMARY"), _SHORT)).split()),
+        description=plain(block.value("DESCRIPTION"), _LONG),
+        location=without_markup(plain(block.value("LOCATION"), _SHORT)),
+        url=address(block.value("URL"), base),
+        categories=tuple(dict.fromkeys(filter(None, categories))),
+        status=plain(block.value("STATUS").upper(), 20),
+        access=access_of(block) if access_of(block) != "PUBLIC" else "",
+        geo=_coordinates(block.value("GEO")),
+        image=next(filter(None, (_image(line, base) for line in block.lines)), ""),
+    )
+
+
+def access_of(block: Block) -> str:
+    """PUBLIC, PRIVATE or CONFIDENTIAL; "" when it does not say. A class of a publisher's own counts
+    as private, as RFC 5545 has it.
+    """
+    said = plain(block.value("CLASS"), 40).upper()
+    return said if said in {"", "PUBLIC", "CONFIDENTIAL"} else "PRIVATE"
+
+
+def plain(value: str, longest: int) -> str:
+    """A TEXT value without its escapes, cut to a length."""
+    text = _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+    return text.strip().encode("utf-8", "replace").decode()[:longest]
+
+
+def without_markup(text: str) -> str:
+    """Text without tags and entities of HTML."""
+    if "&" not in text and "<" not in text:
+        return text
+    for _twice in range(2):
+        text = _ENTITY.sub(_character, text)
+    text = _BREAKING.sub("\n", _HIDDEN.sub(" ", text))
+    text = _CONTROL.sub("", _INLINE.sub("", text)).replace("\xa0", " ")
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(filter(None, lines)).encode("utf-8", "replace").decode()
+
+
+def _character(found: re.Match[str]) -> str:
+    return html.unescape(found[0])
+
+
+def plain_words(text: str) -> str:
+    """Normalized text, for comparisons; text of signs alone is unchanged."""
+    raw = _AT.sub(" at ", unicodedata.normalize("NFKC", html.unescape(text)).casefold())
+    words = "".join(
+        " " if unicodedata.category(letter)[0] in "PZC" else letter for letter in raw
+    ).split()
+    return " ".join(words) or " ".join(raw.split())
+
+
+def address(value: str, base: str) -> str:
+    """An address of the web, or "". A relative one is resolved against the feed's, but never
+    against the part of it that is a secret.
+    """
+    said = without_markup(plain(value, _SHORT)) if "&" in value else plain(value, _SHORT)
+    said = "".join(said.split("\n")[:1]).strip().strip("<>\"'")
+    try:
+        if said.lower().startswith(("http://", "https://")):
+            return said if urlsplit(said).hostname else ""
+        if _HOST.match(said):
+            return f"https://{said}"
+        if not said or (_SCHEME.match(said) and not said.startswith("//")):
+            return ""
+        return _resolved(said, base)
+    except ValueError:
+        return ""
+
+
+def _resolved(said: str, base: str) -> str:
+    parts = urlsplit(meant(base))
+    if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
+        return ""
+    whole = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    if redacted(whole) != whole and not said.startswith("/"):
+        return ""
+    return urljoin(whole, said)
+
+
+def _coordinates(value: str) -> str:
+    """Latitude and longitude as GEO has them; "" when they are none, or 0;0, which is nowhere."""
+    found = _COORDINATES.fullmatch(plain(value, 100))
+    if found is None:
+        return ""
+    latitude, longitude = float(found[1]), float(found[2])
+    if not (abs(latitude) <= 90 and abs(longitude) <= 180) or (latitude, longitude) == (0, 0):
+        return ""
+    return f"{found[1].lstrip('+')};{found[2].lstrip('+')}"
+
+
+def _image(line: Line, base: str) -> str:
+    """The address of a picture: an IMAGE, or an ATTACH that is one."""
+    if line.name not in {"IMAGE", "ATTACH"}:
+        return ""
+    found = address(line.value, base)
+    picture = "FMTTYPE=IMAGE/" in line.params.upper() or _PICTURE.search(urlsplit(found).path)
+    return found if line.name == "IMAGE" or picture else ""
+
+
+_DURATION = re.compile(
+    r"([+-]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)", re.IGNORECASE
+)
+LONGEST = timedelta(days=36_525)
+"""A longer DURATION is ignored, and so is a longer one from start to end in a series."""
+
+
+@dataclass(slots=True)
+class Vevent:
+    """One VEVENT with its times read."""
+
+    block: Block
+    number: int
+    start: Moment
+    end: str = ""
+    """A DTEND or DURATION property, or nothing."""
+    recurrence: Moment | None = None
+    this_and_future: bool = False
+    sequence: int = 0
+    order: str = ""
+    """Breaks ties, independently of the order in the feed."""
+    place: str = ""
+    """The place, normalized."""
+    title: str = ""
+    """The title, normalized."""
+    rules: list[str] = field(default_factory=list)
+    exceptions: list[str] = field(default_factory=list)
+    """Rules whose times are taken out: EXRULE."""
+    additions: list[Moment] = field(default_factory=list)
+    periods: list[tuple[Moment, str]] = field(default_factory=list)
+    """Additions with an end of their own, as in `end`."""
+    exclusions: list[Moment] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+    """What could not be read or is out of range, and was left out or cut."""
+
+    @property
+    def recurs(self) -> bool:
+        return self.recurrence is None and bool(self.rules or self.additions or self.periods)
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        return (self.sequence, 0, self.order)
+
+
+def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
+    """Reads a VEVENT; ValueError or OverflowError when it has no start."""
+    line = block.first("DTSTART")
+    if line is None:
+        raise ValueError("an event without DTSTART")
+    member = Vevent(block, number, zones.moment(line, block.zone), order=order)
+    member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
+    member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
+    return _Reading(block, zones, member).read()
+
+
+class _Reading:
+    """Reads one VEVENT."""
+
+    def __init__(self, block: Block, zones: Zones, member: Vevent) -> None:
+        self._block = block
+        self._zones = zones
+        self._member = member
+
+    def read(self) -> Vevent:
+        member = self._member
+        member.start = self._within(member.start, "a start")
+        member.end = self._end()
+        override = self._block.first("RECURRENCE-ID")
+        if override is not None:
+            member.recurrence = self._only(override)
+            member.this_and_future = "THISANDFUTURE" in override.params.upper()
+        digits = re.match(r"\s*(\d{1,18})", self._block.value("SEQUENCE"))
+        member.sequence = int(digits[1]) if digits else 0
+        member.rules = self._rules("RRULE")
+        member.exceptions = self._rules("EXRULE")
+        member.exclusions = [moment for moment, _end in self._dates("EXDATE")]
+        for moment, said in self._dates("RDATE"):
+            end = self._end_of_period(said, moment) if said else ""
+            if end:
+                member.periods.append((moment, end))
+            else:
+                member.additions.append(moment)
+        return member
+
+    def _within(self, moment: Moment, what: str) -> Moment:
+        cut = moment.within()
+        if cut != moment:
+            self._member.mended.append(f"{what} in the year {moment.wall.year} is cut")
+        return cut
+
+    def _only(self, line: Line) -> Moment | None:
+        try:
+            return self._zones.moment(line, self._block.zone).within()
+        except (ValueError, OverflowError) as problem:
+            self._member.mended.append(str(problem))
+            return None
+
+    def _rules(self, name: str) -> list[str]:
+        rules = []
+        for line in self._block.all(name):
+            try:
+                rules.append(tidy(line.value))
+            except (ValueError, OverflowError) as problem:
+                self._member.mended.append(str(problem))
+        return rules
+
+    def _dates(self, name: str) -> list[tuple[Moment, str]]:
+        """The readable dates of a line."""
+        found = []
+        for line in self._block.all(name):
+            for part in line.value.split(","):
+                try:
+                    one = self._zones.periods(Line(name, line.params, part), self._block.zone)
+                except (ValueError, OverflowError) as problem:
+                    self._member.mended.append(str(problem))
+                    continue
+                found += [(moment.within(), end) for moment, end in one]
+        return found
+
+    def _end(self) -> str:
+        """The end; if it is unreadable, the default for the kind of start."""
+        line = self._block.first("DTEND")
+        if line is not None:
+            end = self._only(line)
+            if end is None or end.is_day != self._member.start.is_day:
+                return ""
+            return self._within(self._zones.moment(line, self._block.zone), "an end").line("DTEND")
+        return self._duration(self._block.value("DURATION"), self._member.start)
+
+    def _end_of_period(self, said: str, start: Moment) -> str:
+        if said[:1] in "+-Pp":
+            return self._duration(said, start)
+        line = self._block.first("RDATE")
+        end = self._only(Line("RDATE", line.params if line else "", said))
+        return "" if end is None or end.is_day != start.is_day else end.line("DTEND")
+
+    def _duration(self, said: str, start: Moment) -> str:
+        found = _DURATION.fullmatch(said.strip())
+        if found is None or found[1] == "-" or not any(found.groups()[1:]):
+            if said.strip():
+                self._member.mended.append(f"{said[:40]!r} is no duration")
+            return ""
+        parts = [int(part[:12] or 0) if part else 0 for part in found.groups()[1:]]
+        weeks, days, hours, minutes, seconds = parts
+        days += weeks * 7
+        past = days * 86_400 + hours * 3_600 + minutes * 60 + seconds
+        least = min(LONGEST, LATEST - start.within().wall)
+        if past > least.total_seconds():
+            self._member.mended.append(f"{said[:40]!r} is too long")
+            return ""
+        if start.is_day:
+            return f"DURATION:P{max(1, days)}D"
+        return f"DURATION:P{days}DT{hours}H{minutes}M{seconds}S"

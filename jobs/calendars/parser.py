@@ -1,0 +1,263 @@
+"""The parser's process: reads feeds from its input, writes their events in a window to its output.
+
+One bad event never spoils a feed: it is left out, counted, and the first reason is reported. Events
+that are alone and over are skipped before they cost anything. Events marked as private or
+confidential are left out and counted, unless they are asked for.
+
+It is started by path, not as part of a package, because the folder of a job may be loaded under any
+name. It dies with its parent, and takes no more memory than it was given.
+"""
+
+import ctypes
+import hashlib
+import os
+import re
+import resource
+import signal
+import sys
+import warnings
+from collections import Counter, defaultdict
+from datetime import timedelta
+from typing import BinaryIO
+
+import msgspec
+
+from .events import Vevent, access_of, read_vevent, text_of_vevent
+from .lines import Block, NotACalendar, Sections, read_calendar
+from .records import (
+    ANSWER,
+    FEED_EVENTS,
+    FEED_TEXT,
+    HEAD,
+    LONG_SERIES,
+    Ask,
+    Budget,
+    Occurrence,
+    Parsed,
+    Text,
+    TooMuch,
+    processor_time,
+)
+from .series import Instance, instances_of
+from .times import Zones
+
+_ZONE_SECONDS = 2.0
+_SLACK = timedelta(days=2)
+"""By how much the quick look at dates must clear the window, whatever the zone."""
+_NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS"})
+_TEXT_BESIDES = 500
+"""Characters that an event costs besides its description."""
+_DAY = re.compile(r"[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
+
+
+def parse(body: bytes, ask: Ask) -> Parsed:
+    """Never raises on bad input: what is wrong with a feed is in the answer."""
+    try:
+        sections = read_calendar(body, ask.charset)
+    except NotACalendar as problem:
+        return Parsed(error=str(problem))
+    orders = [_canonical(block) for block in sections.events]
+    meaning = _meaning(sections, orders)
+    if meaning == ask.known:
+        return Parsed(meaning=meaning, same=True, seen=len(sections.events))
+    return _Feed(sections, orders, ask).parsed(meaning)
+
+
+def _canonical(block: Block) -> str:
+    """A VEVENT as text that the order of its lines, its stamps and SEQUENCE do not change."""
+    lines = (f"{one.name}{one.params}:{one.value}" for one in block.lines if one.name != "SEQUENCE")
+    return "\n".join([*sorted(lines), block.zone])
+
+
+def _meaning(sections: Sections, orders: list[str]) -> str:
+    """A digest of what matters. SEQUENCE does where it chooses between VEVENTs of one UID."""
+    times = Counter(block.value("UID") for block in sections.events)
+    parts = []
+    for block, order in zip(sections.events, orders, strict=True):
+        chosen = times[block.value("UID")] > 1
+        parts.append(f"{order}\n{block.value('SEQUENCE')}" if chosen else order)
+    digest = hashlib.sha256()
+    for part in (*sorted(parts), *sorted(sections.zones)):
+        raw = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()
+
+
+class _Feed:
+    """One feed on its way through."""
+
+    def __init__(self, sections: Sections, orders: list[str], ask: Ask) -> None:
+        self._events = sections.events
+        self._orders = orders
+        self._window = ask.window
+        self._edges = ask.window.edges()
+        self._base = ask.base
+        self._zones = Zones(ask.window.zone)
+        self._budget = Budget()
+        self._skipped = 0
+        self._repeated = 0
+        self._problem = ""
+        self._private = 0
+        self._mended = 0
+        self._mending = ""
+        for zone in sections.zones:
+            try:
+                with processor_time(_ZONE_SECONDS, "a time zone of its own"):
+                    self._zones.learn(zone)
+            except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad zone
+                self._problem = f"a VTIMEZONE is not understood: {_reason(problem)}"
+                if isinstance(problem, TooMuch):
+                    break
+
+    def parsed(self, meaning: str) -> Parsed:
+        texts: list[Text] = []
+        occurrences: list[Occurrence] = []
+        characters = 0
+        for uid, numbers in self._groups().items():
+            numbered: dict[int, int] = {}
+            public = self._public(numbers, self._happenings(numbers))
+            if len(public) > LONG_SERIES and len(occurrences) + len(public) > FEED_EVENTS * 0.9:
+                self._skip(TooMuch("its series make too many events together"), len(numbers))
+                continue
+            for one in public:
+                if one.member not in numbered:
+                    numbered[one.member] = len(texts)
+                    texts.append(text_of_vevent(self._events[one.member], uid, self._base))
+                text = numbered[one.member]
+                occurrences.append(Occurrence(text, one.start, one.end, one.recurrence))
+                characters += len(texts[text].description) + _TEXT_BESIDES
+            if len(occurrences) > FEED_EVENTS or characters > FEED_TEXT:
+                return Parsed(meaning=meaning, error=f"more than {len(occurrences):,} events")
+        seen = len(self._events)
+        error = self._problem if seen and self._skipped == seen else ""
+        return Parsed(
+            meaning=meaning,
+            texts=tuple(texts),
+            occurrences=tuple(occurrences),
+            seen=seen,
+            skipped=self._skipped,
+            repeated=self._repeated,
+            problem=self._problem,
+            private=self._private,
+            mended=self._mended,
+            mending=self._mending,
+            error=error,
+        )
+
+    def _groups(self) -> dict[str, list[int]]:
+        """The VEVENTs that may matter, by UID. One without a UID gets one from what it says."""
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        for number, block in enumerate(self._events):
+            groups[block.value("UID") or _made_uid(block)].append(number)
+        return {uid: numbers for uid, numbers in groups.items() if not self._over(numbers)}
+
+    def _over(self, numbers: list[int]) -> bool:
+        """Whether all of these stand alone and are well outside the window."""
+        first = (self._window.first - _SLACK).strftime("%Y%m%d")
+        last = (self._window.end + _SLACK).strftime("%Y%m%d")
+        for number in numbers:
+            block = self._events[number]
+            if block.first("RRULE") or block.first("RDATE") or block.first("DURATION"):
+                return False
+            start = _digits(block.value("DTSTART"))
+            end = _digits(block.value("DTEND")) or start
+            if not start or (start <= last and max(start, end) >= first):
+                return False
+        return True
+
+    def _happenings(self, numbers: list[int]) -> list[Instance]:
+        members: list[Vevent] = []
+        for number in numbers:
+            try:
+                order = self._orders[number]
+                members.append(read_vevent(self._events[number], number, self._zones, order))
+            except (ValueError, OverflowError) as problem:
+                self._skip(problem, 1)
+        try:
+            found, dropped = instances_of(
+                members, self._window, edges=self._edges, budget=self._budget
+            )
+        except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad series
+            self._skip(problem, len(members))
+            return []
+        self._repeated += dropped
+        for member in members:
+            if member.mended:
+                self._mended += 1
+                self._mending = self._mending or " ".join(member.mended[0].split())[:200]
+        return found
+
+    def _public(self, numbers: list[int], found: list[Instance]) -> list[Instance]:
+        """Without what is private. A change to a private series that does not say is private; a
+        private change hides its time: what the series says of it is not true.
+        """
+        if self._window.private:
+            return found
+        access = {number: access_of(self._events[number]) for number in numbers}
+        hidden = {number for number, said in access.items() if said not in {"", "PUBLIC"}}
+        if any(self._events[number].first("RECURRENCE-ID") is None for number in hidden):
+            hidden |= {
+                number
+                for number, said in access.items()
+                if not said and self._events[number].first("RECURRENCE-ID") is not None
+            }
+        self._private += len({one.member for one in found if one.member in hidden})
+        return [one for one in found if one.member not in hidden]
+
+    def _skip(self, problem: Exception, count: int) -> None:
+        if isinstance(problem, MemoryError):
+            raise problem
+        self._skipped += count
+        self._problem = self._problem or _reason(problem)
+
+
+def _reason(problem: Exception) -> str:
+    told = " ".join(str(problem).split())[:200]
+    if isinstance(problem, TooMuch | ValueError) and told:
+        return told
+    return f"{type(problem).__name__}: {told}"
+
+
+def _digits(moment: str) -> str:
+    """The day of a moment as eight digits, or "" when a closer look is needed."""
+    digits = moment[:10].replace("-", "")[:8]
+    return digits if _DAY.fullmatch(digits) else ""
+
+
+def _made_uid(block: Block) -> str:
+    """Out of what the event says, but for what may be another address each day."""
+    lines = [line for line in block.lines if line.name not in _NOT_IN_UID]
+    order = _canonical(Block(lines, block.zone))
+    return hashlib.sha256(order.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "@no-uid"
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(parent: int, memory: int) -> None:
+    """Serves feeds until its input ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    warnings.simplefilter("ignore")
+    while _serve(sys.stdin.buffer, sys.stdout.buffer, memory):
+        pass
+
+
+def _serve(source: BinaryIO, sink: BinaryIO, memory: int) -> bool:
+    head = source.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return False
+    request, body = HEAD.unpack(head)
+    ask = msgspec.json.decode(source.read(request), type=Ask)
+    feed = source.read(body)
+    try:
+        answer = msgspec.json.encode(parse(feed, ask))
+    except (MemoryError, RecursionError):
+        answer = msgspec.json.encode(Parsed(error=f"needs more than {memory >> 20} MiB of memory"))
+    sink.write(ANSWER.pack(len(answer)) + answer)
+    sink.flush()
+    return True

@@ -1,0 +1,305 @@
+"""One request to one host: conditional, within limits, and only to an allowed address.
+
+The host's name is resolved, all its addresses are checked, and the connection goes to one that was
+checked: an answer of the name server that changes in between changes nothing. Each request has a
+client of its own, so neither cookies nor connections pass from one host to another that shares its
+address. Proxies of the environment are not used.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from blackboard.clock import Clock
+
+from .addresses import Address, Policy
+from .responses import (
+    HEAD,
+    BadEncoding,
+    Fetched,
+    FetchFailed,
+    Limits,
+    Seconds,
+    TimedOut,
+    TooLarge,
+    Why,
+    error_line,
+    freshness,
+    next_request_at,
+    read_body,
+    read_head,
+    too_large,
+    words_of,
+)
+
+Resolve = Callable[[str, int], Awaitable[list[Address]]]
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_GONE = frozenset({404, 410})
+_BUSY = frozenset({429, 503})
+_RESOLVERS = 64
+"""Threads for name servers, apart from other work: a server that does not answer occupies one."""
+_WORDS_WITHIN = 2.0
+"""Seconds to read the words of an error page."""
+_HEADERS = {
+    "User-Agent": "blackboard-calendars/0.1",
+    "Accept": "text/calendar, text/plain;q=0.5, */*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+
+class NoConnection(FetchFailed):
+    """None of a host's addresses took the connection."""
+
+
+async def resolve_host(
+    host: str, port: int, *, threads: ThreadPoolExecutor | None = None
+) -> list[Address]:
+    """All addresses of a host."""
+
+    def look_up() -> list[Any]:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+    found = await asyncio.get_running_loop().run_in_executor(threads, look_up)
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    return list(dict.fromkeys(addresses))
+
+
+class _NoFeed(Exception):
+    """An answer that is no feed, with its first bytes, which may quote what is secret."""
+
+    def __init__(self, failure: FetchFailed, head: bytes) -> None:
+        super().__init__(str(failure))
+        self._failure = failure
+        self._head = head
+
+    def failure(self, way: Sequence[str]) -> FetchFailed:
+        """The failure with the server's words, without the secrets of these addresses."""
+        self._failure.said = words_of(self._head, *way)
+        return self._failure
+
+
+class Requester:
+    """Makes requests for one run."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        limits: Limits,
+        clock: Clock,
+        *,
+        resolve: Resolve | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
+        self._folder = folder
+        self._threads = ThreadPoolExecutor(_RESOLVERS, "calendars-names")
+        self._resolve = resolve or self._look_up
+        self._no_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._tls: ssl.SSLContext | None = None
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def ask(
+        self,
+        url: httpx2.URL,
+        conditions: Mapping[str, str],
+        seconds: Seconds,
+        way: Sequence[str] = (),
+    ) -> Fetched | str:
+        """The answer of the first address that takes the connection: a feed, or where else to
+        look. What it took is added to `seconds`. `way` are the addresses that led to this one:
+        what a server says may quote their secrets too.
+        """
+        begun = self._clock.monotonic()
+        try:
+            addresses = await self._judged(url)
+        finally:
+            seconds.connect += self._clock.monotonic() - begun
+        problem: Exception | None = None
+        for address in addresses[:4]:
+            try:
+                return await self._request(url, address, conditions, _Watch(seconds, self._clock))
+            except _NoFeed as failure:
+                raise failure.failure((*way, str(url))) from None
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
+                problem = failure
+            except httpx2.TimeoutException:
+                raise TimedOut(f"silent for {self._limits.read:g} s") from None
+            except httpx2.HTTPError as failure:
+                raise FetchFailed(_broken_off(failure)) from None
+        if isinstance(problem, httpx2.ConnectTimeout):
+            raise TimedOut(f"no connection within {self._limits.connect:g} s")
+        assert problem is not None, "a host that was judged has an address"
+        raise NoConnection(f"no connection: {error_line(problem)}")
+
+    async def _look_up(self, host: str, port: int) -> list[Address]:
+        return await resolve_host(host, port, threads=self._threads)
+
+    async def _judged(self, url: httpx2.URL) -> list[Address]:
+        port = _port_of(url)
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                addresses = await self._resolve(url.raw_host.decode("ascii"), port)
+        except TimeoutError:
+            problem = f"no name server knew {url.host!r} within {self._limits.connect:g} s"
+            raise TimedOut(problem) from None
+        except (OSError, ValueError):
+            raise FetchFailed(f"the host {url.host!r} is not known") from None
+        refusal = self._policy.refusal(url.host, port, addresses)
+        if refusal:
+            raise FetchFailed(f"refused: {refusal}", why=Why.REFUSED)
+        if not addresses:
+            raise FetchFailed(f"the host {url.host!r} has no address")
+        return addresses
+
+    async def _request(
+        self, url: httpx2.URL, address: Address, conditions: Mapping[str, str], watch: "_Watch"
+    ) -> Fetched | str:
+        """One request to one address."""
+        timeout = httpx2.Timeout(self._limits.read, connect=self._limits.connect)
+        host = url.netloc.decode("ascii")
+        extensions = {"sni_hostname": url.raw_host.decode("ascii"), "trace": watch.trace}
+        try:
+            async with (
+                httpx2.AsyncClient(
+                    trust_env=False, verify=self._context(url), timeout=timeout
+                ) as client,
+                client.stream(
+                    "GET",
+                    url.copy_with(host=str(address)),
+                    headers={**_HEADERS, **conditions, "Host": host},
+                    extensions=extensions,
+                ) as response,
+            ):
+                watch.now("read")
+                place = response.headers.get("location", "")
+                if response.status_code in _REDIRECTS and place:
+                    return _joined(url, place)
+                return await self._feed(response, conditions, watch.seconds)
+        finally:
+            watch.now("")
+
+    async def _feed(
+        self, response: httpx2.Response, conditions: Mapping[str, str], seconds: Seconds
+    ) -> Fetched:
+        status, headers = response.status_code, response.headers
+        content = None
+        if status != 304 or not conditions:
+            if status != 200:
+                raise await self._no_feed(response)
+            encoding = headers.get("content-encoding", "")
+            try:
+                content = await read_body(
+                    response.aiter_raw(), encoding, self._limits.size, self._folder
+                )
+            except TooLarge:
+                raise FetchFailed(too_large(self._limits.size)) from None
+            except BadEncoding as problem:
+                raise FetchFailed(str(problem)) from None
+        return Fetched(
+            content=content,
+            etag=headers.get("etag", ""),
+            modified=headers.get("last-modified", ""),
+            charset=response.charset_encoding or "",
+            fresh=freshness(headers),
+            seconds=seconds,
+        )
+
+    async def _no_feed(self, response: httpx2.Response) -> "_NoFeed":
+        """The failure, or the next address, for a status other than 200."""
+        status, headers = response.status_code, response.headers
+        head = b""
+        try:
+            async with asyncio.timeout(min(_WORDS_WITHIN, self._limits.read)):
+                head = await read_head(
+                    response.aiter_raw(), headers.get("content-encoding", ""), HEAD
+                )
+        except (TimeoutError, httpx2.HTTPError):
+            head = b""  # the status says enough
+        until = None
+        if status in _BUSY:
+            until = next_request_at(headers.get("retry-after", ""), self._clock.now())
+        later = f", to be asked again from {until:%Y-%m-%dT%H:%M:%SZ} on" if until else ""
+        why = Why.GONE if status in _GONE else Why.TROUBLE
+        return _NoFeed(FetchFailed(f"HTTP {status}{later}", why=why, until=until), head)
+
+    def _context(self, url: httpx2.URL) -> ssl.SSLContext:
+        """One TLS context for the run: loading the authorities takes longer than a request.
+        For http an empty one, which trusts no authority.
+        """
+        if url.scheme != "https":
+            return self._no_tls
+        if self._tls is None:
+            self._tls = httpx2.create_ssl_context(trust_env=False)
+        return self._tls
+
+
+class _Watch:
+    """Measures the phases of a request."""
+
+    def __init__(self, seconds: Seconds, clock: Clock) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._doing = "connect"
+        self._since = clock.monotonic()
+
+    def now(self, doing: str) -> None:
+        """Begins a phase: a field of Seconds, or none."""
+        now = self._clock.monotonic()
+        if self._doing:
+            spent = getattr(self.seconds, self._doing) + now - self._since
+            setattr(self.seconds, self._doing, spent)
+        self._doing, self._since = doing, now
+
+    async def trace(self, event: str, _about: Mapping[str, Any]) -> None:
+        """Takes in a progress event of the HTTP client."""
+        if event.endswith(".send_request_headers.started"):
+            self.now("wait")
+
+
+def url_of(address: str) -> httpx2.URL:
+    """The address as a URL that may be requested. Raises FetchFailed."""
+    try:
+        url = httpx2.URL(address.strip())
+    except (httpx2.InvalidURL, ValueError):
+        raise FetchFailed("not a well-formed address", why=Why.REFUSED) from None
+    if url.scheme not in {"http", "https"}:
+        problem = f"{url.scheme or 'a path'}: only http and https are fetched"
+        raise FetchFailed(problem, why=Why.REFUSED)
+    if url.userinfo:
+        raise FetchFailed("an address with a user or password is refused", why=Why.REFUSED)
+    if not url.host:
+        raise FetchFailed("an address without a host", why=Why.REFUSED)
+    return url
+
+
+def host_and_port(url: httpx2.URL) -> str:
+    """The host and port of an address."""
+    return f"{url.host.lower().rstrip('.')}:{_port_of(url)}"
+
+
+def _port_of(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _joined(url: httpx2.URL, place: str) -> str:
+    try:
+        return str(url.join(place))
+    except (httpx2.InvalidURL, ValueError):
+        raise FetchFailed("redirected to something that is no address") from None
+
+
+def _broken_off(problem: httpx2.HTTPError) -> str:
+    if "without sending complete message body" in str(problem):
+        return "cut off: the connection ended before the feed did"
+    return f"{error_line(problem)} while reading"

@@ -1,0 +1,363 @@
+"""The result of a fetch: a feed's bytes, "not modified", or why there is no feed.
+
+A body is decompressed piece by piece, never beyond a limit: a few kilobytes of gzip can stand for
+gigabytes. Headers say for how long it is fresh and when to ask again. From a page that is no feed
+the first words are kept, for the report.
+"""
+
+import html
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from .addresses import without
+
+IN_MEMORY = 32 * 1024
+"""Bytes of a body that are held in memory; a longer one goes to a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds, bytes and numbers that one fetch keeps to."""
+
+    connect: float = 10.0
+    read: float = 20.0
+    total: float = 60.0
+    size: int = 16 * 1024 * 1024
+    redirects: int = 5
+    together: int = 16
+    per_host: int = 4
+    quick: float = 3.0
+    """Seconds after which a request no longer counts among those that are made together."""
+    longest_wait: float = 30.0
+    """Seconds of a Retry-After that is waited for in the same run, at most."""
+
+
+class Why(StrEnum):
+    """Why there is no feed, as far as it decides what is shown and when to ask again."""
+
+    TROUBLE = "trouble"
+    """It may pass: the last good events stay."""
+    GONE = "gone"
+    """The server says that there is no such feed."""
+    REFUSED = "refused"
+    """It may not be fetched, or is no address: nothing of it is shown."""
+
+
+@dataclass(slots=True)
+class Seconds:
+    """What a feed took, without the time in which it waited for its turn."""
+
+    connect: float = 0.0
+    """Name servers, connections and TLS."""
+    wait: float = 0.0
+    """From each request to the head of its answer."""
+    read: float = 0.0
+    """The body."""
+    parse: float = 0.0
+
+    @property
+    def all(self) -> float:
+        return self.connect + self.wait + self.read + self.parse
+
+
+class FetchFailed(Exception):
+    """No feed. The text is one line and never holds the address, which may be secret."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        why: Why = Why.TROUBLE,
+        said: str = "",
+        until: datetime | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.why = why
+        self.said = said
+        """The server's own words."""
+        self.until = until
+        """The earliest time at which the server wants another request."""
+        self.seconds = Seconds()
+
+    @property
+    def gone(self) -> bool:
+        """Whether a retry is useless."""
+        return self.why is not Why.TROUBLE
+
+
+class TimedOut(FetchFailed):
+    """The host took too long."""
+
+
+class Body:
+    """Bytes that came. Many of them are put into a file, which `close` deletes: a run that waits
+    for its readers holds the bodies of hundreds of feeds. `folder` is where the file is made; by
+    default where the system keeps such files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._parts: list[bytes] = []
+        self._path: Path | None = None
+        self._file: IO[bytes] | None = None
+        self.size = 0
+
+    def write(self, part: bytes) -> None:
+        self.size += len(part)
+        if self._file is None and self.size > IN_MEMORY:
+            descriptor, name = tempfile.mkstemp(suffix=".body", dir=self._folder)
+            self._path, self._file = Path(name), os.fdopen(descriptor, "wb")
+            self._file.writelines(self._parts)
+            self._parts = []
+        if self._file is None:
+            self._parts.append(part)
+        else:
+            self._file.write(part)
+
+    def read(self) -> bytes:
+        """All of it; nothing can be written any more."""
+        self.finish()
+        return b"".join(self._parts) if self._path is None else self._path.read_bytes()
+
+    def finish(self) -> None:
+        """No more will come."""
+        if self._file is not None:
+            self._file.close()
+
+    def close(self) -> None:
+        self.finish()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        self._parts, self._path = [], None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What came. `content` is None when the server says that nothing changed."""
+
+    content: Body | None
+    etag: str = ""
+    modified: str = ""
+    charset: str = ""
+    fresh: float = 0.0
+    """Seconds for which what came may be used by others too."""
+    seconds: Seconds = field(default_factory=Seconds)
+    way: tuple[str, ...] | None = ()
+    """The addresses that were asked for it, of which its words may quote the secrets; None when
+    they are lost.
+    """
+
+    @property
+    def body(self) -> bytes | None:
+        return self.content.read() if self.content is not None else None
+
+
+SHARED = 300.0
+"""Seconds for which a feed may be used by other cities when its server says nothing of it."""
+_LONGEST_FRESH = 3600.0
+LONGEST_WAIT = timedelta(days=1)
+"""For no longer is a server left alone that asks for time."""
+_WORDS = 160
+_TITLE = re.compile(rb"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
+_UNSEEN = re.compile(rb"<(script|style|head)\b.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_MESSAGE = re.compile(
+    r'"(?:message|error|error_description|detail|title|reason)"\s*:\s*"((?:[^"\\]|\\.)+)"',
+    re.IGNORECASE,
+)
+HEAD = 16 * 1024
+"""Bytes of an answer in which words are looked for."""
+
+
+def freshness(headers: Mapping[str, str]) -> float:
+    """Seconds for which an answer may be used without asking again (RFC 9111, 4.2), an hour at
+    the most. 0 where it must not be kept, or be checked each time.
+    """
+    control = headers.get("cache-control", "").lower()
+    if re.search(r"\b(?:no-store|no-cache)\b", control):
+        return 0.0
+    age = _number(headers.get("age", "")) or 0.0
+    stated = re.search(r'(?<![\w-])max-age\s*=\s*"?(\d{1,9})', control)
+    if stated:
+        fresh = float(stated[1]) - age
+    elif "expires" in headers:
+        ends, begins = _date(headers["expires"]), _date(headers.get("date", ""))
+        fresh = (ends - begins).total_seconds() - age if ends and begins else 0.0
+    else:
+        fresh = SHARED - age
+    return min(max(fresh, 0.0), _LONGEST_FRESH)
+
+
+def next_request_at(value: str, now: datetime) -> datetime | None:
+    """When a server wants to be asked again: seconds or a date, a day ahead at the most."""
+    seconds = _number(value)
+    when = now + timedelta(seconds=min(seconds, 1e6)) if seconds is not None else _date(value)
+    return None if when is None or when <= now else min(when, now + LONGEST_WAIT)
+
+
+def words_of(body: bytes, *addresses: str) -> str:
+    """What people read in an answer that is no feed: one short line, with nothing in it that one
+    of the addresses on the way to it keeps secret.
+    """
+    body = body[:HEAD]
+    title = _TITLE.search(body)
+    text = (title[2] if title else _UNSEEN.sub(b" ", body)).decode("utf-8", "replace")
+    message = None if title else _MESSAGE.search(text)
+    words = html.unescape(_TAG.sub(" ", message[1] if message else text))
+    line = " ".join("".join(one if one.isprintable() else " " for one in words).split())
+    line = without(line, *addresses)
+    return line if len(line) <= _WORDS else line[: _WORDS - 3] + "..."
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if text.isdecimal() and len(text) < 12 else None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+_EDGE = re.compile(
+    rb"(?:\A|[\r\n]|(?<=END:VEVENT)|(?<=END:VALARM)|(?<=END:VTIMEZONE)|(?<=END:VCALENDAR))"
+    rb"(?:[ \t\xa0]|\xc2\xa0|\xef\xbb\xbf)*(BEGIN|END):[ \t]*V(CALENDAR|EVENT)"
+    rb"(?=[^A-Z0-9-]|\Z|(?:BEGIN|END):)",
+    re.IGNORECASE,
+)
+"""An edge of a component on a line of its own, or behind the end of another; whatever programs
+have put behind it.
+"""
+_LAST = 64 * 1024
+"""How far from its end a look for the end of a feed begins, before all of it is looked at."""
+
+
+class TooLarge(Exception):
+    """More bytes than the limit."""
+
+
+class BadEncoding(Exception):
+    """Not compressed in a way that was asked for, or damaged."""
+
+
+async def read_body(
+    pieces: AsyncIterator[bytes], encoding: str, limit: int, folder: Path | None = None
+) -> Body:
+    """The whole body, decompressed. `encoding` is the Content-Encoding header; `folder` is where
+    a long one is kept.
+    """
+    inflate = _Inflater(encoding.strip().lower(), limit, Body(folder))
+    try:
+        async for piece in pieces:
+            inflate.feed(piece)
+        return inflate.finished()
+    except BaseException:
+        inflate.body.close()
+        raise
+
+
+def cut_off(body: bytes) -> str:
+    """How one sees that a feed ends before its end, or "". A connection that breaks is no error
+    where the server did not say how much would come.
+    """
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        body = body.decode("utf-16", "replace").encode()
+    body = body.replace(b"\x00", b"")
+    if _last(body[-_LAST:], b"CALENDAR") == b"END":
+        return ""
+    for kind in (b"CALENDAR", b"EVENT"):
+        edge = _last(body, kind)
+        if edge:
+            return "" if edge == b"END" else f"cut off: no END:V{kind.decode()}"
+    return ""
+
+
+def _last(text: bytes, kind: bytes) -> bytes:
+    """Whether the last edge of a kind of component is its BEGIN or its END; or b""."""
+    edges = [one[1].upper() for one in _EDGE.finditer(text) if one[2].upper() == kind]
+    return edges[-1] if edges else b""
+
+
+class _Inflater:
+    def __init__(self, encoding: str, limit: int, body: Body) -> None:
+        self._limit = limit
+        self.body = body
+        self._bits = {"gzip": 31, "x-gzip": 31, "deflate": 15, "": 0, "identity": 0}.get(encoding)
+        if self._bits is None:
+            raise BadEncoding(f"compressed as {encoding[:20]!r}, which was not asked for")
+        self._stream = zlib.decompressobj(self._bits) if self._bits else None
+
+    def feed(self, piece: bytes) -> None:
+        if self._stream is None:
+            self._keep(piece)
+            return
+        while piece:
+            piece = self._inflated(piece)
+
+    def _inflated(self, piece: bytes) -> bytes:
+        """Stores the piece, decompressed; returns the rest of it."""
+        assert self._stream is not None
+        try:
+            self._keep(self._stream.decompress(piece, self._limit - self.body.size + 1))
+        except zlib.error:
+            if self._bits != 15 or self.body.size:
+                raise BadEncoding("its compression is damaged") from None
+            self._bits = -15  # some send deflate without its header
+            self._stream = zlib.decompressobj(self._bits)
+            return piece
+        if self._stream.eof:
+            rest = self._stream.unused_data
+            if not rest.startswith(b"\x1f\x8b"):
+                return b""
+            self._stream = zlib.decompressobj(31)
+            return rest
+        return self._stream.unconsumed_tail
+
+    def _keep(self, part: bytes) -> None:
+        if self.body.size + len(part) > self._limit:
+            raise TooLarge
+        self.body.write(part)
+
+    def finished(self) -> Body:
+        if self._stream is not None and not self._stream.eof and self.body.size:
+            raise BadEncoding("its compression ends too soon")
+        self.body.finish()
+        return self.body
+
+
+async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> bytes:
+    """What a body begins with, decompressed if that is easy."""
+    head = b""
+    async for piece in pieces:
+        head += piece
+        if len(head) >= size:
+            break
+    if encoding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
+        return head[:size]
+    try:
+        return zlib.decompressobj(47).decompress(head, size)
+    except zlib.error:
+        return b""
+
+
+def too_large(limit: int) -> str:
+    return f"larger than {limit / 1024 / 1024:g} MiB"
+
+
+def error_line(problem: Exception) -> str:
+    """One line about a failure. Never the address: it may carry what must not be shown."""
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror
+    return " ".join(str(problem).split())[:200] or type(problem).__name__
