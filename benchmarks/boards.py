@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blackboard.board import WorkerSettings, assemble, identity
-from blackboard.cli.logs import subscriber
+from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.events import Events
 from blackboard.handlers import load

@@ -66,13 +66,14 @@ from blackboard.records import (
     item_record,
     run_record,
 )
-from blackboard.rules.status import STATES, status_of, statuses_of
+from blackboard.rules.status import STATES, status_of
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import NO_GRACE, Settings
 from blackboard.spec import RunSettings, Spec, check_params, encode_spec
+from blackboard.status import read_status
 
 if TYPE_CHECKING:
-    from blackboard.notify.table import NotifyTable
+    from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
     from blackboard.runners.inline import InlineRunner
     from blackboard.worker.membership import Sighting
@@ -228,12 +229,8 @@ class Board:
             async for item in self._table.items()
             if fnmatchcase(item.id, pattern) and type in {None, item.type}
         ]
-        locks = {}
-        if any(item.running for item in found):
-            locks = {lock.id: lock async for lock in self._table.locks()}
-        now, resolution = await self._table.table.now(), self._table.table.resolution
-        found.sort(key=lambda item: item.id)
-        for one in statuses_of(found, locks, now=now, resolution=resolution):
+        status = await read_status(self._table, found)
+        for one in status.statuses:
             if state is None or one.has(state):
                 yield item_record(one)
 
@@ -736,7 +733,6 @@ def assemble(
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
-    from blackboard.notify.notifier import notifier_of
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.holdings import Holdings
@@ -750,7 +746,11 @@ def assemble(
     breaker = StoreBreaker(board.clock, board.chance, events)
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
-    notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
+    notifier = None
+    if notify is not None:
+        from blackboard.notify.notifier import notifier_of
+
+        notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
     if notifier is not None:
         events.subscribe(notifier.heard, "notify")
     holdings = Holdings(settings.slots)

@@ -27,7 +27,7 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
 from blackboard.model import replace
-from blackboard.notify.table import NotifyTable, check_notify
+from blackboard.notify.settings import NotifyTable, check_notify
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import Resolve
 from blackboard.schedule.durations import format_duration, parse_duration

@@ -117,7 +117,7 @@ def _due(item: Item, known: Circumstances) -> str:
         what = f"Attempt {item.attempt}{tries} at the run that was due at {slot}"
         return f"{what} may start at {exactly(item.ready, known.now)}, after backing off."
     if item.is_asked_for:
-        told = f"Somebody asked for a run at {slot}"
+        told = f"A run was requested at {slot}"
         policy = known.settings.missed if known.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
@@ -141,9 +141,9 @@ def _taken(item: Item, move: Move, known: Circumstances) -> str:
     if known.settings is None:
         return "Its settings cannot be computed here, so a worker like this one leaves it alone."
     if move is Move.SKIP:
-        return "That was missed, and it wants no missed runs: the next walk moves it on."
+        return "That was missed, and missed runs are not made up for: the next walk reschedules it."
     if known.takers == 0:
-        return f"No worker that takes {item.type} is there to start it (`blackboard workers`)."
+        return f"No worker that takes {item.type} is at work to start it (`blackboard workers`)."
     which = f"Any worker that takes {item.type}"
     if known.takers == 1:
         which = f"The one worker that takes {item.type}"
@@ -162,7 +162,7 @@ def _running(one: ItemStatus, known: Circumstances) -> list[str]:
     told = [f"{item.owner} started it{started}, as attempt {item.attempt} with fence {item.fence}."]
     if lock is None:
         told.append(
-            "Its lock was not found: it has just been let go, or `blackboard doctor` knows more."
+            "Its lock was not found: it has just been released, or `blackboard doctor` reports it."
         )
     else:
         told += [_progress(lock), _lease(one, lock, known)]
@@ -179,8 +179,8 @@ def _queue(item: Item) -> str:
     if not queue:
         return ""
     if len(queue) == 1:
-        return "Another run was asked for and follows."
-    return f"{len(queue)} more runs were asked for and follow in order."
+        return "Another run was requested and follows."
+    return f"{len(queue)} more runs were requested and follow in order."
 
 
 def _progress(lock: Lock) -> str:
@@ -206,17 +206,17 @@ def _lease(one: ItemStatus, lock: Lock, known: Circumstances) -> str:
     if not one.stale:
         left = span(max(lock.stale_after - lock.age, 0.0))
         return (
-            f"It last touched its lock {touched}; untouched, the lock is good for {left} more (of "
-            f"{good}) and then stale: any worker that takes {one.item.type} may override it."
+            f"It last renewed its lock {touched}; unless renewed, the lock is good for {left} more "
+            f"(of {good}) and then stale: any worker that takes {one.item.type} may override it."
         )
-    told = f"Its lock was last touched {touched} and was good for {good}: "
+    told = f"Its lock was last renewed {touched} and was good for {good}: "
     retries = known.settings.retries if known.settings else 0
     if one.item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=retries):
-        follows = "lets it go without another attempt"
+        follows = "frees it without another attempt"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     if known.takers == 0:
-        return f"{told}the first worker that takes {one.item.type} {follows}, but none is there."
+        return f"{told}the first worker that takes {one.item.type} {follows}, but none is at work."
     return f"{told}the next walk of any worker that takes {one.item.type} {follows}."
 
 

@@ -15,7 +15,7 @@ from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
-from blackboard.notify.table import NoticeKind
+from blackboard.notify.settings import NoticeKind
 from blackboard.protocol import keys
 from blackboard.table import Row
 from tests.clocks import START

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.cli.check_command import alarms_of
-from blackboard.doctor.repairs import planning_of
+from blackboard.cli.health import alarms_of
+from blackboard.doctor import planning_of
 from blackboard.model import NEVER, Item, Outcome, State, replace
 from blackboard.protocol.edits import add, edit, pause, resume, run_now
 from blackboard.rules.next_run import TOLERANCE, Planning, ahead, is_ahead, is_set_back

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from blackboard.cli.answers import marked
 from blackboard.cli.session import emit
-from blackboard.cli.toml_text import lines_of
-from blackboard.cli.views import marked
+from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, QueuedRun, replace
 from blackboard.protocol import keys

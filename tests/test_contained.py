@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import called, worker_command
+from blackboard.cli import called, worker
 from blackboard.model import Ended, Outcome
 from blackboard.runners.inline import InlineRunner, run_loop
 from blackboard.runners.secrets import Mask
@@ -221,7 +221,7 @@ def test_no_system_exit_decides_the_exit_code_of_a_worker(
         raise SystemExit(code)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(worker_command, "_work", ended)
+    monkeypatch.setattr(worker, "_work", ended)
     jobs = str(Path(__file__).parent / "jobs_for_tests")
     assert called(["--store", "town.db", "worker", "--jobs", jobs]) == 1
 

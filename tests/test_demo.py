@@ -1,4 +1,4 @@
-"""The demo, played once for real as a program of its own, and the stage it is played on."""
+"""The demo, played once for real as a program of its own, and the output it is played on."""
 
 import io
 import json
@@ -19,10 +19,10 @@ from xml.etree import ElementTree as ET
 import psutil
 import pytest
 
-from blackboard.cli import called, demo_command
-from blackboard.cli.layout import Line, Style
-from blackboard.demo.stage import Screen, cropped
-from blackboard.demo.towns import BROKEN, TOWNS, feeds_of
+from blackboard.cli import called, start
+from blackboard.demo.feeds import BROKEN, TOWNS, feeds_of
+from blackboard.demo.output import TerminalOutput, cropped
+from blackboard.display.layout import Line, Style
 from blackboard.tables.azurite import Emulator
 from tests.patience import is_over, patience
 
@@ -126,7 +126,7 @@ def test_the_killed_worker_is_told_as_abandoned_and_another_took_over(played: Pl
         assert [one["outcome"] for one in heirs] == ["ok"]
         assert heirs[0]["worker"] != lost["worker"]
         assert heirs[0]["due"] == lost["due"]
-        assert f"What the board remembers of {lost['id']}" in played.out or len(abandoned) > 1
+        assert f"What the board has recorded of {lost['id']}" in played.out or len(abandoned) > 1
     assert len({one["worker"] for one in abandoned}) == 1
 
 
@@ -274,7 +274,7 @@ def test_a_worker_that_fails_ends_the_demo_and_the_other_worker(
 def test_without_the_extra_the_remedy_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_command, "NEEDED", ("click", "no_such_package"))
+    monkeypatch.setattr(start, "NEEDED", ("click", "no_such_package"))
     assert called(["demo"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -291,11 +291,11 @@ def test_the_same_day_gives_the_same_feeds(town: Any) -> None:
     assert len({one.group for one in feeds}) == len(feeds)
 
 
-# ---- the stage
+# ---- the output
 
 
 class Terminal(io.StringIO):
-    """As much of a terminal as a stage uses: lines that scroll out at the top."""
+    """As much of a terminal as a output uses: lines that scroll out at the top."""
 
     def __init__(self, height: int) -> None:
         super().__init__()
@@ -352,10 +352,10 @@ def sized(monkeypatch: pytest.MonkeyPatch, *, width: int, height: int) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
 
 
-def screen(monkeypatch: pytest.MonkeyPatch, *, height: int) -> tuple[Screen, Terminal]:
+def screen(monkeypatch: pytest.MonkeyPatch, *, height: int) -> tuple[TerminalOutput, Terminal]:
     sized(monkeypatch, width=40, height=height)
     terminal = Terminal(height)
-    return Screen(terminal, colour=False), terminal
+    return TerminalOutput(terminal, colour=False), terminal
 
 
 def shown(rows: Sequence[str]) -> list[str]:

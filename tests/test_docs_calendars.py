@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.cli.report_command import _table_of
+from blackboard.cli.report import _table_of
 from blackboard.settings import load_settings
 from jobs.calendars import aggregate
 from jobs.calendars.aggregation import _ACCEPTED, _COLUMNS

@@ -17,9 +17,8 @@ from msgspec.structs import fields
 
 from blackboard import spec
 from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token, replace
-from blackboard.notify.notices import Notice
-from blackboard.notify.table import NoticeKind
-from blackboard.notify.told import begin
+from blackboard.notify.notices import Notice, begin
+from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM

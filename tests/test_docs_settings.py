@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from blackboard.notify.table import NotifyTable
+from blackboard.notify.settings import NotifyTable
 from blackboard.settings import BoardSettings, ItemTable, TypeTable, WorkerTable, described
 from tests.settings_page import PAGE, page
 

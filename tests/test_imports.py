@@ -27,12 +27,14 @@ LAYERS = {
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* doctor doctor.* why cost notify notify.*"
+        "worker worker.* doctor doctor.* why status cost notify notify.*"
     ),
     "the settings file": "settings",
     "the front door": "inputs location board blocking",
     "the worker in a simulated world": "simulator simulator.*",
-    "for people": "cli cli.* demo demo.* testing __main__",
+    "text for people": "display display.*",
+    "the demo": "demo demo.*",
+    "for people": "cli cli.* testing __main__",
 }
 
 ONLY_IN = {

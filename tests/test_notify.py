@@ -6,8 +6,8 @@ import pytest
 
 from blackboard.events import Kind
 from blackboard.model import Outcome
-from blackboard.notify.table import NoticeKind
-from blackboard.notify.told import HANDOVER
+from blackboard.notify.notices import HANDOVER
+from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import NOTICE, lock_key
 from blackboard.rules.due import TAKEOVERS

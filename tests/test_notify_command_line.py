@@ -140,8 +140,10 @@ def test_one_that_was_not_sent_is_exit_1(blackboard: CommandLine, listener: List
     ]
 
 
-def test_without_anybody_to_tell_it_is_refused(blackboard: CommandLine) -> None:
-    assert blackboard.refused("notify", "--test").startswith("notify: nobody is to be told")
+def test_without_an_address_it_is_refused(blackboard: CommandLine) -> None:
+    assert blackboard.refused("notify", "--test").startswith(
+        "notify: there is nowhere to send notices"
+    )
     assert "--test" in blackboard.refused("notify")
 
 
@@ -158,4 +160,4 @@ def test_a_worker_without_notify_loads_nothing_that_speaks_http(tmp_path: Path) 
     )
     loaded = set(done.stdout.split())
     assert "blackboard.notify.notifier" in loaded
-    assert "blackboard.notify.posting" not in loaded
+    assert "urllib.request" not in loaded

@@ -9,18 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Teller
-from blackboard.notify.notifier import LAST_WORD
-from blackboard.notify.pings import PING_EVERY
-from blackboard.notify.table import NoticeKind, NotifyTable
-from blackboard.notify.told import HANDOVER
+from blackboard.notify.notices import HANDOVER, LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
+from blackboard.notify.notifier import LAST_WORD, PING_EVERY
+from blackboard.notify.settings import NoticeKind, NotifyTable
 from blackboard.notify.ways import _VARIABLES
 from blackboard.settings import load_settings
 from tests.clocks import START
 from tests.listening import NOTICE
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs" / "notify.md").read_text(encoding="utf-8")
-TELLER = Teller(board="town", worker="rabbit")
+COMPOSER = Composer(board="town", worker="rabbit")
 
 
 def blocks(language: str) -> Iterator[str]:
@@ -45,11 +43,12 @@ def test_every_setting_is_explained_with_its_default() -> None:
 
 def test_the_json_that_is_shown_has_the_keys_that_are_sent() -> None:
     one, summary = (json.loads(text) for text in blocks("json"))
-    assert list(one) == list(TELLER.payload(NOTICE, at=START))
-    assert list(summary) == list(TELLER.summary([NOTICE, NOTICE], at=START))
+    assert list(one) == list(COMPOSER.payload(NOTICE, at=START))
+    assert list(summary) == list(COMPOSER.summary([NOTICE, NOTICE], at=START))
     failed = replace(NOTICE, error=one["error"], failures=one["failures"])
     assert (
-        Teller(board="blackboard", worker="rabbit").payload(failed, at=START)["text"] == one["text"]
+        Composer(board="blackboard", worker="rabbit").payload(failed, at=START)["text"]
+        == one["text"]
     )
 
 

@@ -11,17 +11,16 @@ import pytest
 from blackboard.events import Kind
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
-from blackboard.notify.notices import Notice
+from blackboard.notify.notices import HANDOVER, Notice, confirmed
 from blackboard.notify.notifier import (
     GIVE_UP_AFTER,
     LONGEST_PAUSE,
     MINUTE,
     MOST_WAITING,
+    PING_EVERY,
     Notifier,
 )
-from blackboard.notify.pings import PING_EVERY
-from blackboard.notify.table import LONGEST_TIMEOUT, NoticeKind, NotifyTable
-from blackboard.notify.told import HANDOVER, confirmed
+from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind, NotifyTable
 from blackboard.notify.ways import NotSent, ways_of
 from blackboard.protocol.reading import BoardTable
 from tests.faults import Fault

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Teller
-from blackboard.notify.table import NoticeKind
+from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
+from blackboard.notify.settings import NoticeKind
 from tests.clocks import START
 from tests.listening import NOTICE
 
-TELLER = Teller(board="town", worker="rabbit:7301:ab")
+COMPOSER = Composer(board="town", worker="rabbit:7301:ab")
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ TELLER = Teller(board="town", worker="rabbit:7301:ab")
     ],
 )
 def test_the_line_says_what_happened(change: Mapping[str, Any], line: str) -> None:
-    payload = TELLER.payload(replace(NOTICE, **change), at=START + timedelta(hours=2))
+    payload = COMPOSER.payload(replace(NOTICE, **change), at=START + timedelta(hours=2))
     assert payload["text"] == f"town: davis {line}"
 
 
 def test_a_line_is_one_line_of_bounded_length_whatever_is_in_it() -> None:
     hostile = replace(NOTICE, id="a\nb\x1b[31m", error="x" * 5_000 + "\udcff")
-    payload = TELLER.payload(hostile, at=START)
+    payload = COMPOSER.payload(hostile, at=START)
     assert payload["text"].isprintable()
     assert payload["text"].startswith("town: a b[31m failed: xxx")
     assert len(payload["text"]) == LONGEST_LINE
@@ -57,26 +57,26 @@ def test_a_line_is_one_line_of_bounded_length_whatever_is_in_it() -> None:
     ],
 )
 def test_what_an_error_holds_calls_nobody_in_a_chat(error: str, shown: str) -> None:
-    payload = TELLER.payload(replace(NOTICE, id="a<@b", error=error), at=START)
+    payload = COMPOSER.payload(replace(NOTICE, id="a<@b", error=error), at=START)
     assert payload["text"] == f"town: a‹@ b failed: {shown}"
     assert (payload["id"], payload["error"]) == ("a<@b", error)
 
 
 def test_what_items_are_called_calls_nobody_in_a_summary() -> None:
-    payload = TELLER.summary([replace(NOTICE, id="<!here>"), NOTICE], at=START)
+    payload = COMPOSER.summary([replace(NOTICE, id="<!here>"), NOTICE], at=START)
     assert payload["text"] == "town: 2 failed: ‹!here>, davis"
     assert payload["items"][0]["id"] == "<!here>"
 
 
 def test_what_no_utf8_text_has_is_not_sent() -> None:
-    payload = TELLER.payload(replace(NOTICE, error="a\udcffb"), at=START)
+    payload = COMPOSER.payload(replace(NOTICE, error="a\udcffb"), at=START)
     assert payload["error"] == "a?b"
     json.dumps(payload, ensure_ascii=False).encode()
 
 
 def test_what_is_not_known_is_null() -> None:
     bare = replace(NOTICE, event=NoticeKind.OVERDUE, outcome="", error="", start=None, stop=None)
-    payload = TELLER.payload(bare, at=START)
+    payload = COMPOSER.payload(bare, at=START)
     assert [key for key, value in payload.items() if value is None] == [
         "outcome",
         "error",
@@ -88,7 +88,7 @@ def test_what_is_not_known_is_null() -> None:
 def test_a_summary_counts_all_and_names_some() -> None:
     many = [replace(NOTICE, id=f"item{n}") for n in range(MOST_NAMED + 50)]
     well = replace(NOTICE, event=NoticeKind.RECOVERED)
-    payload = TELLER.summary([*many, well], at=START)
+    payload = COMPOSER.summary([*many, well], at=START)
     assert payload["counts"] == {"failed": 150, "recovered": 1}
     assert len(payload["items"]) == MOST_NAMED
     assert payload["items"][0] == {"event": "failed", "id": "item0"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.notify.table import NotifyTable
+from blackboard.notify.settings import NotifyTable
 from blackboard.settings import load_settings
 
 SECRET = "T0PSECRET"

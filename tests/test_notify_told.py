@@ -5,9 +5,18 @@ from datetime import timedelta
 import pytest
 
 from blackboard.model import Outcome, replace
-from blackboard.notify.notices import Notice, of_token
-from blackboard.notify.table import NoticeKind
-from blackboard.notify.told import HANDOVER, Told, begin, confirmed, end, is_news, taken
+from blackboard.notify.notices import (
+    HANDOVER,
+    Notice,
+    NoticeRow,
+    begin,
+    confirmed,
+    end,
+    is_news,
+    of_token,
+    taken,
+)
+from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.table import ANY, Data, Merge, Row, read
@@ -21,7 +30,7 @@ OVERDUE = replace(NOTICE, event=NoticeKind.OVERDUE)
 WARNED = replace(NOTICE, event=NoticeKind.WARNED, failures=0)
 WARNS = frozenset({"warned"})
 RECOVERED = replace(NOTICE, event=NoticeKind.RECOVERED)
-TOLD = Told(
+TOLD = NoticeRow(
     events=frozenset({"failed"}),
     at=START,
     fence=3,
@@ -53,7 +62,9 @@ TOLD = Told(
         ("a newer program's", OVERDUE, replace(TOLD, version=2), 86_400.0, False),
     ],
 )
-def test_what_is_news(*, why: str, notice: Notice, told: Told, after: float, news: bool) -> None:
+def test_what_is_news(
+    *, why: str, notice: Notice, told: NoticeRow, after: float, news: bool
+) -> None:
     now = START + timedelta(seconds=after)
     assert is_news(notice, told, now=now, again=DAY) is news, why
 

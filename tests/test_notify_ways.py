@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.notify.table import NotifyTable, check_address, place
+from blackboard.notify.settings import NotifyTable, check_address, place
 from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, ways_of
 from tests.listening import listening
 from tests.stores import Run

@@ -7,7 +7,7 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, Source
-from blackboard.notify.table import NotifyTable
+from blackboard.notify.settings import NotifyTable
 from blackboard.settings import (
     BoardSettings,
     ItemTable,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.gather import gather
 from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput
 from blackboard.events import Kind
@@ -17,6 +16,7 @@ from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.claims import override, renew
 from blackboard.protocol.reading import BoardTable
+from blackboard.status import read_status
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from blackboard.worker.membership import announce, workers
 from tests.boards import Scene, disagreements, make_board, story
@@ -201,8 +201,8 @@ async def test_they_are_in_nobodys_way(place: Workplace) -> None:
 
 async def looked_at(scene: Scene, *item_ids: str) -> None:
     """What `show` and `check` are made of has these items."""
-    gathered = await gather(scene.other)
-    assert [one.item.id for one in gathered.statuses] == list(item_ids)
+    status = await read_status(scene.other)
+    assert [one.item.id for one in status.statuses] == list(item_ids)
 
 
 # ---- rows of a higher version

@@ -101,10 +101,15 @@ def why(
             Move.RUN,
             [
                 "has been ready for 1h: overdue.",
-                "No worker that takes calendars is there to start it",
+                "No worker that takes calendars is at work to start it",
             ],
         ),
-        (BEFORE, {"settings": NONE}, Move.SKIP, ["it wants no missed runs: the next walk moves"]),
+        (
+            BEFORE,
+            {"settings": NONE},
+            Move.SKIP,
+            ["missed runs are not made up for: the next walk reschedules"],
+        ),
         (BEFORE, {"settings": None}, Move.LEAVE, ["Its settings cannot be computed here"]),
         (
             BEFORE
@@ -128,7 +133,7 @@ def why(
             {"slot": NOW, "ready": NOW},
             {},
             Move.RUN,
-            ["Somebody asked for a run at 2026-11-21 09:00:00Z (now); by its schedule it is due"],
+            ["A run was requested at 2026-11-21 09:00:00Z (now); by its schedule it is due"],
         ),
         (
             {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
@@ -192,8 +197,8 @@ def why(
                 "host:1:a started it at 2026-11-21 08:54:00Z (6m ago), as attempt 1 with fence 3.",
                 "It has done 40 of 100.",
                 (
-                    "It last touched its lock 12s ago; untouched, the lock is good for 1m 48s more "
-                    "(of 2m) and then stale: any worker that takes calendars may override it."
+                    "It last renewed its lock 12s ago; unless renewed, the lock is good for 1m 48s "
+                    "more (of 2m) and then stale: any worker that takes calendars may override it."
                 ),
                 "After this run it is due at 2026-11-21 16:54:00Z (in 7h 54m).",
                 "Its last run ended ok at 2026-11-21 08:00:12Z (59m 48s ago).",
@@ -207,7 +212,7 @@ def why(
             [
                 "is running, but its lock is stale.",
                 (
-                    "Its lock was last touched 2m 10s ago and was good for 2m: the next walk of "
+                    "Its lock was last renewed 2m 10s ago and was good for 2m: the next walk of "
                     "any worker that takes calendars overrides it and runs attempt 2."
                 ),
             ],
@@ -218,9 +223,9 @@ def why(
             Move.OVERRIDE,
             [
                 (
-                    "Its lock was last touched before this host was started and was good for 2m: "
-                    "the first worker that takes calendars lets it go without another attempt, but "
-                    "none is there."
+                    "Its lock was last renewed before this host was started and was good for 2m: "
+                    "the first worker that takes calendars frees it without another attempt, but "
+                    "none is at work."
                 )
             ],
         ),
@@ -230,12 +235,12 @@ def why(
             Move.LEAVE,
             ["After this run it is due at 2026-11-21 07:00:00Z (2h ago)."],
         ),
-        (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been let go"]),
+        (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been released"]),
         (
             RUNS | {"requests": (QueuedRun(name="a", slot=NOW),)},
             {"lock": LOCK},
             Move.LEAVE,
-            ["Another run was asked for and follows."],
+            ["Another run was requested and follows."],
         ),
         (
             RUNS,
@@ -292,7 +297,7 @@ async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
     assert "is running" in told.text
     assert "has done 1 of 2" in told.text
     await run_now(scene.other, "davis", trigger="again")
-    assert "Another run was asked for" in (await told_of(scene)).text
+    assert "Another run was requested" in (await told_of(scene)).text
     scene.later(seconds=31)
     assert (await told_of(scene)).move is Move.OVERRIDE
     await scene.let_go(made, "failed", error="ValueError: boom\nTraceback ...")

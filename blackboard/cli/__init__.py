@@ -1,8 +1,8 @@
-"""The command line: one module per command, imported when its command is called.
+"""The command line: commands of one subject share a module, imported when one of them is called.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad input or a store that cannot be used, 3 the store does
 not answer.
-Nothing here may cost: `blackboard --help` answers before asyncio or msgspec are imported.
+`blackboard --help` answers before asyncio or msgspec are imported: imports here are cheap ones.
 """
 
 import sys
@@ -13,7 +13,7 @@ import click
 
 from blackboard import __version__
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.text import one_line
+from blackboard.display.layout import one_line
 from blackboard.errors import BlackboardError
 from blackboard.table import Refused, TableError, Unusable
 
@@ -47,6 +47,14 @@ COMMANDS = {
     "simulate": "what the board would do, how late and at what price",
     "azurite": "start an emulator of Azure Table Storage",
 }
+MODULES = {
+    **dict.fromkeys(("init", "demo", "azurite"), "start"),
+    **dict.fromkeys(("add", "edit", "rm"), "edit"),
+    **dict.fromkeys(("apply", "export"), "apply"),
+    **dict.fromkeys(("pause", "resume", "cancel", "unlock"), "control"),
+    **dict.fromkeys(("check", "doctor", "workers", "notify"), "health"),
+}
+"""Commands that share a module; each other command has a module of its own name."""
 
 EPILOG = """\b
 Examples:
@@ -62,7 +70,7 @@ options and ids in bash (zsh and fish likewise):
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and one line, and imports one only to run it."""
+    """Lists its commands by name and one line, and imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -70,7 +78,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"blackboard.cli.{cmd_name}_command").command
+        module = import_module(f"blackboard.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 

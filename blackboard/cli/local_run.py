@@ -25,8 +25,8 @@ import msgspec
 
 from blackboard.board import identity
 from blackboard.cli.session import Session
-from blackboard.cli.text import one_line, shown
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler

@@ -1,4 +1,4 @@
-"""The options of every command, before it or behind it. Imported at each start: may not cost."""
+"""The options of every command, in front of it or after it. Imports only what is cheap to load."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import click
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What the options said: those before the command, laid under those behind it."""
+    """What the options say: those after the command count before those in front of it."""
 
     store: str | None = None
     board: str | None = None
@@ -18,7 +18,7 @@ class Chosen:
     json: bool = False
 
     def under(self, other: "Chosen | None") -> "Chosen":
-        """This one, with `other` telling what it leaves open."""
+        """These options, with those of `other` where they say nothing."""
         if other is None:
             return self
         return Chosen(
@@ -47,7 +47,7 @@ def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def gathered(*args: Any, **kwargs: Any) -> Any:
+        def with_chosen(*args: Any, **kwargs: Any) -> Any:
             own = Chosen(
                 store=kwargs.pop("store"),
                 board=kwargs.pop("board"),
@@ -57,7 +57,7 @@ def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             parent = click.get_current_context().parent
             return function(*args, chosen=own.under(parent.obj if parent else None), **kwargs)
 
-        wrapped: Callable[..., Any] = gathered
+        wrapped: Callable[..., Any] = with_chosen
         for option in (_JSON, *_OPTIONS):
             wrapped = option(wrapped)
         return wrapped

@@ -15,9 +15,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from blackboard.cli.columns import worker_name
-from blackboard.cli.layout import BETWEEN, Line, Style
-from blackboard.cli.text import one_line
+from blackboard.display.columns import worker_name
+from blackboard.display.layout import BETWEEN, Line, Style, one_line
 from blackboard.events import Event, Kind
 from blackboard.phrases import brief
 

@@ -7,6 +7,7 @@ make a glob, which must match something. With `--exact` there are no globs.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +22,9 @@ from blackboard.protocol import keys
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import record_of
+from blackboard.rules.status import OVERDUE_AFTER
 from blackboard.spec import Spec, decode_spec
+from blackboard.status import BoardStatus, read_status
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -55,6 +58,18 @@ async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = Fa
         for item in matched:
             found.setdefault(item.id, item)
     return list(found.values())
+
+
+async def read_selected(
+    board: BoardTable,
+    patterns: Sequence[str] = (),
+    *,
+    exact: bool = False,
+    overdue_after: timedelta = OVERDUE_AFTER,
+) -> BoardStatus:
+    """The status of the items that `patterns` mean, of all when there are none."""
+    items = await select(board, patterns, exact=exact) if patterns else None
+    return await read_status(board, items, overdue_after=overdue_after)
 
 
 def spec_of(item: Item) -> Spec:

@@ -12,7 +12,7 @@ import click
 
 from blackboard import settings as settings_file
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.text import one_line
+from blackboard.display.layout import one_line
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
 from blackboard.location import Location, is_there, name_of, store_of
@@ -57,7 +57,7 @@ class Session(Location):
         try:
             return self.with_jobs()
         except BadInput as problem:
-            warn(f"{problem}; the defaults of its handlers are not known here")
+            warn(f"{problem}; the defaults of its handlers do not count here")
             return self
 
     def board(self, *, create: bool = False) -> AbstractAsyncContextManager[BoardTable]:

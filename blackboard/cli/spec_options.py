@@ -1,15 +1,102 @@
-"""The options that say how an item is run, the same for `add` and `edit`."""
+"""The options that say how an item is run, shared by `add`, `edit` and `run`.
 
-from collections.abc import Callable, Mapping, Sequence
+Params are given as KEY=VALUE: `retries=3`, `feeds=@feeds.txt`, `window.days=90`. A value that
+parses as JSON is that; any other is text. `@FILE` is the text of a file; text that begins with an @
+is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from blackboard.cli.values import laid_over, parse_keys, parse_pairs
+from blackboard.cli.session import Session, warn
 from blackboard.errors import BadInput
+from blackboard.handlers import shipped
 from blackboard.inputs import changed
-from blackboard.spec import Spec
+from blackboard.spec import Spec, check_params
+
+
+def parse_pairs(pairs: Sequence[str], field: str = "set") -> list[tuple[list[str], Any]]:
+    """Each KEY=VALUE as the path of its key and its value. Raises BadInput."""
+    return [_parse(pair, field) for pair in pairs]
+
+
+def parse_keys(texts: Sequence[str], field: str = "unset") -> list[list[str]]:
+    """Each dotted key as a path. Raises BadInput."""
+    return [_path(text, field) for text in texts]
+
+
+def laid_over(
+    params: Mapping[str, Any],
+    pairs: Sequence[tuple[list[str], Any]],
+    unset: Sequence[list[str]] = (),
+) -> dict[str, Any]:
+    """A copy of `params` without the keys of `unset` and with the values of `pairs`, in order.
+
+    Raises BadInput when a key to be unset is not there, or leads through what is no object.
+    """
+    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
+    for path in unset:
+        inner = _object_at(copied, path, "unset", make=False)
+        if path[-1] not in inner:
+            raise BadInput("unset", f"there is no {'.'.join(path)!r} in the params")
+        del inner[path[-1]]
+    for path, value in pairs:
+        _object_at(copied, path, "set", make=True)[path[-1]] = value
+    return copied
+
+
+def _parse(pair: str, field: str) -> tuple[list[str], Any]:
+    key, equals, text = pair.partition("=")
+    if not equals:
+        raise BadInput(field, f"{pair!r} is not KEY=VALUE", f"as in --{field} days=90")
+    path = _path(key, field)
+    value = _read(text[1:], key) if text.startswith("@") else _value(text)
+    check_params({key: value})
+    return path, value
+
+
+def _path(key: str, field: str) -> list[str]:
+    path = key.split(".")
+    if not all(path):
+        raise BadInput(field, f"{key!r} is no key", "a name, or names with dots between them")
+    return path
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+    except RecursionError:
+        raise BadInput("set", "it is nested too deeply") from None
+
+
+def _read(name: str, key: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError) as problem:  # RuntimeError: no such user
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise BadInput(key, f"{name!r}: {why}", "@ is followed by a file") from None
+    except UnicodeDecodeError:
+        raise BadInput(key, f"{name!r} is not UTF-8 text") from None
+
+
+def _object_at(
+    params: dict[str, Any], path: Sequence[str], field: str, *, make: bool
+) -> dict[str, Any]:
+    for depth, part in enumerate(path[:-1], 1):
+        inner = params.setdefault(part, {}) if make else params.get(part, {})
+        if not isinstance(inner, dict):
+            raise BadInput(field, f"{'.'.join(path[:depth])!r} is not an object")
+        params = inner
+    return params
+
 
 Said = Mapping[str, str | int]
 """What the options said, by the field of a spec; "" takes back what the item says."""
@@ -33,11 +120,11 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--at", "WHEN", "Once: 2026-11-21T09:00, in the zone unless it names one."),
     ("--timezone", "ZONE", "IANA name [UTC]."),
     ("--timeout", "TIME", "A run may take so long [the interval]."),
-    ("--stale-after", "TIME", "A lock untouched for so long is taken over [the interval]."),
+    ("--stale-after", "TIME", "A lock not renewed for so long is overridden [the interval]."),
     ("--retries", "N", "After a failure [0]."),
     ("--backoff", "TIME", "Before the first retry, at the most [10s]."),
     ("--jitter", "TIME", "Spread starts over so long [0]."),
-    ("--missed", "one|all|none", "What becomes of times nobody could serve [one]."),
+    ("--missed", "one|all|none", "What happens to missed times [one]."),
     ("--missed-limit", "N", "With all: so many at the most [100]."),
     ("--missed-after", "TIME", "With none: so late is missed [5m]."),
 )
@@ -48,12 +135,12 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options, handed to the command as one argument `said`, and `pairs` of `--set`."""
 
     @wraps(function)
-    def gathered(*args: Any, **kwargs: Any) -> Any:
+    def with_spec(*args: Any, **kwargs: Any) -> Any:
         given = {_field(name): kwargs.pop(_field(name)) for name, _, _ in _OPTIONS}
         said = {name: value for name, value in given.items() if value is not None}
         return function(*args, said=said, **kwargs)
 
-    wrapped = set_option(gathered)
+    wrapped = set_option(with_spec)
     for name, metavar, line in reversed(_OPTIONS):
         names = (name, "--tz") if name == "--timezone" else (name,)
         kind = Count() if name in _COUNTS else click.STRING
@@ -83,3 +170,13 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
 
 def _field(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
+
+
+def warn_unknown(session: Session, types: Iterable[str]) -> None:
+    """Warn of types without a handler here: a typing error, or the type of another worker."""
+    known = {*shipped(), *session.settings.types, *session.handlers}
+    for name in sorted(set(types) - known):
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        meant = f": did you mean {near[0]!r}?" if near else ""
+        waits = "its items wait for a worker that has one"
+        warn(f"no handler for the type {name!r} is found here; {waits}{meant}")

@@ -1,66 +1,88 @@
-"""The acts of the demo. What is said is what happened: every act waits until the board says so."""
+"""The demo as a story in six acts, and a summary of what the runs have left behind.
 
-from collections.abc import Callable, Sequence
+Each act waits until the board shows what the next paragraph says; nothing is printed in advance.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from blackboard.cli.gather import Gathered, gather
-from blackboard.cli.options import Chosen
-from blackboard.cli.session import Session
+import msgspec
+
 from blackboard.clock import Clock
-from blackboard.demo.company import Company, Player, apply, company
-from blackboard.demo.curtain import Curtain
-from blackboard.demo.picture import board_picture
-from blackboard.demo.place import SLOTS, Place, pages
-from blackboard.demo.server import serving
-from blackboard.demo.stage import Stage
-from blackboard.demo.telling import Telling, listed
-from blackboard.demo.towns import TOWNS
+from blackboard.demo.feeds import BROKEN, TOWNS, serving
+from blackboard.demo.folder import SLOTS, DemoFolder, pages
+from blackboard.demo.output import NameOf, Output, Writer, board_picture, history_picture, listed
+from blackboard.demo.workers import DemoWorker, DemoWorkers, apply, demo_workers
+from blackboard.display.columns import plain_record
+from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
-from blackboard.model import Lock, Outcome
+from blackboard.location import Location
+from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import ItemStatus
+from blackboard.settings import Settings
+from blackboard.status import BoardStatus, read_status
 
 LOOK_EVERY = 0.2
-PATIENCE = 45.0
-"""Seconds for everything that is waited for; the rest of the minute is for what is not."""
+TIME_LIMIT = 45.0
+"""Seconds until the story must be over; the rest of the minute is for the start and the end."""
 DONE_BEFORE_THE_KILL = 4
+SHOWN_PLAIN = 3
+"""Records in the form of 2009 that are shown: all sixteen would fill three screens."""
+_DAYS = 7
+"""Of a town's calendar that are shown."""
+_TITLE = 34
+"""Cells of the title of an event."""
+KINDS = (
+    (".ics", "the calendars, for any program that reads iCalendar"),
+    (".json", "the same for programs of your own"),
+    (".report.json", "how it went with each feed"),
+    (".cache.json", "what the next run need not fetch or read again"),
+)
 
 
-async def play(stage: Stage, place: Place, *, clock: Clock, program: str) -> None:
-    """The whole story, in an empty folder. `program` is how the reader calls the command. Raises
-    BlackboardError when something does not happen.
+async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str) -> None:
+    """Tell the whole story, in an empty folder. `program` is how the reader calls the command.
+    Raises BlackboardError when an act does not happen in time.
     """
     today = clock.now().date()
     async with serving(pages(today), clock) as site:
-        place.write_settings(site=site, today=today)
-        await apply(place)
-        chosen = Chosen(store=place.store, config=str(place.settings))
-        async with Session.start(chosen).board() as board, company(place) as workers:
-            story = _Story(board=board, workers=workers, stage=stage, clock=clock, place=place)
+        folder.write_settings(site=site, today=today)
+        await apply(folder)
+        location = Location(
+            settings=Settings(), folder=folder.path, store=folder.store, name=folder.board
+        )
+        async with location.open() as board, demo_workers(folder) as workers:
+            story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
             taken_over, last = await story.tell()
-            stage.close()
-            curtain = Curtain(telling=Telling(stage), place=place, program=program)
+            output.close()
+            end = _Summary(writer=Writer(output), folder=folder, program=program)
             runs = [run async for run in board.runs(taken_over)]
-            curtain.fall(runs, board=last, name_of=workers.name_of, today=today)
+            end.write(runs, board=last, name_of=workers.name_of, today=today)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Story:
     board: BoardTable
-    workers: Company
-    stage: Stage
+    workers: DemoWorkers
+    output: Output
     clock: Clock
-    place: Place
-    telling: Telling = field(init=False)
+    folder: DemoFolder
+    writer: Writer = field(init=False)
     ends: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.telling = Telling(self.stage)
-        self.ends = self.clock.monotonic() + PATIENCE
+        self.writer = Writer(self.output)
+        self.ends = self.clock.monotonic() + TIME_LIMIT
 
-    async def tell(self) -> tuple[str, Gathered]:
-        """All acts; a town that was taken over, and the board as it is at the end."""
+    async def tell(self) -> tuple[str, BoardStatus]:
+        """All acts; returns a town that was taken over, and the board at the end."""
         self._a_board()
         survivor, victim = await self._two_workers()
         left = await self._a_kill(victim)
@@ -69,45 +91,45 @@ class _Story:
         return left[0].id, await self._the_end(survivor)
 
     def _a_board(self) -> None:
-        place, table, where = self.place, "SQLite file", "All there is"
-        if place.elsewhere:
-            table, where = "table", f"The board is {place.board} in {place.store}; all else"
-        self.telling.title(f"1  A board: sixteen towns in one {table}")
-        self.telling.say(
+        folder, table, where = self.folder, "SQLite file", "All there is"
+        if folder.elsewhere:
+            table, where = "table", f"The board is {folder.board} in {folder.store}; all else"
+        self.writer.title(f"1  A board: sixteen towns in one {table}")
+        self.writer.say(
             f"""Each row is a town. Every 8 hours its calendars are fetched and merged into one.
             They are served from this machine, slowly, and one of them is broken. {where} lies in
-            {place.folder}"""
+            {folder.path}"""
         )
 
-    async def _two_workers(self) -> tuple[Player, Player]:
+    async def _two_workers(self) -> tuple[DemoWorker, DemoWorker]:
         survivor = await self.workers.start("A")
         victim = await self.workers.start("B")
-        self.telling.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
-        self.telling.say(
-            """They do not know each other, and no server tells them what to do. Each looks at the
-            board, claims what is due by creating a lock row, which only one of them can, does the
-            work, writes the outcome back, and looks again."""
+        self.writer.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
+        self.writer.say(
+            """They do not talk to each other, and no server directs them. Each reads the board,
+            claims what is due by creating a lock row, which only one of them can, does the work,
+            writes the outcome back, and reads the board again."""
         )
         await self._until(_in_full_swing)
-        self.stage.pause()
+        self.output.pause()
         return survivor, victim
 
-    async def _a_kill(self, victim: Player) -> list[Lock]:
+    async def _a_kill(self, victim: DemoWorker) -> list[Lock]:
         """The locks that the victim leaves behind: one at least."""
         await self._until(lambda board: _done(board) >= DONE_BEFORE_THE_KILL)
-        left = await self._locks_for_ever(victim)
+        left = await self._locks_of_stopped(victim)
         await victim.kill()
-        self.telling.title(f"3  kill -9 {victim.pid}")
-        self.telling.say(
+        self.writer.title(f"3  kill -9 {victim.pid}")
+        self.writer.say(
             f"""B is gone in the middle of its work, and leaves its locks behind: on
-            {_names(left)}. Nobody is told, nobody has to notice. A goes on with the others."""
+            {_names(left)}. No message is sent, and none is needed. A goes on with the others."""
         )
         await self._look()
-        self.stage.pause()
+        self.output.pause()
         return left
 
-    async def _locks_for_ever(self, victim: Player) -> list[Lock]:
-        """What it holds, frozen: running, it could let go of it between a look and the kill."""
+    async def _locks_of_stopped(self, victim: DemoWorker) -> list[Lock]:
+        """The locks of a stopped worker: a running one could release them before it is killed."""
         while victim.process.returncode is None:
             victim.freeze()
             left = [lock async for lock in self.board.locks() if victim.owns(lock.owner)]
@@ -123,63 +145,65 @@ class _Story:
             lambda board: any(one.stale or _taken(one, lock) for one, lock in _of(board, left))
         )
         stale = [lock for one, lock in _of(board, left) if one.stale or _taken(one, lock)]
-        self.telling.title("4  A lock goes stale")
-        self.telling.say(
-            f"""A living worker touches its locks again and again. For
-            {brief(stale[0].stale_after)}, the `stale_after` of this board, nobody has touched
-            {_names(stale)}: from now on whoever looks at it may take it over."""
+        self.writer.title("4  A lock goes stale")
+        self.writer.say(
+            f"""A live worker renews its locks again and again. For
+            {brief(stale[0].stale_after)}, the `stale_after` of this board, the lock of
+            {_names(stale)} was not renewed: from now on any worker may override it."""
         )
-        self.stage.pause()
+        self.output.pause()
 
     async def _an_override(self, left: Sequence[Lock]) -> None:
         await self._until(lambda board: all(_taken(one, lock) for one, lock in _of(board, left)))
-        self.telling.title("5  ... and is overridden")
-        self.telling.say(
+        self.writer.title("5  ... and is overridden")
+        self.writer.say(
             f"""A has taken over {_names(left)}: its name is in the lock, the fence is
             {left[0].fence + 1} instead of {left[0].fence}, and the history calls B's run
-            `abandoned`. Were B only asleep, its old fence would give it away."""
+            `abandoned`. Had B only been suspended, its writes would fail by the old fence."""
         )
-        self.stage.pause()
+        self.output.pause()
 
-    async def _the_end(self, survivor: Player) -> Gathered:
+    async def _the_end(self, survivor: DemoWorker) -> BoardStatus:
         await self._until(lambda board: _done(board) == len(TOWNS))
         await self._until(lambda _: survivor.process.returncode is not None)
         self.workers.check()
         board = await self._look()
-        self.telling.title("6  All is done")
-        self.telling.say(
+        self.writer.title("6  All is done")
+        self.writer.say(
             """Sixteen towns have their calendar. Nothing is due for hours, so A ends: it was
-            started with --until-idle. Otherwise it would stay, and look every cycle."""
+            started with --until-idle. Otherwise it would stay, and read the board every cycle."""
         )
-        self.stage.pause()
+        self.output.pause()
         return board
 
-    async def _look(self) -> Gathered:
-        """Show the board as it is now."""
-        board = await gather(self.board)
-        name_of, width = self.workers.name_of, self.stage.width
-        self.stage.show(board_picture(board, name_of=name_of, width=width))
+    async def _look(self) -> BoardStatus:
+        """Show the board as it is now, and return it."""
+        board = await read_status(self.board)
+        name_of, width = self.workers.name_of, self.output.width
+        self.output.show(board_picture(board, name_of=name_of, width=width))
         return board
 
-    async def _until(self, happened: Callable[[Gathered], bool]) -> Gathered:
-        """Keep looking until something has happened; the board as it was then."""
+    async def _until(self, happened: Callable[[BoardStatus], bool]) -> BoardStatus:
+        """Show the board until something has happened; the board as it was then."""
         while not happened(board := await self._look()):
             self.workers.check()
             if self.clock.monotonic() > self.ends:
-                raise BlackboardError(f"this takes too long: see the logs in {self.place.folder}")
+                raise BlackboardError(
+                    f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
+                )
             await self.clock.sleep(LOOK_EVERY)
         return board
 
 
-def _in_full_swing(board: Gathered) -> bool:
-    """More runs than one worker has slots for, and one of them has told how far it is."""
+def _in_full_swing(board: BoardStatus) -> bool:
+    """More runs than one worker has slots for, and one of them has reported progress."""
     running = [one for one in board.statuses if one.running]
-    told = any(one.lock is not None and one.lock.progress for one in running)
-    return (len(running) > SLOTS and told) or _done(board) > 0
+    reported = any(one.lock is not None and one.lock.progress for one in running)
+    return (len(running) > SLOTS and reported) or _done(board) > 0
 
 
-def _done(board: Gathered) -> int:
-    """Towns that have a calendar and are at rest."""
+def _done(board: BoardStatus) -> int:
+    """Towns that have a calendar and do not run."""
     return sum(one.item.outcome is Outcome.OK and not one.running for one in board.statuses)
 
 
@@ -187,10 +211,124 @@ def _taken(one: ItemStatus, lock: Lock) -> bool:
     return one.item.fence > lock.fence
 
 
-def _of(board: Gathered, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Lock]]:
+def _of(board: BoardStatus, locks: Sequence[Lock]) -> list[tuple[ItemStatus, Lock]]:
     by_id = {lock.id: lock for lock in locks}
     return [(one, by_id[one.item.id]) for one in board.statuses if one.item.id in by_id]
 
 
 def _names(locks: Sequence[Lock]) -> str:
     return listed(sorted(lock.id for lock in locks))
+
+
+# ---- the summary at the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Summary:
+    """Writes what the board has recorded, what lies in the folder, and what to try next."""
+
+    writer: Writer
+    folder: DemoFolder
+    program: str
+
+    def write(
+        self, runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, today: date
+    ) -> None:
+        """`runs` are those of the town that was taken over, newest first."""
+        if [run.outcome for run in runs] != [Outcome.OK, Outcome.ABANDONED]:
+            raise BlackboardError(f"the history differs from the story: {[*map(str, runs)]}")
+        town = runs[0].id
+        self._history(runs, board=board, name_of=name_of)
+        self._records(board, town)
+        self._files()
+        self._week(town, today)
+        self._commands(town)
+
+    def _history(self, runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf) -> None:
+        self.writer.title(f"What the board has recorded of {runs[0].id}, newest first")
+        width = self.writer.output.width
+        self.writer.table(history_picture(runs, board=board, name_of=name_of, width=width))
+
+    def _records(self, board: BoardStatus, town: str) -> None:
+        self.writer.title("The board as it was read in 2009: three of its records")
+        first = sorted(board.statuses, key=lambda one: one.item.id != town)
+        records = "\n\n".join(plain_record(one) for one in first[:SHOWN_PLAIN])
+        self.writer.lines(records.split("\n"))
+
+    def _files(self) -> None:
+        self.writer.title(f"The files, in {self.folder.out}")
+        self.writer.lines(
+            f"{one.number:2} {one.ending:12} {one.size / 1000:4.0f} kB  {one.about}"
+            for one in files_in(self.folder.out)
+        )
+        town, _ = BROKEN
+        for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
+            self.writer.say(
+                f"""The broken feed spoils nothing: {town} has all of its others, and its report
+                says of {name}: "{problem}"."""
+            )
+
+    def _week(self, town: str, today: date) -> None:
+        self.writer.title(f"The next days in {town}, and who announced what")
+        self.writer.lines(week_in(self.folder.out / f"{town}.json", today=today))
+
+    def _commands(self, town: str) -> None:
+        self.writer.title("Three commands to try next")
+        options = f"--config {shlex.quote(str(self.folder.settings))}"
+        if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
+            options += f" --store {shlex.quote(self.folder.store)}"
+        commands = ("show", f"log {town}", f"why {town}")
+        self.writer.lines(f"{self.program} {options} {one}" for one in commands)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """How many files of a folder have an ending, and their bytes together."""
+
+    ending: str
+    about: str
+    number: int
+    size: int
+
+
+def files_in(folder: Path) -> list[Files]:
+    """The files that the towns' runs have written, by kind."""
+    there = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+    found = []
+    for ending, about in KINDS:
+        mine = [one for one in there if _kind(one) == ending]
+        size = sum(one.stat().st_size for one in mine)
+        found.append(Files(ending=ending, about=about, number=len(mine), size=size))
+    return found
+
+
+def _kind(file: Path) -> str:
+    return file.name[file.name.index(".") :]
+
+
+def failed_feeds(report: Path) -> Iterator[tuple[str, str]]:
+    """Name and error of each feed that a run could not use."""
+    for feed in msgspec.json.decode(report.read_bytes())["feeds"]:
+        if feed["status"] == "failed":
+            yield feed["name"], feed["error"]
+
+
+def week_in(events: Path, *, today: date) -> list[str]:
+    """A town's events of the coming days, a line each: in its own time, with all their sources."""
+    found = msgspec.json.decode(events.read_bytes())["events"]
+    last = today + timedelta(days=_DAYS)
+    return [_line(one) for one in found if today <= _day(one["start"]) < last]
+
+
+def _day(moment: str) -> date:
+    return date.fromisoformat(moment[:10])
+
+
+def _line(event: dict[str, Any]) -> str:
+    times = "all day" if event["all_day"] else f"{_time(event['start'])}-{_time(event['end'])}"
+    title = fitted(event["title"], _TITLE)
+    return f"{_day(event['start']):%a %d %b}  {times:11}  {title}  {', '.join(event['sources'])}"
+
+
+def _time(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment):%H:%M}"

@@ -13,15 +13,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose
+from blackboard.doctor.diagnosis import Bounds, Case, Finding, diagnose, repair_ops
 from blackboard.doctor.evidence import Swept, look, sweep
-from blackboard.doctor.repairs import planning_of, repair_ops
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
 from blackboard.phrases import plural, since, span
+from blackboard.protocol.edits import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.rules.due import lease
+from blackboard.rules.next_run import Planning
+from blackboard.schedule.schedule import parse_schedule
 from blackboard.table import Conflict, Op, Refused, Unknown
 from blackboard.worker.membership import Sighting, takers, workers
 
@@ -144,6 +146,21 @@ def _bounds(
         planning=planning_of(board, item) if item else None,
         served=item is not None and bool(takers(present, item.type)),
     )
+
+
+def planning_of(board: BoardTable, item: Item) -> Planning | None:
+    """None where it cannot be computed. A schedule that the settings have by now may not be the one
+    that the waiting token was planned by: the item's row has that.
+    """
+    try:
+        settings = settings_of(board, item, item.spec)
+        written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
+    except (BadInput, ValueError):
+        return None
+    schedules = [settings.schedule] if settings.schedule else []
+    if written is not None and written not in schedules:
+        schedules.append(written)
+    return Planning(settings=settings, schedules=schedules)
 
 
 def _lease(board: BoardTable, item: Item) -> timedelta:

@@ -1,4 +1,5 @@
-"""What is wrong with an item and its tokens, from their rows alone. Pure.
+"""What is wrong with an item and its tokens, from their rows alone, and the batch that repairs it.
+Pure.
 
     D1   active and not running: its waiting token is there, under the time the item says, alone
     D2   running: its lock is there, with the same fence and owner, and no waiting token
@@ -15,19 +16,37 @@
     D11  nothing says that it was in the future, or waits for what its schedule does not lead to
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
-show a healthy item in two places or in none; `doctor.py` sees to it that what is judged here is one
-moment's.
+show a healthy item in two places or in none; `evidence.py` reads one moment.
+
+The repair is one batch:
+
+    no item                           its tokens and its lock go, each by its own etag
+    a lock that may be alive          it is kept, and the item says so; waiting tokens go
+    a lock that is of an older fence  it goes, and the fence rises above it
+    running, but no lock              the fence rises and the item waits again, due as it was
+    waiting                           the token that the item names is there, and no other
+    unlike its history                the fence rises to it; outcome and stop are the newest run's
+    ahead of the clock                start and stop are now; what nothing explains is planned anew
+
+A lock may be alive when it is of this life of the item and its fence is not below the item's; its
+holder then releases it as usual, or it goes stale. Every batch states the etag of the item as it
+was judged, and of each row that it deletes or replaces: if one of them has changed, all of it is
+refused. Rows that cannot be judged are left alone: foreign rows, unreadable ones, those of a newer
+version, and items in a wrong shard.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from blackboard.model import Item, Lock, Outcome, Run, State, Token
+from blackboard.model import Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.phrases import since, span, stamp
-from blackboard.protocol.batches import token_of
-from blackboard.protocol.keys import next_key, shard_of
+from blackboard.protocol.batches import PLANNED, insert_next, token_of
+from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
+from blackboard.protocol.rows import columns_of
 from blackboard.rules.next_run import Planning, ahead, is_ahead
+from blackboard.rules.transitions import brought_back
+from blackboard.table import Delete, Merge, Op, Replace
 
 HORIZON = timedelta(days=51 * 366)
 """No schedule that repeats looks further ahead than fifty years."""
@@ -89,7 +108,7 @@ class Bounds:
     planning: Planning | None
     """What the item is planned by; None: that cannot be told."""
     served: bool
-    """Whether a worker is there that takes the item's type: else nobody is to blame."""
+    """Whether a worker is there that takes the item's type: else being late is not grave."""
 
 
 def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
@@ -104,7 +123,7 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
         *_history(case, case.item, bounds.now),
     ]
     if shard_of(case.id, bounds.shards) != case.shard:
-        told.append(("D4", f"lies in shard {case.shard}, where nobody looks for it"))
+        told.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
     findings = [Finding(code=code, subject=case.id, problem=what) for code, what in told]
     return findings + list(_times(case, case.item, bounds))
 
@@ -213,5 +232,81 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
     grace = max(lock.stale_after, bounds.cycle.total_seconds())
     if lock.age > lock.stale_after + grace:
         good = span(lock.stale_after)
-        told = f"its lock, good for {good}, was not touched {since(lock.age)}: nobody overrode it"
+        told = f"its lock, good for {good}, was not renewed {since(lock.age)} nor overridden"
         yield Finding(code="D8", subject=item.id, problem=told, grave=bounds.served)
+
+
+MENDED = ("running", "owner", "fence", "start", "stop", "outcome", *PLANNED)
+
+
+def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
+    """The batch, empty when there is nothing that it could put right."""
+    if case.sealed:
+        return []
+    if case.item is None:
+        return _without_item(case)
+    if shard_of(case.id, bounds.shards) != case.shard:
+        return []
+    kept = case.lock if case.lock is not None and may_live(case.lock, case.item) else None
+    after = _following(case.item, kept) if kept else _freed(case, case.item, bounds)
+    ops = _token_ops(case, after)
+    if case.lock is not None and kept is None:
+        ops.append(Delete(lock_key(case.id), case.lock.etag))
+    changed = {
+        name: value
+        for name, value in columns_of(after, *MENDED).items()
+        if getattr(case.item, name) != getattr(after, name)
+    }
+    if not ops and not changed:
+        return []
+    return [Merge(item_key(case.id), changed, case.item.etag), *ops]
+
+
+def may_live(lock: Lock, item: Item) -> bool:
+    """Whether a lock's holder may still be at work, and would be right."""
+    return item.state is not State.REMOVED and lock.born == item.born and lock.fence >= item.fence
+
+
+def _following(item: Item, lock: Lock) -> Item:
+    """The item as its lock has it."""
+    if item.running and (item.fence, item.owner) == (lock.fence, lock.owner):
+        return item
+    return replace(item, running=True, owner=lock.owner, fence=lock.fence, start=lock.since)
+
+
+def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
+    """The item without a lock, in the present. Whatever takes a lock away raises the fence above
+    it.
+    """
+    fence = item.fence + item.running
+    if case.lock is not None and case.lock.fence >= fence:
+        fence = case.lock.fence + 1
+    after = replace(item, running=False, fence=fence)
+    run = case.newest
+    if run is not None:
+        after = replace(after, fence=max(fence, run.fence))
+        if speaks_for(run, item):
+            after = replace(after, outcome=run.outcome, stop=run.stop)
+    if bounds.planning is None or item.state is State.REMOVED:
+        return after
+    return brought_back(after, bounds.planning, now=bounds.now)
+
+
+def _token_ops(case: Case, after: Item) -> list[Op]:
+    others = dict(case.tokens)
+    ops: list[Op] = []
+    if after.waits:
+        named = insert_next(after)
+        there = others.pop(named.key, None)
+        if there is None:
+            ops.append(named)
+        elif there.born != after.born or differences(there, after):
+            ops.append(Replace(named.key, named.data, there.etag))
+    return ops + [Delete(key, token.etag) for key, token in others.items()]
+
+
+def _without_item(case: Case) -> list[Op]:
+    ops: list[Op] = [Delete(key, token.etag) for key, token in case.tokens.items()]
+    if case.lock is not None:
+        ops.append(Delete(lock_key(case.id), case.lock.etag))
+    return ops

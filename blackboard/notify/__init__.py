@@ -1,18 +1,18 @@
-"""Telling people early: which news there are, what the board keeps of them, how they are sent.
+"""Notices: what is news of an item, what the board keeps of it, and how it is sent.
 
-A worker tells when an item has failed for good (its retries are used up), when it is overdue, and
-when it is well again; and it pings a dead-man address after each walk. It does so beside its work,
-and neither a slow webhook nor a broken command delays a run.
+A worker sends a notice when an item has failed and its retries are used up, when it is overdue, and
+when it has recovered; and it pings a dead-man address after each walk. It does so beside its work:
+neither a slow webhook nor a broken command delays a run.
 
-What is told is a row of the board (`notice:<id>`, in a partition of its own), so that of many
-workers one tells, once, and a restart tells nothing again. A healthy item has no such row and costs
-no request.
+Each notice is a row of the board (`notice:<id>`, in a partition of its own), so that one worker of
+many sends it, once, and a restart sends nothing again. A healthy item has no such row and costs no
+request.
 
-Promised: `failed` and `overdue` are told at least once. The row says whether somebody took the
-notice; where nobody did, in time, whoever sees the item fail or wait next tells it. Twice, then, if
-a worker dies between the sending and the row that says so. `recovered` is told at most once: a
-worker that dies while it tells it takes it along. A ping is not repeated; the next walk's is.
+Promised: `failed` and `overdue` are sent at least once. The row says whether the notice was
+accepted; if it was not, in time, the next worker that sees the item fail or wait sends it. It is
+sent twice if a worker dies between sending it and recording that. `recovered` is sent at most once:
+it is lost with a worker that dies while it sends it. A ping is not repeated; the next walk pings
+again.
 
-Not promised: that anybody tells anything when no worker is alive. That is what the dead-man address
-is for.
+Not promised: that a notice is sent when no worker is alive. The dead-man address is for that.
 """

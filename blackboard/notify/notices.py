@@ -1,21 +1,51 @@
-"""What there is to tell of an item, and the JSON and the line in which it is told. Pure.
+"""Notices of items: what is news, the JSON and the line that are sent, and the row of each.
 
-Params and results are not in it: they may be long, and nobody said that they may leave the board.
+Params and results are not in a notice: they may be long, or not meant to leave the board.
+
+The row of an item that is not well says what was sent:
+
+    no row -> sending          Insert; the worker whose Insert succeeds sends
+    sending -> accepted        Merge, once a way has accepted the notice
+    sending -> sending         Merge, by the next worker that sees the item, when the first one was
+                               silent for HANDOVER: it died, or no way accepted its notice
+    accepted -> sending        Merge, when there is news (`is_news`)
+    any -> no row              Delete, when a run ended well; the worker whose Delete succeeds sends
+
+Each write states the etag that it expects, so of any number of workers one goes on. A lost reply is
+settled by reading the row: its nonce names its writer. A deletion whose reply was lost and whose
+row is gone counts as done.
+
+The row of an item whose recovery was not noticed stays. It does no harm: the item's fence and
+failures show that it was well in between.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from blackboard.model import Lock, Outcome, Token
-from blackboard.notify.table import NoticeKind
+from blackboard.model import VERSION, Lock, Outcome, State, Token, replace
+from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
+from blackboard.protocol.keys import notice_key, notices_partition
+from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, ReleaseOutcome
+from blackboard.protocol.rows import version_of
 from blackboard.results import warnings_in
 from blackboard.rules.transitions import FAILING
+from blackboard.table import (
+    Conflict,
+    Delete,
+    Etag,
+    Insert,
+    Merge,
+    Row,
+    Unknown,
+    Value,
+    read,
+)
 
 Payload = dict[str, Any]
 """What is sent, as JSON."""
@@ -29,7 +59,7 @@ MOST_IN_TEXT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to be told of one item."""
+    """One piece of news of one item."""
 
     event: NoticeKind
     id: str
@@ -49,8 +79,8 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teller:
-    """Who tells, and of which board."""
+class Composer:
+    """Composes what is sent; `board` and `worker` are named in it."""
 
     board: str
     worker: str
@@ -86,11 +116,11 @@ class Teller:
         return self._about("more", f"{counted}: {named}{dots}", at=at, more=about)
 
     def test(self, *, at: datetime) -> Payload:
-        """For whoever wants to see whether notices arrive."""
+        """A test notice: it shows whether notices arrive."""
         return self._about("test", f"a test notice from {self.worker}", at=at, more={})
 
     def _about(self, event: str, words: str, *, at: datetime, more: Payload) -> Payload:
-        """What every payload says, around what only this one does."""
+        """A payload: `more` within what every payload says."""
         return {
             "event": event,
             "board": self.board,
@@ -104,8 +134,8 @@ class Teller:
 def of_run(
     finished: FinishedRun, released: Released, *, overdue_after: timedelta | None
 ) -> Notice | None:
-    """What the end of a run may be news of. `overdue_after` is how late is late, if that is told.
-    That what was well ended well is no news, nor is a failure that is tried again.
+    """The news that the end of a run is, if any. `overdue_after` is how late is late, if overdue
+    items are notified. A success after a success is no news, nor is a failure that is retried.
     """
     claim, run = finished.claim, released.run
     late = overdue_after is not None and run.start - claim.item.ready >= overdue_after
@@ -134,7 +164,7 @@ def of_run(
 
 
 def of_warnings(finished: FinishedRun, released: Released) -> Notice | None:
-    """What a run that ended well warns of."""
+    """The warnings of a run that ended well."""
     run = released.run
     warnings = warnings_in(run.result)
     if released.how is not ReleaseOutcome.DONE or run.outcome is not Outcome.OK or not warnings:
@@ -155,7 +185,7 @@ def of_warnings(finished: FinishedRun, released: Released) -> Notice | None:
 
 
 def of_lock(lock: Lock) -> Notice:
-    """Of a stale lock that was taken away, and nothing is run."""
+    """The notice of a stale lock that was removed without another attempt."""
     return Notice(
         event=NoticeKind.FAILED,
         id=lock.id,
@@ -170,7 +200,7 @@ def of_lock(lock: Lock) -> Notice:
 
 
 def of_token(token: Token) -> Notice:
-    """Of a token that nobody takes."""
+    """The notice of a token that is not claimed."""
     return Notice(
         event=NoticeKind.OVERDUE,
         id=token.id,
@@ -207,8 +237,8 @@ def _line(words: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Chats call people for `<!channel>`, `<@name>`, `@everyone` and the like, and an error may
-    hold these. It is not for an error to say who is called.
+    """Text without mentions. Chats notify people for `<!channel>`, `<@name>`, `@everyone` and the
+    like, and an error may contain these.
     """
     return re.sub(r"@(?=\w)", "@ ", text.replace("<", "‹"))
 
@@ -218,5 +248,163 @@ def _span(time: timedelta) -> str:
 
 
 def _valid(text: str) -> str:
-    """Without what no UTF-8 text has: receivers refuse it."""
+    """Text without lone surrogates: receivers refuse these."""
     return text.encode("utf-8", "replace").decode()
+
+
+TRIES = 5
+"""Of one write: after so many lost races or replies the next worker that sees the item tries it."""
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+HANDOVER = 300.0
+"""Seconds after which another worker sends a notice that was not accepted. The first one gives up
+before.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRow:
+    """The row of an item's notices, as it was read."""
+
+    events: frozenset[str]
+    """All kinds that were sent since the item was last well."""
+    at: datetime
+    fence: int
+    failures: int
+    nonce: str
+    taken: bool
+    """Whether a way accepted the notice."""
+    version: int
+    etag: Etag
+    age: float
+
+
+def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta | None) -> bool:
+    """Whether a notice is to be sent although its item has a row. `again` is how long a lasting
+    problem is not sent again; None: for ever.
+    """
+    if row.version > VERSION:
+        return False
+    if not row.taken:
+        return row.age > HANDOVER
+    if notice.event.value not in row.events:
+        return True
+    if notice.event is not NoticeKind.WARNED and was_well_since(notice, row):
+        return True
+    return again is not None and now - row.at >= again
+
+
+def was_well_since(notice: Notice, row: NoticeRow) -> bool:
+    """Whether the item ran, and its failures in a row began anew, after what was sent."""
+    return notice.fence > row.fence and notice.failures <= row.failures
+
+
+async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
+    """The notice with what its item says now. None: it is no longer true, or a person has paused
+    or removed the item.
+    """
+    if notice.event is NoticeKind.RECOVERED:
+        return notice
+    item = await board.item(notice.id)
+    if item is None or item.is_paused or item.state is State.REMOVED:
+        return None
+    if notice.event is NoticeKind.WARNED:
+        return notice
+    if notice.event is NoticeKind.OVERDUE:
+        if not item.waits or item.ready != notice.ready:
+            return None
+        outcome = item.outcome.value if item.outcome else ""
+        return replace(notice, outcome=outcome, error=item.error, start=item.start, stop=item.stop)
+    if not item.failures or item.attempt > 1:
+        return None
+    if notice.stop is not None:
+        return notice
+    if item.outcome is not Outcome.ABANDONED or item.stop is None:
+        return None
+    failures, fence = item.failures, item.fence
+    return replace(notice, stop=item.stop, error=item.error, failures=failures, fence=fence)
+
+
+async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -> Etag | None:
+    """Write that the notice is being sent. The etag of the row; None: it was sent, or another
+    worker is sending it. Raises what a store raises when it does not answer.
+    """
+    partition, key = notices_partition(board.name), notice_key(notice.id)
+    nonce, now = board.chance.nonce(), await board.table.now()
+    for _ in range(TRIES):
+        stored = await read(board.table, partition, key)
+        row = None if stored is None else notice_row_of(stored, age=board.table.age(stored))
+        events = {notice.event.value}
+        if row is not None:
+            if row.nonce == nonce:
+                return row.etag
+            if not is_news(notice, row, now=now, again=again):
+                return None
+            events |= set() if was_well_since(notice, row) else row.events
+        data: dict[str, Value] = {
+            "item": notice.id,
+            "told": " ".join(sorted(events)),
+            "at": now,
+            "fence": notice.fence,
+            "failures": notice.failures,
+            "nonce": nonce,
+            "taken": False,
+            "version": VERSION,
+        }
+        write = Insert(key, data) if row is None else Merge(key, data, row.etag)
+        try:
+            etags = await board.table.commit(partition, [write])
+        except (Conflict, Unknown):
+            continue
+        return etags[0]
+    return None
+
+
+async def taken(board: BoardTable, item_id: str, etag: Etag) -> None:
+    """Write that the notice was accepted. If this is lost, the notice is sent once more."""
+    partition, key = notices_partition(board.name), notice_key(item_id)
+    for _ in range(TRIES):
+        try:
+            await board.table.commit(partition, [Merge(key, {"taken": True}, etag)])
+        except Unknown:
+            continue
+        except Conflict:
+            return  # it landed, or the item recovered meanwhile
+        return
+
+
+async def end(board: BoardTable, item_id: str) -> bool:
+    """Delete the row of an item that is well. Whether there was one, and this call deleted it."""
+    partition, key = notices_partition(board.name), notice_key(item_id)
+    asked = False
+    for _ in range(TRIES):
+        row = await read(board.table, partition, key)
+        if row is None or notice_row_of(row, age=board.table.age(row)).events == {
+            NoticeKind.WARNED.value
+        }:
+            return asked  # there is no recovery from warnings
+        try:
+            await board.table.commit(partition, [Delete(key, row.etag)])
+        except Conflict:
+            continue
+        except Unknown:
+            asked = True
+            continue
+        return True
+    return False
+
+
+def notice_row_of(row: Row, *, age: float) -> NoticeRow:
+    """The record in a row. One that lacks `at` counts as very old, so its notice is sent again."""
+    data = row.data
+    at = data.get("at")
+    return NoticeRow(
+        events=frozenset(str(data.get("told", "")).split()),
+        at=at if isinstance(at, datetime) else LONG_AGO,
+        fence=int(str(data.get("fence", 0))),
+        failures=int(str(data.get("failures", 0))),
+        nonce=str(data.get("nonce", "")),
+        taken=data.get("taken") is True,
+        version=version_of(data),
+        etag=row.etag,
+        age=age,
+    )

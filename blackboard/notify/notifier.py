@@ -1,35 +1,42 @@
-"""Tells what a worker's events are news of, beside its work.
+"""Sends notices of a worker's events, and pings the dead-man address, beside the worker's work.
 
-It listens to events and never makes one wait: what may be news waits in a line of bounded length
-and is told by a task of its own, one notice after the other. When more was told in a minute than
-is wanted, what waits then is told in one summary. A way that does not take a notice is tried again
-with pauses, for two minutes at the most.
+The notifier listens to events and never makes one wait: notices wait in a queue of bounded length
+and are sent by a task of its own, one after the other. When more than `at_most` were sent in a
+minute, the waiting ones are sent in one summary. A way that does not accept a notice is tried again
+with pauses, for two minutes at the most. A ping that fails is not repeated; the next walk pings
+again.
 
-A worker that ends gives it a few seconds for what still waits. It never raises.
+A worker that ends waits a few seconds for what is still to be sent. The notifier never raises; its
+problems are events, at most one a minute for each way.
 """
 
 import asyncio
+import logging
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
+from blackboard.clock import Clock
 from blackboard.events import Event, Events, Kind
-from blackboard.notify.beside import Ending, SendingTrouble, label_of
 from blackboard.notify.notices import (
+    HANDOVER,
+    Composer,
     Notice,
     Payload,
-    Teller,
+    begin,
+    confirmed,
+    end,
     of_lock,
     of_run,
     of_token,
     of_warnings,
+    taken,
 )
-from blackboard.notify.pings import Pinger
-from blackboard.notify.table import NEVER, NoticeKind, NotifyTable
-from blackboard.notify.told import HANDOVER, begin, confirmed, end, taken
+from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
 from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released
@@ -37,34 +44,114 @@ from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
 from blackboard.worker.walk import WalkResult
 
-LAST_WORD = 5.0
-"""Seconds that a worker which ends waits for what is still to be told."""
-MOST_WAITING = 1000
-"""Notices in line: a large board that fails as a whole fills no memory, and a line that is longer
-is read by nobody.
+TROUBLE_EVERY = 60.0
+"""Seconds between two events of the same way: it is tried more often."""
+
+
+class Ending(asyncio.Event):
+    """Set when the worker ends."""
+
+    async def cuts_short(self, waiting: Coroutine[Any, Any, object]) -> None:
+        """Wait until `waiting` is done or the worker ends."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(waiting), loop.create_task(self.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingTrouble:
+    """Emits what went wrong, once a minute for each way."""
+
+    events: Events
+    clock: Clock
+    _reported: dict[str, float] = field(default_factory=dict)
+
+    def check(self, way: Way) -> None:
+        """Report what a way lacks when the worker starts, not when something is to be sent."""
+        try:
+            way.check()
+        except NotSent as problem:
+            self.report(label_of(way), str(problem))
+        except Exception as problem:  # noqa: BLE001 - sending will fail by it, too
+            self.report(way.name, type(problem).__name__)
+
+    def report(self, what: str, problem: str) -> None:
+        now = self.clock.monotonic()
+        if now - self._reported.get(what, -math.inf) >= TROUBLE_EVERY:
+            self._reported[what] = now
+            self.events.emit(Kind.NOTIFY, f"{what}: {problem}", level=logging.WARNING)
+
+
+def label_of(way: Way) -> str:
+    """A way in events: its name, and where it leads."""
+    return f"{way.name} {way.where()}".rstrip()
+
+
+PING_EVERY = 10.0
+"""Least seconds between two pings: walks may follow each other within seconds, and a dead-man timer
+counts in minutes.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinger:
+    """Pings until the worker ends."""
+
+    dead_man: Address
+    clock: Clock
+    ending: Ending
+    trouble: SendingTrouble
+    _walked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def walked(self) -> None:
+        """A walk has succeeded: ping."""
+        self._walked.set()
+
+    async def run(self) -> None:
+        """A walk before the end is still pinged."""
+        self.trouble.check(self.dead_man)
+        while self._walked.is_set() or not self.ending.is_set():
+            if not self._walked.is_set():
+                await self.ending.cuts_short(self._walked.wait())
+                continue
+            self._walked.clear()
+            try:
+                await self.dead_man.ping()
+            except NotSent as problem:
+                self.trouble.report(label_of(self.dead_man), str(problem))
+            except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
+                self.trouble.report(self.dead_man.name, type(problem).__name__)
+            await self.ending.cuts_short(self.clock.sleep(PING_EVERY))
+
+
+LAST_WORD = 5.0
+"""Seconds that an ending worker waits for what is still to be sent."""
+MOST_WAITING = 1000
+"""Notices in the queue: a large board that fails as a whole must not fill the memory."""
 MOST_AT_ONCE = 200
 """Notices in one summary."""
 MINUTE = 60.0
 STORE_PAUSE = 5.0
-"""Seconds until the store is asked again that did not answer: notices may wait, and work needs the
-store first.
+"""Seconds until a store that did not answer is asked again: work needs the store more than notices
+do.
 """
 FIRST_PAUSE, LONGEST_PAUSE, GIVE_UP_AFTER = 2.0, 30.0, 120.0
-"""Seconds between tries to send; and for how long it is tried: with the last try, for less than
-HANDOVER.
-"""
+"""Seconds between two tries to send, and until the last one begins: less than HANDOVER in all."""
 TRIES = 3
-"""Of a notice at which something fails that is neither the store nor the way: it may be the notice
-itself, which must not come back for ever.
+"""Of a notice that fails for a reason other than the store or the way: it may be the notice itself,
+which must not be retried for ever.
 """
 LOOK_AGAIN = HANDOVER
-"""Seconds until the row of an overdue item is looked at again: before, nobody takes it over."""
+"""Seconds until the row of an overdue item is read again: before, no other worker takes it over."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Notifier:
-    """Hears a worker's events, and tells until it is cancelled."""
+    """Listens to a worker's events, and sends notices until it is cancelled."""
 
     board: BoardTable
     events: Events
@@ -78,10 +165,9 @@ class Notifier:
     """Notices a minute."""
     _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
     _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
-    """Tries of the notices that wait, or are being told, that something odd happened to."""
+    """Failed tries of the notices that wait or are being sent."""
     _looked: dict[str, tuple[datetime, float]] = field(default_factory=dict)
-    """Overdue items: the ready time, and when their row was last looked at, in monotonic
-    seconds."""
+    """Overdue items: the ready time, and when their row was last read, in monotonic seconds."""
     _sent: deque[float] = field(default_factory=deque)
     """When notices were sent, in the last minute."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,7 +185,7 @@ class Notifier:
 
     @property
     def overdue_after(self) -> timedelta | None:
-        """From when on a walk should speak of a token that it cannot take."""
+        """How long a token is ready until a walk reports it; None: no walk does."""
         return self.late if NoticeKind.OVERDUE in self.on and self.ways else None
 
     def heard(self, event: Event) -> None:
@@ -115,7 +201,7 @@ class Notifier:
                     self._pinger.walked()
                 for lock in walked.freed:
                     self._queue(of_lock(lock))
-                for notice in self._not_looked_at(map(of_token, walked.overdue)):
+                for notice in self._not_read_lately(map(of_token, walked.overdue)):
                     self._queue(notice)
 
     def _queue(self, notice: Notice) -> None:
@@ -123,13 +209,13 @@ class Notifier:
         if not (wanted and self.ways):
             return
         if len(self._waiting) >= MOST_WAITING:
-            self._trouble.tell("notices", f"more than {MOST_WAITING:,} wait; the rest is dropped")
+            self._trouble.report("notices", f"more than {MOST_WAITING:,} wait; the rest is dropped")
             return
         self._waiting[notice.event, notice.id] = notice
         self._news.set()
 
-    def _not_looked_at(self, notices: Iterator[Notice]) -> Iterator[Notice]:
-        """A walk sees the same tokens again and again, and each look at a row is a request."""
+    def _not_read_lately(self, notices: Iterator[Notice]) -> Iterator[Notice]:
+        """Those whose row was not read lately: walks repeat tokens, and each read is a request."""
         now = self.board.clock.monotonic()
         if len(self._looked) > 10 * MOST_WAITING:
             self._looked.clear()
@@ -140,9 +226,9 @@ class Notifier:
                 yield notice
 
     async def run(self) -> None:
-        """Tell and ping until cancelled, and then what is left."""
+        """Send and ping until cancelled, and then send what is left."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._keep_telling())]
+        tasks = [loop.create_task(self._keep_sending())]
         if self._pinger is not None:
             tasks.append(loop.create_task(self._pinger.run()))
         try:
@@ -156,9 +242,9 @@ class Notifier:
                     task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep_telling(self) -> None:
+    async def _keep_sending(self) -> None:
         for way in self.ways:
-            self._trouble.look(way)
+            self._trouble.check(way)
         while self._waiting or not self._ending.is_set():
             if not self._waiting:
                 self._news.clear()
@@ -169,13 +255,13 @@ class Notifier:
                 await self._ending.cuts_short(self.board.clock.sleep(full))
             notices = self._next(MOST_AT_ONCE if full > 0 else 1)
             try:
-                await self._tell(notices)
+                await self._send_all(notices)
             except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
                 await self._failed_at(notices, problem)
 
     async def _failed_at(self, notices: Sequence[Notice], problem: Exception) -> None:
-        """They are tried again, a few times."""
-        self._trouble.tell("notices", type(problem).__name__)
+        """Queue them again, a few times."""
+        self._trouble.report("notices", type(problem).__name__)
         for one in notices:
             key = one.event, one.id
             self._failed[key] += 1
@@ -196,20 +282,20 @@ class Notifier:
             self._sent.popleft()
         return 0.0 if len(self._sent) < self.at_most else self._sent[0] + MINUTE - now
 
-    async def _tell(self, notices: Sequence[Notice]) -> None:
-        """Tell what nobody has told: one, or many in a summary."""
+    async def _send_all(self, notices: Sequence[Notice]) -> None:
+        """Send what was not sent yet: one notice, or many in a summary."""
         begun: list[tuple[Notice, Etag]] = []
         for one in notices:
             try:
                 found = await self._begun(one)
-            except Exception as problem:  # noqa: BLE001 - the others are told all the same
+            except Exception as problem:  # noqa: BLE001 - the others are sent all the same
                 await self._failed_at([one], problem)
                 continue
             self._failed.pop((one.event, one.id), None)
             begun += [] if found is None else [found]
         if not begun:
             return
-        teller = Teller(board=self.board.name, worker=self.events.worker)
+        teller = Composer(board=self.board.name, worker=self.events.worker)
         told, at = [notice for notice, _ in begun], await self.board.table.now()
         payload = teller.summary(told, at=at) if len(told) > 1 else teller.payload(told[0], at=at)
         self._sent.append(self.board.clock.monotonic())
@@ -220,11 +306,11 @@ class Notifier:
             told_by = f"{notice.event.value}, by {' and '.join(by)}"
             self.events.emit_of(notice, Kind.NOTIFIED, told_by)
             if etag:
-                with suppress(TableError):  # then it is told once more
+                with suppress(TableError):  # then it is sent once more
                     await taken(self.board, notice.id, etag)
 
     async def _begun(self, notice: Notice) -> tuple[Notice, Etag] | None:
-        """The notice, if it is for us to tell it, and the etag of its row, if that is there."""
+        """The notice, if this worker is to send it, and the etag of its row, if there is one."""
         try:
             found = await confirmed(self.board, notice)
             if found is None:
@@ -233,7 +319,7 @@ class Notifier:
                 was_told = await end(self.board, found.id)
                 return (found, "") if was_told and found.event in self.on else None
             etag = await begin(self.board, found, again=self.again)
-        except (Busy, Unavailable):  # which is told by whoever asks the store
+        except (Busy, Unavailable):  # reported as an event of the store
             if not self._ending.is_set():
                 self._waiting.setdefault((notice.event, notice.id), notice)
                 await self._ending.cuts_short(self.board.clock.sleep(STORE_PAUSE))
@@ -241,7 +327,7 @@ class Notifier:
         return None if etag is None else (found, etag)
 
     async def _sent_by(self, payload: Payload) -> list[str]:
-        """Who took it. One that did is enough, as far as the board is concerned."""
+        """The ways that accepted it. One is enough for the board to count it as accepted."""
         left, by = list(self.ways), list[str]()
         began, pause = self.board.clock.monotonic(), FIRST_PAUSE
         while True:
@@ -257,14 +343,14 @@ class Notifier:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _send(self, way: Way, payload: Payload) -> bool | None:
-        """Whether a way took it; None: it may yet."""
+        """Whether a way accepted it; None: a retry may succeed."""
         try:
             await way.send(payload)
         except NotSent as problem:
-            self._trouble.tell(label_of(way), str(problem))
+            self._trouble.report(label_of(way), str(problem))
             return False if problem.final else None
-        except Exception as problem:  # noqa: BLE001 - the other ways take it all the same
-            self._trouble.tell(way.name, type(problem).__name__)
+        except Exception as problem:  # noqa: BLE001 - the other ways get it all the same
+            self._trouble.report(way.name, type(problem).__name__)
             return None
         return True
 
@@ -272,7 +358,7 @@ class Notifier:
 def notifier_of(
     table: NotifyTable | None, *, board: BoardTable, events: Events, environ: Mapping[str, str]
 ) -> Notifier | None:
-    """What `[notify]` asks for; nobody, when it is not there."""
+    """The notifier that `[notify]` asks for; None without that table."""
     if table is None:
         return None
     return Notifier(

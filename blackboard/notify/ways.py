@@ -1,7 +1,11 @@
 """The ways in which notices go out: a webhook, a command; and the dead-man address.
 
-`${NAME}` is taken from the worker's environment each time something is sent, and is in no word
-that a way says of itself.
+`${NAME}` is taken from the worker's environment each time something is sent, and no message of a
+way repeats its value.
+
+HTTP requests use the standard library. No redirect is followed: a POST would become a GET on the
+way, and only the configured address is asked. Proxies are those of the environment (`https_proxy`,
+`no_proxy`).
 """
 
 import asyncio
@@ -12,19 +16,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+from blackboard import __version__
 from blackboard.context import expand
 from blackboard.errors import BadInput
 from blackboard.executor import SerialExecutor
 from blackboard.notify.notices import Payload
-from blackboard.notify.table import NotifyTable, check_address, place
+from blackboard.notify.settings import NotifyTable, check_address, place
 from blackboard.schedule.durations import parse_duration
 from blackboard.tables.azure_address import child_environment
 
 
 class NotSent(Exception):
-    """Nobody took it: why, in words that hold nothing secret. `final`: nor would they next time."""
+    """It was not accepted: why, in words that hold nothing secret. `final`: a retry cannot help."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -40,21 +45,21 @@ class Way(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises NotSent when it lacks what it needs of the environment."""
+        """Raises NotSent when a variable is missing in the environment."""
         ...
 
     def where(self) -> str:
-        """Where it leads, as far as that may be said; "" when that is not known."""
+        """Where it leads, without what is secret; "" when that is not known."""
         ...
 
     async def send(self, payload: Payload) -> None:
-        """Returns when it was taken. Raises NotSent."""
+        """Returns when it was accepted. Raises NotSent."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """An http or https address. It is sent JSON, or merely asked for."""
+    """An http or https address: JSON is posted to it, or it is only requested."""
 
     name: str
     template: str
@@ -78,8 +83,6 @@ class Address:
         await self._ask(None)
 
     async def _ask(self, body: bytes | None) -> None:
-        from blackboard.notify.posting import ask  # noqa: PLC0415 - what speaks HTTP is slow to import
-
         asking = partial(ask, self._address(), body, seconds=self.seconds)
         try:
             async with asyncio.timeout(self.seconds):
@@ -100,7 +103,8 @@ class Address:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program that reads JSON from its standard input, and a part of it from BLACKBOARD_EVENT,
-    _ITEM, _TYPE, _OUTCOME and _TEXT. It ends with 0 when it took it. No shell is involved.
+    _ITEM, _TYPE, _OUTCOME and _TEXT. It exits with 0 when it accepts the notice. No shell is
+    involved.
     """
 
     argv: tuple[str, ...]
@@ -152,7 +156,7 @@ _VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcom
 
 
 def ways_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Way]:
-    """The ways that take notices."""
+    """The ways that notices go."""
     seconds = parse_duration(table.timeout, "timeout").total_seconds()
     found: list[Way] = []
     if table.webhook is not None:
@@ -165,7 +169,7 @@ def ways_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Way]:
 
 
 def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | None:
-    """The address that is only asked for."""
+    """The address that is only requested."""
     if table.dead_man is None:
         return None
     seconds = parse_duration(table.timeout, "timeout").total_seconds()
@@ -177,3 +181,53 @@ def _filled(template: str, environ: Mapping[str, str]) -> str:
         return str(expand({"value": template}, environ)["value"])
     except BadInput as problem:
         raise NotSent(problem.problem, final=True) from None
+
+
+TRANSIENT = {408, 425, 429}
+"""Refusals that a retry may overcome, besides the server's own errors."""
+
+
+def ask(address: str, body: bytes | None, *, seconds: float) -> None:
+    """GET an address, or POST JSON to it; blocks. `seconds` limits each wait on the way. Raises
+    NotSent, without anything of the address in its message.
+    """
+    # Imported when something is sent: a worker without notices does not wait for it.
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.error import HTTPError, URLError  # noqa: PLC0415
+    from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_args: Any, **_named: Any) -> None:
+            """The reply is a refusal."""
+
+    headers = {"User-Agent": f"blackboard/{__version__}"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    request = Request(address, body, headers)  # noqa: S310 - the address was checked
+    try:
+        with build_opener(NoRedirect).open(request, timeout=seconds):
+            return
+    except HTTPError as answer:
+        answer.close()
+        problem = _refusal(answer.code)
+    except URLError as error:
+        problem = NotSent(_words(error.reason))
+    except (OSError, HTTPException, ValueError) as error:
+        problem = NotSent(_words(error))
+    raise problem
+
+
+def _refusal(code: int) -> NotSent:
+    if 300 <= code < 400:
+        return NotSent(f"it redirects ({code}): name the address it redirects to", final=True)
+    final = 400 <= code < 500 and code not in TRANSIENT
+    return NotSent(f"it answered {code}", final=final)
+
+
+def _words(reason: object) -> str:
+    """What is wrong, in words of the operating system: other texts might repeat the address."""
+    if isinstance(reason, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    return type(reason).__name__

@@ -133,7 +133,7 @@ def test_jobs_that_cannot_be_loaded_are_a_warning(blackboard: CommandLine) -> No
 
 def test_an_unknown_type_is_a_warning_and_allowed(blackboard: CommandLine) -> None:
     said = blackboard("add", "a", "--type", "calendar")
-    assert "warning: nothing here knows the type 'calendar'" in said.err
+    assert "warning: no handler for the type 'calendar' is found here" in said.err
     assert "did you mean 'calendars'?" in said.err
     assert blackboard.item("a").type == "calendar"
 

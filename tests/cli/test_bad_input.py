@@ -148,7 +148,7 @@ def test_one_bad_id_refuses_all(town: CommandLine) -> None:
 
 def test_an_unknown_type_is_allowed_with_a_warning(town: CommandLine) -> None:
     said = town("add", "x", "--type", "hallo")
-    assert said.err.startswith("blackboard: warning: nothing here knows the type 'hallo'")
+    assert said.err.startswith("blackboard: warning: no handler for the type 'hallo' is found here")
     assert said.err.count("\n") == 1
     assert town.item("x").type == "hallo"
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.check_command import alarms_of
-from blackboard.cli.columns import (
+from blackboard.cli.answers import item_view, run_view, worker_view
+from blackboard.cli.health import alarms_of
+from blackboard.display.columns import (
     ITEM_COLUMNS,
     item_cells,
     outcome_style,
@@ -17,8 +18,7 @@ from blackboard.cli.columns import (
     worker_cells,
     worker_name,
 )
-from blackboard.cli.layout import Style
-from blackboard.cli.views import item_view, run_view, worker_view
+from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting

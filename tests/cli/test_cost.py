@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blackboard import cost
-from blackboard.cli.cost_command import Estimate, lines, view
+from blackboard.cli.cost import Estimate, lines, view
 from blackboard.cost import Load, Rhythm
 from blackboard.model import Member, replace
 from blackboard.protocol.reading import BoardTable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blackboard.cli.layout import (
+from blackboard.display.layout import (
     Column,
     Line,
     Style,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.recent import Question, items_with_history, newest_runs
+from blackboard.cli.log import Question, items_with_history, newest_runs
 from blackboard.model import Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable

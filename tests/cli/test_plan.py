@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.differences import differences
-from blackboard.cli.plan import clashes, make_plan
+from blackboard.cli.apply import clashes, differences, make_plan
 from blackboard.model import Item, State
 from blackboard.settings import ItemTable
 from blackboard.spec import Spec, encode_spec

@@ -6,8 +6,8 @@ from io import StringIO
 
 import pytest
 
-from blackboard.cli.layout import Line, Style
 from blackboard.cli.render import event_printer, event_text, watch
+from blackboard.display.layout import Line, Style
 from blackboard.events import Event, Kind
 
 AT = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)

@@ -223,7 +223,7 @@ def test_each_request_with_params_is_acknowledged_in_its_turn(towns: CommandLine
         '{"date":"tue"}',
         '{"date":"wed"}',
     ]
-    assert "2 more runs were asked for" in towns("why", "davis").out
+    assert "2 more runs were requested" in towns("why", "davis").out
 
 
 def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:

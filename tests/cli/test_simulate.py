@@ -8,9 +8,8 @@ from io import StringIO
 import pytest
 
 from blackboard import cost
-from blackboard.cli.simulate_command import _no_more_than_a_day
-from blackboard.cli.simulated import Simulated
-from blackboard.cli.simulated_story import LONGEST, story_of
+from blackboard.cli.simulate import _no_more_than_a_day
+from blackboard.cli.simulate_results import LONGEST, Simulated, story_of
 from blackboard.model import Lock, Member, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due as claims

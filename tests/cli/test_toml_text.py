@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard.cli.export_command import item_text
-from blackboard.cli.toml_text import lines_of, value_text
+from blackboard.cli.apply import item_text
+from blackboard.display.toml_text import lines_of, value_text
 from blackboard.errors import BadInput
 from blackboard.protocol.rows import text_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.upcoming import upcoming
+from blackboard.cli.next import upcoming
 from blackboard.model import Item, State, replace
 from blackboard.schedule.schedule import parse_schedule
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.values import laid_over, parse_keys, parse_pairs
+from blackboard.cli.spec_options import laid_over, parse_keys, parse_pairs
 from blackboard.errors import BadInput
 from blackboard.inputs import LARGEST_PARAMS, check_params_size, check_size
 from blackboard.spec import Spec

@@ -18,9 +18,8 @@ import pytest
 
 from blackboard.cli import render
 from blackboard.cli import terminal as terminal_here
-from blackboard.cli.layout import text_of
-from blackboard.cli.show_command import Pictures
-from blackboard.cli.wanted import Wanted
+from blackboard.cli.show import ItemQuery, Pictures
+from blackboard.display.layout import text_of
 from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.faults import Fault, FaultyTable
@@ -150,7 +149,7 @@ def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None
     async def frames(board: BoardTable) -> list[str]:
         table = FaultyTable(board.table)
         table.script_reads(Fault.BUSY, Fault.AWAY)
-        pictures = Pictures(board=board.asked_through(table), wanted=Wanted(), absolute=False)
+        pictures = Pictures(board=board.asked_through(table), query=ItemQuery(), absolute=False)
         drawn = [await pictures.frame(80, 4) for _ in range(3)]
         return [text_of(lines[0], colour=False) for lines in drawn]
 

@@ -55,7 +55,7 @@ def test_why_tells_each_item_in_a_paragraph(towns: CommandLine) -> None:
     fail(towns, "keene")
     davis, keene = towns("why", "davis", "keene").out.split("\n\n")
     assert davis.startswith("davis (type calendars) is due now. Its schedule is every 8 hours")
-    assert "No worker that takes calendars is there to start it" in davis
+    assert "No worker that takes calendars is at work to start it" in davis
     assert keene.rstrip().endswith(r"ValueError: boom\x1b[0m")
     assert davis.count("\n") == 0
 

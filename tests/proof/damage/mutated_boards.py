@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard.cli.columns import item_cells, run_cells, summary, worker_cells
-from blackboard.cli.gather import gather
-from blackboard.cli.views import item_view, run_view, worker_view
+from blackboard.cli.answers import item_view, run_view, worker_view
+from blackboard.display.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
 from blackboard.events import Kind
@@ -26,6 +25,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
 from blackboard.spec import Spec
+from blackboard.status import read_status
 from blackboard.table import Delete, Insert, Table
 from blackboard.worker.membership import workers
 from tests.boards import disagreeing
@@ -183,7 +183,7 @@ class Harmed:
 
     async def look(self) -> None:
         """What `show`, `log` and `workers` do."""
-        found = await gather(self.board)
+        found = await read_status(self.board)
         for one in found.statuses:
             assert item_view(one)["id"] == one.item.id
             assert item_cells(one, now=found.now, absolute=False)

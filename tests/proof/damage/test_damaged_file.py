@@ -93,7 +93,7 @@ def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
             asyncio.get_running_loop().call_later(after, worker.stop)
         return worker
 
-    monkeypatch.setattr("blackboard.cli.worker_command.assemble", assembled)
+    monkeypatch.setattr("blackboard.cli.worker.assemble", assembled)
     monkeypatch.setattr("blackboard.worker.worker.LAST_RELEASES", 0.1)
 
 

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tests.proof.history.model import NEW, Operation, Standing, after, is_spent
+from tests.proof.history.model import NEW, ItemStatus, Operation, after, is_spent
 
 MOST = 200_000
 """Ways gone in the search of one key, at the most."""
 
-Way = tuple[Standing, int]
+Way = tuple[ItemStatus, int]
 """A state, and those of the open operations that have taken effect, as bits."""
 
 
@@ -42,7 +42,7 @@ class Verdict:
     finding: Finding
     ways: int
     """How many were gone."""
-    start: Standing = NEW
+    start: ItemStatus = NEW
     """The lock before the window, of which there is no doubt."""
     window: tuple[Operation, ...] = ()
     """Operations that together have no explanation, in the order of their invocations. The one
@@ -56,7 +56,7 @@ def by_key(history: Iterable[Operation]) -> dict[str, list[Operation]]:
     return dict(keys)
 
 
-def check(operations: Sequence[Operation], *, start: Standing = NEW, most: int = MOST) -> Verdict:
+def check(operations: Sequence[Operation], *, start: ItemStatus = NEW, most: int = MOST) -> Verdict:
     """Search the history of one key, whose lock was `start` before."""
     search = _Search(start, most)
     for moment, is_return, number in _events(operations):
@@ -93,7 +93,7 @@ def _as_of(moment: int, operation: Operation) -> Operation:
     return replace(operation, returned=None)
 
 
-def _without_needless(start: Standing, window: list[Operation]) -> tuple[Operation, ...]:
+def _without_needless(start: ItemStatus, window: list[Operation]) -> tuple[Operation, ...]:
     """A window without the idle operations that it is wrong without. No other may be left out:
     what changed the lock explains what came later.
     """
@@ -107,7 +107,7 @@ def _without_needless(start: Standing, window: list[Operation]) -> tuple[Operati
 class _Search:
     """All ways in which a history can have gone so far."""
 
-    def __init__(self, start: Standing, most: int) -> None:
+    def __init__(self, start: ItemStatus, most: int) -> None:
         self.most = most
         self.gone = 0
         self.ways: set[Way] = {(start, 0)}
@@ -159,7 +159,7 @@ class _Search:
                     self.gone += 1
         return past
 
-    def _settled(self, state: Standing, done: int) -> Way:
+    def _settled(self, state: ItemStatus, done: int) -> Way:
         """A way with all idle operations that can take effect there, and with those that never
         return and can do nothing any more.
         """

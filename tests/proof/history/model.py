@@ -37,7 +37,7 @@ class Answer(StrEnum):
     """It may have taken effect, may do so at any later moment, or never."""
 
 
-class Standing(NamedTuple):
+class ItemStatus(NamedTuple):
     """The state of the lock of one item."""
 
     fence: int = 0
@@ -47,7 +47,7 @@ class Standing(NamedTuple):
     """The etag of the lock's last write; "" when it is free, or when that is not known."""
 
 
-NEW = Standing()
+NEW = ItemStatus()
 """Of an item that was just added."""
 
 
@@ -79,7 +79,7 @@ class Operation:
         return self.verb is Verb.READ or self.answer is Answer.NO
 
 
-def after(now: Standing, operation: Operation) -> Standing | None:
+def after(now: ItemStatus, operation: Operation) -> ItemStatus | None:
     """The lock after an operation that took effect; None if it cannot have gone like this."""
     if operation.verb is Verb.READ:
         agrees = (operation.fence, operation.holder) == (now.fence, now.holder)
@@ -90,7 +90,7 @@ def after(now: Standing, operation: Operation) -> Standing | None:
     return then if then is not None and operation.got in {0, then.fence} else None
 
 
-def is_spent(now: Standing, operation: Operation) -> bool:
+def is_spent(now: ItemStatus, operation: Operation) -> bool:
     """Whether an operation without an answer can change nothing any more: fences never go back,
     and a fence that was let go is not held again.
     """
@@ -98,7 +98,7 @@ def is_spent(now: Standing, operation: Operation) -> bool:
     return now.fence > operation.fence or (let_go and operation.verb is not Verb.CLAIM)
 
 
-def _may(now: Standing, operation: Operation) -> bool:
+def _may(now: ItemStatus, operation: Operation) -> bool:
     if now.fence != operation.fence:
         return False
     match operation.verb:
@@ -111,21 +111,21 @@ def _may(now: Standing, operation: Operation) -> bool:
     return bool(now.holder)
 
 
-def _must(now: Standing, operation: Operation) -> bool:
+def _must(now: ItemStatus, operation: Operation) -> bool:
     """Whether no is a wrong answer. An override may only go by an etag that is certain."""
     certain = operation.verb is not Verb.OVERRIDE or bool(operation.seen and now.touch)
     return certain and _may(now, operation)
 
 
-def _then(now: Standing, operation: Operation) -> Standing:
+def _then(now: ItemStatus, operation: Operation) -> ItemStatus:
     match operation.verb:
         case Verb.RENEW:
             return now._replace(touch=operation.touch)
         case Verb.RELEASE:
-            return Standing(now.fence)
+            return ItemStatus(now.fence)
         case Verb.UNLOCK:
-            return Standing(now.fence + 1)
-    return Standing(now.fence + 1, operation.client, operation.touch)
+            return ItemStatus(now.fence + 1)
+    return ItemStatus(now.fence + 1, operation.client, operation.touch)
 
 
 def _same(one: str, another: str) -> bool:

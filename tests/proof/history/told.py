@@ -5,7 +5,7 @@ line marked with > is the one whose return has no explanation.
 """
 
 from tests.proof.history.checker import Finding, Verdict
-from tests.proof.history.model import Answer, Operation, Standing, Verb
+from tests.proof.history.model import Answer, ItemStatus, Operation, Verb
 
 SAYS = {
     Verb.READ: "reads",
@@ -65,7 +65,7 @@ def _answer(operation: Operation) -> str:
     return f"done, fence {operation.got}" if operation.got else "done"
 
 
-def _standing(standing: Standing) -> str:
+def _standing(standing: ItemStatus) -> str:
     return f"fence {standing.fence}, {_held(standing.holder)}{_etag(standing.touch)}"
 
 

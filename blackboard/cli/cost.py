@@ -1,0 +1,254 @@
+"""`blackboard cost`: what this board asks of its store in a month, and what Azure charges."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from blackboard import cost
+from blackboard.cli import terminal
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.session import Session, emit, run
+from blackboard.cost import Load, RequestCounts, Rhythm
+from blackboard.display.layout import Column, Style, table, texts_of
+from blackboard.errors import BadInput
+from blackboard.phrases import brief, plural, span
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.schedule.durations import parse_duration
+from blackboard.worker.membership import workers
+
+EPILOG = """\b
+Examples:
+  blackboard cost
+  blackboard cost --workers 10 --cycle 30s --shards 4
+  blackboard cost --json | jq .bill.total
+"""
+COLUMNS = (
+    Column(title="requests", least=10, usual=12, worth=9),
+    Column(title="a month", least=10, usual=14, worth=8),
+    Column(title="for", least=8, usual=60, worth=1),
+)
+WORDS = {
+    "walks": "looks at the board, a little more than one a cycle",
+    "claims": "runs that begin",
+    "releases": "runs that end",
+    "renewals": "locks of long runs",
+    "races": "read or claimed by two, for one gets it",
+    "membership": "one a minute and worker",
+    "pruning": "the history",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A board's load, what it asks for, and at which price."""
+
+    load: Load
+    price: float
+    billed: bool
+    """Whether its store is one that is paid for by the request."""
+    announced: bool
+    """Whether the workers are those that have announced themselves."""
+
+    @property
+    def asked(self) -> RequestCounts:
+        return cost.asked_for(self.load)
+
+    @property
+    def least(self) -> RequestCounts:
+        """If all that is ready together is claimed, and ends, together."""
+        return cost.asked_for(self.load, together=True)
+
+    @property
+    def bill(self) -> float:
+        return cost.bill(self.asked.total, size=self.size, price=self.price)
+
+    @property
+    def size(self) -> int:
+        return cost.stored(self.load)
+
+
+@click.command(epilog=EPILOG)
+@click.option("--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle].")
+@click.option(
+    "--workers", "count", metavar="N", type=click.IntRange(1, 10_000), help="[those announced]"
+)
+@click.option(
+    "--shards", metavar="N", type=click.IntRange(1, cost.MOST_SHARDS), help="[the board's]"
+)
+@click.option(
+    "--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}, {cost.PRICED}]."
+)
+@common()
+def cost_command(
+    *,
+    chosen: Chosen,
+    cycle: str | None,
+    count: int | None,
+    shards: int | None,
+    price: str | None,
+) -> int:
+    """Estimate the requests of this board in a month, and their price on Azure.
+
+    Each worker looks at each shard every cycle; a run is a claim and a release. What runs together
+    is claimed and released together, up to 33 and 25 in one request. On SQLite nothing is billed.
+    """
+    per_million = dollars(price)
+    session = Session.start(chosen).with_defaults()
+    settings = session.settings
+    beat = parse_duration(cycle or settings.worker.cycle, "cycle")
+    age = parse_duration(settings.board.history_age, "history_age")
+
+    async def read() -> Estimate:
+        async with session.board() as board:
+            at_work = 0 if count else sum(not one.lost for one in await workers(board))
+            return Estimate(
+                load=Load(
+                    rhythms=await _rhythms(board),
+                    shards=shards or board.shards,
+                    workers=count or at_work or 1,
+                    cycle=beat,
+                    retention=Retention(runs=settings.board.history, age=age),
+                ),
+                price=per_million,
+                billed=session.store.lower().startswith("https:"),
+                announced=at_work > 0,
+            )
+
+    estimate = run(read())
+    if chosen.json:
+        emit(view(estimate))
+    else:
+        click.echo("\n".join(lines(estimate)))
+    return 0
+
+
+def dollars(text: str | None) -> float:
+    """The price of a million transactions that --price says. Raises BadInput."""
+    try:
+        price = cost.PRICE if text is None else float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e6:
+        raise BadInput("price", f"{text!r} is no price", "US dollars, as in 0.036")
+    return price
+
+
+async def _rhythms(board: BoardTable) -> tuple[Rhythm, ...]:
+    """Of all items that run again and again, and whose settings can be computed here."""
+    now = await board.table.now()
+    found = []
+    async for item in board.items():
+        try:
+            settings = board.resolve(item.type, item.spec)
+        except (BadInput, ValueError):
+            continue  # `doctor` tells of it
+        rhythm = cost.rhythm_of(item, settings=settings, now=now)
+        if rhythm is not None:
+            found.append(rhythm)
+    return tuple(found)
+
+
+def lines(estimate: Estimate) -> Iterator[str]:
+    """For people."""
+    load, asked = estimate.load, estimate.asked
+    said = "announced" if estimate.announced else "assumed"
+    yield (
+        f"{plural(len(load.rhythms), 'item')} that run again and again, {round(load.runs):,} runs "
+        f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({said}), "
+        f"cycle {span(load.cycle.total_seconds())}"
+    )
+    yield ""
+    rows = [
+        ((kind, Style.PLAIN), (f"{round(number):>10,}", Style.PLAIN), (WORDS[kind], Style.QUIET))
+        for kind, number in asked.by_kind.items()
+    ]
+    total = (("total", Style.TITLE), (f"{round(asked.total):>10,}", Style.TITLE), ("", Style.QUIET))
+    least = f"{round(estimate.least.total):,} at the least"
+    rows.append((*total[:2], (least, Style.QUIET)))
+    yield texts_of(table(COLUMNS, rows, width=terminal.width()), colour=terminal.colour())
+    yield ""
+    yield (
+        f"a run: {cost.SINGLY:g} requests by itself, {cost.IN_BULK:.2g} in bulk; "
+        f"an idle cycle: {plural(load.shards, 'request')} a worker; computed, not measured"
+    )
+    yield from _throughput(load)
+    yield (f"stored: {_size(estimate.size)}, once the history is as long as it gets")
+    yield ""
+    yield _bill(estimate)
+
+
+def _throughput(load: Load) -> Iterator[str]:
+    rate, advised = cost.entities_a_second(load), cost.shards_advised(load)
+    words = "enough" if load.shards >= advised else f"too few: `init --shards {advised}`"
+    yield (
+        f"rows written: {rate:.2g} a second of the {cost.PLANNED * load.shards:,} to plan with in "
+        f"{plural(load.shards, 'shard')}, half of what Azure takes: {words}"
+    )
+    size, seconds = cost.largest_herd(load)
+    if size > 1:
+        yield (
+            f"largest herd: {size:,} items ready in the same second; their rows take Azure "
+            f"{brief(seconds) if seconds >= 0.1 else 'less than 0.1s'}"
+        )
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
+
+
+def _bill(estimate: Estimate) -> str:
+    priced = "as you said" if estimate.price != cost.PRICE else cost.PRICED
+    head = "" if estimate.billed else "this store costs nothing; on Azure it would be "
+    return (
+        f"{head}{amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
+        f"transactions ({priced}) and ${cost.STORAGE_PRICE:g} for a GB and month"
+    )
+
+
+def amount(bill: float) -> str:
+    """US dollars in words."""
+    return f"${bill:,.2f}" if bill >= 0.01 else "less than $0.01"
+
+
+def view(estimate: Estimate) -> dict[str, Any]:
+    """For programs."""
+    load, asked, size = estimate.load, estimate.asked, estimate.size
+    herd, seconds = cost.largest_herd(load)
+    return {
+        "items": len(load.rhythms),
+        "runs": round(load.runs),
+        "workers": load.workers,
+        "shards": load.shards,
+        "cycle": load.cycle / timedelta(seconds=1),
+        "requests": {
+            **{kind: round(number) for kind, number in asked.by_kind.items()},
+            "total": round(asked.total),
+            "least": round(estimate.least.total),
+            "per_run": cost.SINGLY,
+            "per_run_in_bulk": round(cost.IN_BULK, 3),
+            "per_idle_cycle": load.shards,
+        },
+        "throughput": {
+            "entities_per_second": cost.entities_a_second(load),
+            "entities_per_second_of_a_shard": cost.PARTITION,
+            "entities_per_second_to_plan_with": cost.PLANNED,
+            "shards_advised": cost.shards_advised(load),
+            "largest_herd": herd,
+            "largest_herd_seconds": round(seconds, 3),
+        },
+        "stored_bytes": size,
+        "bill": {
+            "billed": estimate.billed,
+            "currency": "USD",
+            "requests": cost.bill(asked.total, size=0, price=estimate.price),
+            "storage": cost.bill(0, size=size),
+            "total": estimate.bill,
+            "price_per_million": estimate.price,
+            "storage_price_per_gb": cost.STORAGE_PRICE,
+            "priced": cost.PRICED if estimate.price == cost.PRICE else None,
+        },
+    }

@@ -1,0 +1,338 @@
+"""The commands that tell whether all is well: check, doctor, workers, notify."""
+
+import os
+import re
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+import click
+
+from blackboard.cli import terminal
+from blackboard.cli.answers import worker_view
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.selection import ids_argument, read_selected
+from blackboard.cli.session import Session, emit, run
+from blackboard.clock import SystemClock
+from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
+from blackboard.display.layout import shown, table, texts_of
+from blackboard.doctor import DoctorReport, Examination, examine, planning_of
+from blackboard.doctor.diagnosis import Finding
+from blackboard.errors import BadInput
+from blackboard.model import VERSION, replace
+from blackboard.phrases import first_line, iso, plural, since, span
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.rules.next_run import Planning, ahead
+from blackboard.rules.status import ItemStatus
+from blackboard.schedule.durations import UNITS, parse_duration
+from blackboard.worker.membership import Sighting, workers
+
+CHECK_EPILOG = """\b
+Examples:
+  blackboard check
+  blackboard check --overdue 10m --type calendars
+  blackboard check --json || send-an-alarm
+"""
+_NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One thing that is wrong with an item."""
+
+    id: str
+    type: str
+    problem: str
+    """overdue, stale, failing or clock"""
+    since: datetime | None
+    words: str
+
+
+@click.command(epilog=CHECK_EPILOG)
+@ids_argument(required=False)
+@click.option("--overdue", default="10m", metavar="TIME", help="Ready for longer than this [10m].")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@common()
+def check_command(
+    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
+) -> int:
+    """Exit 0 when all is well, 1 when items are overdue, stale, failing or of another time; each
+    is named.
+
+    Overdue: it could have been started so long ago. Stale: its worker has not renewed its
+    lock in time. Failing: its last run was no success. Clock: it says that it ran in the future,
+    or waits longer than its schedule explains, because a clock was wrong: `doctor --repair` plans
+    it anew. Paused items raise no alarm.
+    """
+    session = Session.start(chosen)
+    limit = _grace(overdue)
+
+    async def read() -> tuple[int, list[Alarm]]:
+        async with session.board() as board:
+            seen = await read_selected(board, ids, exact=exact, overdue_after=limit)
+            found = [one for one in seen.statuses if not types or one.item.type in types]
+            return len(found), [
+                alarm
+                for one in found
+                for alarm in alarms_of(one, planning_of(board, one.item), now=seen.now)
+            ]
+
+    items, alarms = run(read())
+    if chosen.json:
+        emit({"well": not alarms, "items": items, "problems": [_alarm_view(one) for one in alarms]})
+    else:
+        click.echo("\n".join(_alarm_lines(alarms, items=items)))
+    return 1 if alarms else 0
+
+
+def _grace(overdue: str) -> timedelta:
+    """How late is late. Nothing, as nowhere else, is a duration: then all that is late is."""
+    if _NOTHING.fullmatch(overdue.strip()):
+        return timedelta(0)
+    return parse_duration(overdue, "overdue")
+
+
+def alarms_of(
+    one: ItemStatus, planning: Planning | None = None, *, now: datetime
+) -> Iterator[Alarm]:
+    """What is wrong with an item, if anything is. `planning` is what it is planned by, if known."""
+    item = one.item
+    if item.is_paused and not item.running:
+        return
+    if one.overdue:
+        words = f"ready for {span((now - item.ready).total_seconds())}"
+        yield Alarm(id=item.id, type=item.type, problem="overdue", since=item.ready, words=words)
+    if one.stale and one.lock is not None:
+        words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
+        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, words=words)
+    if one.failing:
+        words = plural(item.failures, "failure") + " in a row"
+        said = first_line(item.error)
+        words += f": {said}" if said else ""
+        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, words=words)
+    if planning and (words := ahead(item, planning, now=now)):
+        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, words=words)
+
+
+def _alarm_view(alarm: Alarm) -> dict[str, str | None]:
+    return {
+        "id": alarm.id,
+        "type": alarm.type,
+        "problem": alarm.problem,
+        "since": iso(alarm.since) if alarm.since else None,
+        "message": alarm.words,
+    }
+
+
+def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
+    if not alarms:
+        yield f"all well: {plural(items, 'item')}"
+    for alarm in alarms:
+        yield f"{alarm.problem:<9}{shown(alarm.id)}  {shown(alarm.words)}"
+
+
+DOCTOR_EPILOG = """\b
+Examples:
+  blackboard doctor
+  blackboard doctor --jobs jobs --jobs calendars
+  blackboard doctor --repair --json
+"""
+
+
+@click.command(epilog=DOCTOR_EPILOG)
+@click.option("--jobs", multiple=True, metavar="JOBS", help="Do all types have a handler in here?")
+@click.option("--repair", is_flag=True, help="Put right what is safe.")
+@common()
+def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
+    """Check every row of the board; exit 1 when something is broken.
+
+    Workers may be at work meanwhile: what only seems broken because it just
+    changed is not reported. A repair
+    is one batch for each item, on the condition that the item has not changed since. Workers
+    that are lost, and clocks that differ, are reported, but are no reason for exit 1.
+    """
+    session = Session.start(chosen)
+    session = session.with_jobs(jobs) if jobs else session.with_defaults()
+    request = Examination(
+        cycle=parse_duration(session.settings.worker.cycle, "cycle"),
+        types=set(session.handlers) or None,
+        repair=repair,
+        retention=Retention(
+            runs=session.settings.board.history,
+            age=parse_duration(session.settings.board.history_age, "history_age"),
+        ),
+    )
+    report = run(_examine(session, request))
+    if chosen.json:
+        emit(_report_view(report))
+    else:
+        click.echo("\n".join(_report_lines(report, session)))
+    return 0 if report.clean else 1
+
+
+async def _examine(session: Session, request: Examination) -> DoctorReport:
+    async with session.board() as board:
+        return await examine(board, request)
+
+
+def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
+    for one in report.findings:
+        yield f"{one.code:<8}{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
+    swept = report.swept
+    counts = (
+        plural(swept.items, "item row"),
+        plural(swept.waiting, "waiting token"),
+        plural(swept.locks, "lock"),
+        plural(swept.runs, "run"),
+    )
+    broken = sum(one.grave and not one.repaired for one in report.findings)
+    repaired = sum(one.repaired for one in report.findings)
+    verdict = "clean" if report.clean else plural(broken, "finding")
+    verdict += f", {repaired:,} repaired" if repaired else ""
+    yield f"{verdict}: {', '.join(counts)} in {shown(session.store)} (version {VERSION})"
+
+
+def _fate(one: Finding) -> str:
+    if one.repaired:
+        return "  [repaired]"
+    return "" if one.grave else "  [for your information]"
+
+
+def _report_view(report: DoctorReport) -> dict[str, object]:
+    swept = report.swept
+    return {
+        "clean": report.clean,
+        "version": VERSION,
+        "items": swept.items,
+        "waiting": swept.waiting,
+        "locks": swept.locks,
+        "runs": swept.runs,
+        "findings": [
+            {
+                "code": one.code,
+                "subject": one.subject,
+                "problem": one.problem,
+                "grave": one.grave,
+                "repaired": one.repaired,
+            }
+            for one in report.findings
+        ],
+    }
+
+
+WORKERS_EPILOG = """\b
+Examples:
+  blackboard workers
+  blackboard workers --json | jq '.[] | select(.alive) | .owner'
+"""
+NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` starts one"
+
+
+@click.command(epilog=WORKERS_EPILOG)
+@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@common()
+def workers_command(*, chosen: Chosen, absolute: bool) -> int:
+    """Show the workers that have announced themselves.
+
+    A worker is called lost when it should have been seen again by now; after a day it is
+    forgotten. Its items are taken over when their locks go stale, whatever is shown here.
+    """
+    session = Session.start(chosen)
+    return run(_show(session, absolute=absolute))
+
+
+async def _show(session: Session, *, absolute: bool) -> int:
+    async with session.board() as board:
+        found = await _at_work(board)
+        now = await board.table.now()
+    if session.chosen.json:
+        emit([worker_view(one) for one in found])
+    elif not found:
+        click.echo(NO_WORKERS)
+    else:
+        rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
+        columns = wide(WORKER_COLUMNS, absolute=absolute)
+        lines = table(columns, rows, width=terminal.width())
+        click.echo(texts_of(lines, colour=terminal.colour()))
+    return 0
+
+
+async def _at_work(board: BoardTable) -> list[Sighting]:
+    """The workers, with the locks they hold: what they announced of their runs may be a minute
+    old.
+    """
+    held = Counter([lock.owner async for lock in board.locks()])
+    return [
+        replace(one, member=replace(one.member, running=held[one.member.owner]))
+        for one in await workers(board)
+    ]
+
+
+NOTIFY_EPILOG = """\b
+Examples:
+  blackboard notify --test
+  blackboard notify --test --json
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One way, and what became of a test notice there."""
+
+    way: str
+    to: str
+    sent: bool
+    problem: str = ""
+
+
+@click.command(epilog=NOTIFY_EPILOG)
+@click.option("--test", is_flag=True, help="Send a test notice in every way of [notify].")
+@common()
+def notify_command(*, chosen: Chosen, test: bool) -> int:
+    """Send a test notice in every way that [notify] names, and ask for the dead-man address.
+
+    `${NAME}` is taken from the environment of this command, as a worker takes it from its own.
+    Exit 1 when one of them was not sent. Of addresses only the host is shown.
+    """
+    if not test:
+        raise click.UsageError("Say --test to send a test notice.")
+    session = Session.start(chosen)
+    tried = run(_tried(session))
+    if chosen.json:
+        emit([asdict(one) for one in tried])
+    else:
+        for one in tried:
+            told = "sent" if one.sent else one.problem
+            click.echo(f"{one.way:<9}{shown(one.to)}  {shown(told)}")
+    return 0 if all(one.sent for one in tried) else 1
+
+
+async def _tried(session: Session) -> Sequence[Tried]:
+    from blackboard.notify.notices import Composer  # noqa: PLC0415 - help does without
+    from blackboard.notify.ways import NotSent, Way, dead_man_of, ways_of  # noqa: PLC0415
+
+    table = session.settings.notify
+    if table is None:
+        raise BadInput(
+            "notify", "there is nowhere to send notices", "add a table [notify] to blackboard.toml"
+        )
+    composer = Composer(board=session.name, worker=socket.gethostname())
+    payload = composer.test(at=SystemClock().now())
+    sending: list[tuple[Way, Callable[[], Awaitable[None]]]]
+    sending = [(way, partial(way.send, payload)) for way in ways_of(table, os.environ)]
+    dead_man = dead_man_of(table, os.environ)
+    if dead_man is not None:
+        sending.append((dead_man, dead_man.ping))
+    tried = []
+    for way, send in sending:
+        try:
+            await send()
+        except NotSent as trouble:
+            tried.append(Tried(way=way.name, to=way.where(), sent=False, problem=str(trouble)))
+        else:
+            tried.append(Tried(way=way.name, to=way.where(), sent=True))
+    return tried

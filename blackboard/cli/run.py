@@ -1,0 +1,247 @@
+"""`blackboard run`: run items now, and wait for the outcome on request."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import click
+
+from blackboard.cli.answers import Answer, print_answers, run_view
+from blackboard.cli.selection import ids_argument, select, spec_of
+from blackboard.cli.session import Chosen, Session, common, emit, note, run
+from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
+from blackboard.display.layout import one_line, shown
+from blackboard.errors import BadInput
+from blackboard.inputs import check_params_size
+from blackboard.model import Item, Outcome, Run, State
+from blackboard.phrases import first_line, plural, span
+from blackboard.protocol import edits
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.next_run import serves, slots_in_line
+from blackboard.rules.transitions import Requested
+from blackboard.schedule.durations import parse_duration
+from blackboard.worker.membership import takers, workers
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+"""Seconds between two looks."""
+NO_WORKER_WAIT = 30.0
+"""Seconds without a worker that takes the type, after which waiting is given up."""
+
+
+class End(StrEnum):
+    """Why there is no more to follow."""
+
+    ENDED = "ended"
+    NO_WORKER = "nobody runs it"
+    LATE = "still waiting"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """How it ended; the run if there was one, and what to say."""
+
+    end: End
+    words: str
+    run: Run | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.run is not None and self.run.outcome is Outcome.OK
+
+
+def is_pending(item: Item, slot: datetime) -> bool:
+    """Whether the run for `slot` is still to come, or under way, or to be tried again."""
+    alive = item.running or item.state is State.ACTIVE
+    return alive and any(serves(one, slot) for one in slots_in_line(item))
+
+
+async def follow(board: BoardTable, asked: Requested, *, patience: float | None) -> Followed:
+    """Wait for the run: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker
+    that takes the type.
+    """
+    began = alone_since = board.clock.monotonic()
+    pause = FIRST_PAUSE
+    while True:
+        # The item is read first: once it says that the run is over, the history has it.
+        item = await board.item(asked.item.id)
+        if item is None or item.state is State.REMOVED or item.born != asked.item.born:
+            return Followed(end=End.GONE, words="was removed meanwhile")
+        if not is_pending(item, asked.slot):
+            return await _ended(board, asked, item)
+        now = board.clock.monotonic()
+        if item.running or takers(await workers(board), item.type):
+            alone_since = now
+        if now - alone_since > NO_WORKER_WAIT:
+            words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"
+            return Followed(end=End.NO_WORKER, words=words)
+        if patience is not None and now - began > patience:
+            what = f"still runs ({item.owner})" if item.running else "has not been started"
+            return Followed(end=End.LATE, words=f"{what} after {span(patience)}; it stays due")
+        await board.clock.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _ended(board: BoardTable, asked: Requested, item: Item) -> Followed:
+    async for one in board.runs(asked.item.id):
+        if serves(one.slot, asked.slot) and one.fence > asked.item.fence - asked.item.running:
+            return Followed(end=End.ENDED, words=_told(one), run=one)
+    if item.state is State.PAUSED:
+        return Followed(end=End.GONE, words="was paused meanwhile")
+    return Followed(end=End.GONE, words="has ended, and its history does not have it any more")
+
+
+def _told(run: Run) -> str:
+    line = f"{run.outcome.value} in {span(run.duration)}"
+    if run.result:
+        line += f": {run.result}"
+    said = first_line(run.error)
+    return f"{line}: {said}" if said else line
+
+
+EPILOG = """\b
+Examples:
+  blackboard run westlafcals --wait
+  blackboard run westlafcals --set days=7 --wait --timeout 10m
+  blackboard run westlafcals --here --jobs calendars
+"""
+
+
+@click.command(epilog=EPILOG)
+@ids_argument()
+@click.option("--wait", is_flag=True, help="Follow it to its outcome; exit code 0 if that is ok.")
+@click.option("--timeout", metavar="TIME", help="With --wait: for so long at the most.")
+@click.option("--here", is_flag=True, help="In this process, where a debugger can step through it.")
+@click.option("--jobs", multiple=True, metavar="JOBS", help="With --here: where the handler is.")
+@set_option
+@common()
+def run_command(
+    *,
+    chosen: Chosen,
+    ids: tuple[str, ...],
+    exact: bool,
+    wait: bool,
+    timeout: str | None,
+    here: bool,
+    jobs: tuple[str, ...],
+    pairs: tuple[str, ...],
+) -> int:
+    """Make items due now, or once more when they are running; --set is for this run alone. The
+    schedule stays as it is. Paused items are refused.
+    """
+    _check_options(wait=wait, timeout=timeout, here=here, jobs=jobs)
+    seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None
+    parse_pairs(pairs)
+    session = Session.start(chosen)
+    if here:
+        return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs)
+    return run(_Request(session, pairs).run(ids, exact=exact, wait=wait, seconds=seconds))
+
+
+def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequence[str]) -> None:
+    if timeout and not wait:
+        raise BadInput("timeout", "it says how long to wait", "use it with --wait")
+    if jobs and not here:
+        raise BadInput("jobs", "workers have jobs of their own", "use it with --here")
+    if wait and here:
+        raise BadInput("wait", "a run here is waited for anyway", "leave it out")
+
+
+class _Request:
+    def __init__(self, session: Session, pairs: Sequence[str]) -> None:
+        self._session = session
+        self._pairs = pairs
+
+    async def run(
+        self, ids: Sequence[str], *, exact: bool, wait: bool, seconds: float | None
+    ) -> int:
+        async with self._session.board() as board:
+            items = await select(board, ids, exact=exact)
+            onces = [checked_once(item, self._pairs, limit=board.table.max_value) for item in items]
+            asked = [
+                await edits.run_now(board, item.id, once=once)
+                for item, once in zip(items, onces, strict=True)
+            ]
+            if not wait:
+                answers = [Answer(item=one.item, words=_due(one)) for one in asked]
+                return await print_answers(board, answers, json=self._session.chosen.json)
+            return await self._wait(board, asked, seconds=seconds)
+
+    async def _wait(
+        self, board: BoardTable, asked: Sequence[Requested], *, seconds: float | None
+    ) -> int:
+        json = self._session.chosen.json
+        waits = [follow(board, one, patience=seconds) for one in asked]
+        followed = await asyncio.gather(*waits)
+        if json:
+            emit([_record(ask.item, one) for ask, one in zip(asked, followed, strict=True)])
+        for ask, one in zip(asked, followed, strict=True):
+            line = f"{ask.item.id} {one.words}"
+            if one.run is None:
+                note(line)
+            elif not json:
+                click.echo(one_line(line))
+        return 0 if all(one.good for one in followed) else 1
+
+
+def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
+    """What is laid over the params of one run: whole values, for the keys that --set names. Raises
+    BadInput when the item is paused, or no row can hold it.
+    """
+    if item.is_paused:
+        problem = f"{item.id!r} is paused"
+        raise BadInput("id", problem, f"`blackboard resume {shown(item.id)}` first")
+    parsed = parse_pairs(pairs)
+    params = laid_over(spec_of(item).params, parsed)
+    once = {path[0]: params[path[0]] for path, _ in parsed}
+    check_params_size(once, limit=limit)
+    return once
+
+
+def _due(asked: Requested) -> str:
+    item, ahead = asked.item, asked.ahead
+    if asked.joined:
+        due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"
+        return f"{due}: a run that waits already is for this request too"
+    if not ahead:
+        return "is due now"
+    if ahead == 1 and item.running:
+        return "runs; it will run once more when it has ended"
+    state = "runs" if item.running else "is due now"
+    return f"{state}; this request is run after {plural(ahead, 'run')}"
+
+
+def _record(item: Item, one: Followed) -> dict[str, Any]:
+    record = {"id": item.id, "end": one.end.value, "message": one.words, "run": None}
+    return record | {"run": run_view(one.run, output=True)} if one.run else record
+
+
+def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str]) -> int:
+    from blackboard.cli.local_run import LocalRun  # noqa: PLC0415 - has a worker's parts
+
+    async def find() -> tuple[Item, dict[str, Any]]:
+        async with session.board() as board:
+            items = await select(board, ids, exact=exact)
+            if len(items) != 1:
+                raise BadInput("id", "one item at a time runs here", "name one id")
+            return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
+
+    item, once = run(find())
+    released = LocalRun(session, item, once=once).run()
+    if session.chosen.json:
+        emit(run_view(released.run))
+    else:
+        _tell_here(released.run)
+    return 0 if released.run.outcome.value == "ok" else 1
+
+
+def _tell_here(ended: Run) -> None:
+    click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
+    if ended.result:
+        click.echo(ended.result)
+    if ended.error:
+        click.echo(ended.error, err=True)

@@ -1,0 +1,213 @@
+"""`blackboard show`: the board, once or again and again."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from blackboard.cli import terminal
+from blackboard.cli.answers import item_view
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.selection import ids_argument, read_selected
+from blackboard.cli.session import Session, emit, run
+from blackboard.clock import SystemClock
+from blackboard.display.columns import (
+    ITEM_COLUMNS,
+    item_cells,
+    plain_record,
+    summary,
+    warning_lines,
+    wide,
+)
+from blackboard.display.layout import Line, Style, fitted, table, texts_of
+from blackboard.errors import BadInput
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
+from blackboard.schedule.durations import parse_duration
+from blackboard.status import BoardStatus
+from blackboard.table import Busy, Unavailable
+
+SORTS: dict[str, Callable[[ItemStatus], Any]] = {
+    "id": lambda one: one.item.id,
+    "type": lambda one: one.item.type,
+    "schedule": lambda one: one.item.schedule,
+    "state": lambda one: one.item.state,
+    "start": lambda one: one.item.start,
+    "stop": lambda one: one.item.stop,
+    "outcome": lambda one: one.item.outcome,
+    "next": lambda one: one.item.ready if one.waiting else None,
+    "owner": lambda one: one.item.owner or None,
+    "failures": lambda one: one.item.failures,
+    "runs": lambda one: one.item.runs,
+}
+"""None: the item has no such thing, and comes last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemQuery:
+    """Which items to show, and in which order."""
+
+    ids: Sequence[str] = ()
+    exact: bool = False
+    types: Sequence[str] = ()
+    states: Sequence[str] = ()
+    """Any of them."""
+    sort: str = "id"
+    reverse: bool = False
+    overdue: timedelta = OVERDUE_AFTER
+
+    async def read(self, board: BoardTable) -> tuple[BoardStatus, list[ItemStatus]]:
+        """All that was read, and the items of it that are asked for."""
+        read = await read_selected(board, self.ids, exact=self.exact, overdue_after=self.overdue)
+        return read, self.chosen(read.statuses)
+
+    def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
+        """Those of `statuses` that are asked for, in order; equal ones by id."""
+        found = [
+            one
+            for one in statuses
+            if (not self.types or one.item.type in self.types)
+            and (not self.states or any(one.has(state) for state in self.states))
+        ]
+        key = SORTS[self.sort]
+        have = [one for one in found if key(one) is not None]
+        have.sort(key=key, reverse=self.reverse)
+        return have + [one for one in found if key(one) is None]
+
+
+EPILOG = """\b
+Examples:
+  blackboard show
+  blackboard show 'us-*' --state failed --sort stop --reverse
+  blackboard show --watch 5
+  blackboard show --plain westlafcals
+  blackboard show --json | jq '.[] | select(.overdue) | .id'
+"""
+EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
+EDGES = 3
+"""Lines of a watched table that are not items: the titles, a blank, the summary."""
+
+
+@click.command(epilog=EPILOG)
+@ids_argument(required=False)
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
+@click.option("--sort", type=click.Choice(list(SORTS)), default="id", help="By what [id].")
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
+@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
+@click.option(
+    "--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help="Show it again every [2] s."
+)
+@common()
+def show_command(
+    *,
+    chosen: Chosen,
+    ids: tuple[str, ...],
+    exact: bool,
+    types: tuple[str, ...],
+    states: tuple[str, ...],
+    sort: str,
+    reverse: bool,
+    overdue: str | None,
+    absolute: bool,
+    plain: bool,
+    watch: str | None,
+) -> int:
+    """Show the board: when its items ran, how that went, who runs them, what is next.
+
+    IDs may be globs. Several --type, or several --state, mean any of them.
+    """
+    query = ItemQuery(
+        ids=ids,
+        exact=exact,
+        types=types,
+        states=states,
+        sort=sort,
+        reverse=reverse,
+        overdue=parse_duration(overdue, "overdue") if overdue else OVERDUE_AFTER,
+    )
+    session = Session.start(chosen)
+    if watch is not None:
+        return _watch(session, query, every=_seconds(watch), absolute=absolute)
+    run(_once(session, query, plain=plain, absolute=absolute))
+    return 0
+
+
+async def _once(session: Session, query: ItemQuery, *, plain: bool, absolute: bool) -> None:
+    async with session.board() as board:
+        read, found = await query.read(board)
+    if session.chosen.json:
+        emit([item_view(one) for one in found])
+    elif plain:
+        click.echo("\n\n".join(map(plain_record, found)))
+    elif not read.statuses:
+        click.echo(EMPTY)
+    else:
+        click.echo(picture(read, found, absolute=absolute))
+
+
+def picture(read: BoardStatus, found: Sequence[ItemStatus], *, absolute: bool) -> str:
+    """The table and a line that sums it up."""
+    rows = [item_cells(one, now=read.now, absolute=absolute) for one in found]
+    columns = wide(ITEM_COLUMNS, absolute=absolute)
+    lines = table(columns, rows, width=terminal.width()) if rows else []
+    last = summary(found, total=len(read.statuses), now=read.now)
+    parts = [texts_of(part, colour=terminal.colour()) for part in (lines, warning_lines(found))]
+    return "\n\n".join([*filter(None, parts), last])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """Frames of a watched board."""
+
+    board: BoardTable
+    query: ItemQuery
+    absolute: bool
+
+    async def frame(self, width: int, height: int) -> list[Line]:
+        try:
+            read, found = await self.query.read(self.board)
+        except (Busy, Unavailable) as trouble:
+            return [[(f"store: {str(trouble) or 'it cannot be reached'}", Style.BAD)]]
+        fit = max(height - EDGES, 1)
+        shown = found if len(found) <= fit else found[: fit - 1]
+        rows = [item_cells(one, now=read.now, absolute=self.absolute) for one in shown]
+        lines = table(wide(ITEM_COLUMNS, absolute=self.absolute), rows, width=width)
+        if len(shown) < len(found):
+            lines.append([(f"... and {len(found) - len(shown):,} more", Style.QUIET)])
+        last = summary(found, total=len(read.statuses), now=read.now)
+        more = f"   {read.now:%H:%M:%SZ}, Ctrl-C ends"
+        foot = last + more if len(last + more) <= width else last
+        return [*lines, [], [(fitted(foot, width), Style.TITLE)]]
+
+
+def _watch(session: Session, query: ItemQuery, *, every: float, absolute: bool) -> int:
+    from blackboard.cli.render import watch  # noqa: PLC0415 - rich is slow to import
+
+    async def work() -> None:
+        async with session.board() as board:
+            pictures = Pictures(board=board, query=query, absolute=absolute)
+            await watch(pictures.frame, sleep=SystemClock().sleep, every=every)
+
+    if session.chosen.json or not terminal.is_terminal():
+        raise BadInput("watch", "needs a terminal", "for programs: `blackboard show --json`")
+    try:
+        run(work())
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _seconds(text: str) -> float:
+    if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+        return max(float(text), 0.1)
+    try:
+        return parse_duration(text, "watch").total_seconds()
+    except BadInput:
+        remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
+        raise BadInput("watch", f"{text!r} is no time", remedy) from None

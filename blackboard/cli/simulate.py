@@ -1,0 +1,393 @@
+"""`blackboard simulate`: what a board would do, before anything is deployed.
+
+The simulated items have the schedules, specs and types of the board's items. Their runs take as
+long as the last ones did. Params are left out, because no simulated handler reads them. The world
+begins on a Monday at midnight UTC: an interval continues from where it is now, a cron or a rule has
+its slots as in the calendar.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from blackboard import cost
+from blackboard.cli.cost import dollars
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.session import Session, emit, note, run
+from blackboard.cost import Load, Rhythm
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput
+from blackboard.handlers import Handler
+from blackboard.model import Item, replace
+from blackboard.phrases import plural
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.schedule import Every, Schedule, next_due
+from blackboard.settings import Settings
+from blackboard.simulator.handlers import handler_of
+from blackboard.simulator.host import BEGAN
+from blackboard.simulator.plan import Plan
+from blackboard.simulator.scenario import (
+    Declared,
+    Scenario,
+    Types,
+    synthetic,
+    troubles_of,
+    usual_length,
+)
+from blackboard.simulator.violation import Violation
+from blackboard.spec import RunSettings, decode_spec
+from blackboard.worker.membership import workers
+
+if TYPE_CHECKING:
+    from blackboard.simulator.world import World
+
+
+@dataclass(slots=True, kw_only=True)
+class Simulable:
+    """The items of a board that run again and again, and whose settings can be computed here."""
+
+    takes: float | None
+    """Seconds of a run that nothing is known of; None: by its interval."""
+    items: list[Declared] = field(default_factory=list)
+    rhythms: list[Rhythm] = field(default_factory=list)
+    """Theirs, as `blackboard cost` reckons with them."""
+    left_out: int = 0
+    """Items that run once at most, are paused, or are not to be computed here."""
+    shards: int = 1
+    workers: int = 0
+    """That have announced themselves."""
+
+    async def read(self, board: BoardTable) -> None:
+        self.shards = board.shards
+        self.workers = sum(not one.lost for one in await workers(board))
+        now = await board.table.now()
+        async for item in board.items():
+            try:
+                settings = board.resolve(item.type, item.spec)
+                self._add(item, settings, now)
+            except (BadInput, ValueError):
+                self.left_out += 1  # `doctor` tells of it
+
+    def types(self, settings: Settings, handlers: Mapping[str, Handler]) -> Types:
+        """Their types, with the settings that count here."""
+        names = {one.type for one in self.items}
+        return Types(
+            handlers={one: handlers.get(one) or handler_of(one) for one in sorted(names)},
+            settings=settings,
+        )
+
+    def _add(self, item: Item, settings: RunSettings, now: datetime) -> None:
+        rhythm = cost.rhythm_of(item, settings=settings, now=now)
+        schedule = settings.schedule
+        first = None if schedule is None else _first(schedule, item, now)
+        if rhythm is None or first is None:
+            self.left_out += 1
+            return
+        known, usual = rhythm.lasts.total_seconds(), usual_length(rhythm.interval)
+        self.items.append(
+            Declared(
+                id=item.id,
+                type=item.type,
+                spec=msgspec.structs.replace(decode_spec(item.spec), params={}),
+                takes=known or (usual if self.takes is None else self.takes),
+                first=first,
+            )
+        )
+        self.rhythms.append(rhythm)
+
+
+def _first(schedule: Schedule, item: Item, now: datetime) -> datetime | None:
+    if isinstance(schedule, Every):
+        return BEGAN + max(item.ready - now, timedelta(0))
+    return next_due(schedule, BEGAN)
+
+
+EPILOG = """\b
+Examples:
+  blackboard simulate --workers 3
+  blackboard simulate --items 5000 --every 1h --takes 20s --workers 4 --json
+  blackboard simulate --workers 8 --items 200 --hours 100 --seed 1 \\
+      --faults kill,pause,skew,lost,late,503,partition
+"""
+WORKERS = 8
+"""Simulated workers, unless --workers is given or some have announced themselves."""
+DAY, LONGEST = 24.0, 24 * 366.0
+"""Hours."""
+REQUESTS = 1_500_000
+"""Simulated in some minutes: a world has no more, unless it is told for how long it lasts."""
+REQUESTS_OF_A_RUN = 4
+"""Its claim, its release, and what others ask for in vain."""
+FAILING = 0.05
+"""The share of runs that fail in a world with faults. In one without, handlers do what they are
+there for."""
+HOUR = timedelta(hours=1)
+STEPS = 200
+"""Of the bar that shows how far it is."""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--items",
+    metavar="N",
+    type=click.IntRange(1, 1_000_000),
+    help="So many made-up items [those of the board].",
+)
+@click.option("--every", metavar="TIME", help="How often made-up items run [8h].")
+@click.option(
+    "--takes", metavar="TIME", help="A run, on the mean [its last one, or a 20th of its interval]."
+)
+@click.option(
+    "--workers",
+    "count",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    help=f"[those announced, or {WORKERS}]",
+)
+@click.option(
+    "--slots", metavar="N", type=click.IntRange(1, 10_000), help="Of a worker [[worker] slots]."
+)
+@click.option("--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle].")
+@click.option(
+    "--shards", metavar="N", type=click.IntRange(1, cost.MOST_SHARDS), help="[the board's, or 1]"
+)
+@click.option("--hours", metavar="N", type=float, help="To simulate [24; fewer of a large board].")
+@click.option("--seed", metavar="N", type=int, default=1, help="The same one, the same story [1].")
+@click.option(
+    "--faults", metavar="A,B", default="none", help="all, none, or kinds, as below [none]."
+)
+@click.option(
+    "--trouble-every",
+    metavar="TIME",
+    default="2m",
+    help="From one kill, pause or the like to the next [2m].",
+)
+@click.option("--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}].")
+@click.option("--trace", metavar="FILE", help="Write all that happens there, line by line.")
+@click.option("--shrink", is_flag=True, help="Bring a broken promise down to what it takes.")
+@common()
+def simulate_command(
+    *,
+    chosen: Chosen,
+    items: int | None,
+    every: str | None,
+    takes: str | None,
+    count: int | None,
+    slots: int | None,
+    cycle: str | None,
+    shards: int | None,
+    hours: float | None,
+    seed: int,
+    faults: str,
+    trouble_every: str,
+    price: str | None,
+    trace: str | None,
+    shrink: bool,
+) -> int:
+    """What would this board do with so many workers: how late would items be, how much would run
+    twice at a time, what would it cost on Azure?
+
+    The real workers work in a simulated world, in this process: days take seconds. Runs do nothing,
+    and take as long as their last ones did, more or less. Nothing is written to the board. With
+    --items it is made up, its items spread over their interval.
+
+    Kinds of faults: kill, pause, skew, jump, lost, late, 503, partition, outage, shard,
+    clock, redeploy, versions, edit.
+    Every write is checked. Exit code 1, with the story of it, when a promise was broken.
+    """
+    per_million, length = dollars(price), None if takes is None else _seconds(takes, "takes")
+    if items is None and every is not None:
+        raise BadInput("every", "it is for made-up items", "say how many with --items")
+    session = Session.start(chosen)
+    troubles = troubles_of(faults)
+    with_items = partial(
+        Scenario,
+        seed=seed,
+        hours=DAY if hours is None else _hours(hours),
+        slots=slots or session.settings.worker.slots,
+        cycle=parse_duration(cycle or session.settings.worker.cycle, "cycle"),
+        faults=troubles,
+        trouble_every=_seconds(trouble_every, "trouble_every"),
+        failing=FAILING if troubles else 0.0,
+    )
+    rhythms: Sequence[Rhythm] = ()
+    if items is None:
+        session = session.with_defaults()
+        found = run(_read(session, length))
+        rhythms = found.rhythms
+        scenario = with_items(
+            items=tuple(found.items),
+            workers=count or found.workers or WORKERS,
+            shards=shards or found.shards,
+            types=found.types(session.settings, session.handlers),
+        )
+        runs = Load(rhythms=rhythms).runs * (HOUR / cost.MONTH)
+    else:
+        interval = parse_duration(every or "8h", "every")
+        scenario = with_items(
+            items=synthetic(items, every=interval, takes=length, spread=True),
+            workers=count or WORKERS,
+            shards=shards or 1,
+        )
+        runs = items * (HOUR / interval)
+    if hours is None:
+        scenario = replace(scenario, hours=_no_more_than_a_day(scenario, runs))
+    world, violation = _played(scenario, trace)
+    if violation is not None and shrink:
+        world, violation = _shrunk(world, violation)
+    from blackboard.cli.simulate_results import Simulated, lines, view  # noqa: PLC0415 - as in `_played`
+
+    simulated = Simulated(
+        world=world,
+        violation=violation,
+        size=cost.stored(Load(rhythms=rhythms or _rhythms(world))),
+        price=per_million,
+        again=_again(click.get_current_context()),
+    )
+    if chosen.json:
+        emit(view(simulated))
+    else:
+        click.echo("\n".join(lines(simulated)))
+    return 0 if violation is None else 1
+
+
+def _seconds(text: str, field: str) -> float:
+    return parse_duration(text, field).total_seconds()
+
+
+def _hours(number: float) -> float:
+    if not 0 < number <= LONGEST:
+        raise BadInput("hours", f"{number:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
+    return number
+
+
+def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
+    """Hours: fewer where a day would take long. `runs` are those of an hour."""
+    looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
+    found = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
+    if found < DAY:
+        note(f"it is much to simulate: {found:g} h; --hours says for how long")
+    return found
+
+
+async def _read(session: Session, takes: float | None) -> Simulable:
+    """What is on the board. Raises BadInput when nothing of it can be simulated."""
+    found = Simulable(takes=takes)
+    async with session.board() as board:
+        await found.read(board)
+    if not found.items:
+        problem = f"the board {session.name!r} has none that run again and again"
+        raise BadInput("items", problem, "make some up: --items 200")
+    if found.left_out:
+        why = "paused, run once, or not to be computed here"
+        note(f"left out: {plural(found.left_out, 'item')} ({why})")
+    return found
+
+
+def _played(
+    scenario: Scenario, trace: str | None, plan: Plan | None = None
+) -> "tuple[World, Violation | None]":
+    """The world when it is over, and why it ended before its time, if it did."""
+    # Not needed by --help, and slow to import.
+    from blackboard.simulator.world import World  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        sink = None if trace is None else stack.enter_context(_writing(Path(trace)))
+        world = World(scenario, plan, sink=sink)
+        stack.enter_context(_watched(world))
+        try:
+            world.run()
+        except Violation as violation:
+            if not world.figures.seconds:
+                world.figures.measure(world.crew, world.stage, world.timeline.now)
+            return world, violation
+    return world, None
+
+
+def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | None]":
+    """The smallest world that is found to end in the same kind of violation."""
+    from blackboard.simulator.shrinking import Failure, Shrinker, failed  # noqa: PLC0415
+
+    def tell(smaller: Failure) -> None:
+        troubles = len(smaller.plan.happenings) + len(smaller.plan.fated or ())
+        parts = (
+            plural(len(smaller.scenario.items), "item"),
+            plural(smaller.scenario.workers, "worker"),
+            plural(troubles, "trouble"),
+        )
+        note(f"it takes {', '.join(parts)} at the most")
+
+    smallest = Shrinker(failed(world, violation), tell=tell).shrink()
+    return _played(smallest.scenario, None, smallest.plan)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[Callable[[str], None]]:
+    """Takes lines. Raises BadInput when they cannot be written."""
+    try:
+        with file.open("w", encoding="utf-8") as stream:
+            yield lambda line: print(line, file=stream)
+    except OSError as error:
+        remedy = "name a file that can be written"
+        raise BadInput("trace", f"{shown(str(file))}: {error.strerror}", remedy) from None
+
+
+@contextmanager
+def _watched(world: "World") -> Iterator[None]:
+    """A progress bar, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from blackboard.cli.render import bar  # noqa: PLC0415 - see above
+
+    with bar("simulating", sys.stderr) as moved:
+        seconds = world.scenario.hours * 3600.0
+
+        def move() -> None:
+            moved(min(world.timeline.now / seconds, 1.0))
+            world.timeline.at(world.timeline.now + seconds / STEPS, move)
+
+        world.timeline.at(0.0, move)
+        yield
+
+
+def _rhythms(world: "World") -> Sequence[Rhythm]:
+    """As the items of a world have run there."""
+    now = world.store.now()
+    items = (shadow.item for shadow in world.shadows.of.values() if shadow.item is not None)
+    found = (
+        cost.rhythm_of(one, settings=world.board.resolve(one.type, one.spec), now=now)
+        for one in items
+    )
+    return [one for one in found if one is not None]
+
+
+def _again(ctx: click.Context) -> str:
+    """The command as it was typed."""
+    above = [] if ctx.parent is None else _said(ctx.parent)
+    program = os.environ.get("BLACKBOARD_PROG", "blackboard")
+    return shlex.join([program, *above, "simulate", *_said(ctx)])
+
+
+def _said(ctx: click.Context) -> list[str]:
+    words = []
+    for option in ctx.command.params:
+        value = ctx.params.get(option.name or "")
+        if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            words += [option.opts[0]] if value is True else [option.opts[0], _typed(value)]
+    return words
+
+
+def _typed(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

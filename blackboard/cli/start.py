@@ -1,0 +1,219 @@
+"""The commands to begin with: init, demo, and azurite, an emulator to keep a board in."""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blackboard.cli import terminal
+from blackboard.cli.session import Chosen, Session, common, emit, is_there, run
+from blackboard.clock import SystemChance, SystemClock
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput
+from blackboard.stores import open_table, resolve_path
+from blackboard.tables.memory import MemoryTable
+
+if TYPE_CHECKING:
+    from blackboard.demo.folder import DemoFolder
+import json as json_text
+
+from blackboard.cli.session import note
+from blackboard.errors import StoreProblem
+from blackboard.tables import azurite
+
+INIT_EPILOG = """\b
+Examples:
+  blackboard init
+  blackboard --store /var/lib/towns.db --board towns init --shards 4
+"""
+
+
+@click.command(epilog=INIT_EPILOG)
+@click.option(
+    "--shards",
+    metavar="N",
+    type=int,
+    help="Partitions, fixed for ever; more for very many runs [1].",
+)
+@common()
+def init_command(*, chosen: Chosen, shards: int | None) -> int:
+    """Make a board, in a new store or in one that is there. Again is fine."""
+    run(_init(Session.start(chosen), shards))
+    return 0
+
+
+async def _init(session: Session, shards: int | None) -> None:
+    async with session.table(create=True) as table:
+        made = not await is_there(table, session.name)
+        if made or shards is not None:
+            board = await session.made(table, shards=1 if shards is None else shards)
+        else:
+            board = await session.opened(table)
+    record = {"store": session.store, "board": board.name, "shards": board.shards, "made": made}
+    if session.chosen.json:
+        emit(record)
+        return
+    where = f"the board {board.name!r} in {shown(session.store)}, shards: {board.shards}"
+    click.echo(f"made {where}" if made else f"there is {where}")
+
+
+DEMO_EPILOG = """\b
+Examples:
+  blackboard demo
+  blackboard demo >story.txt
+  blackboard demo --store azurite:
+  blackboard demo --svg demo.svg
+"""
+DRAWN_ACT = 4
+"""The lock of a killed worker goes stale."""
+NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
+
+
+@click.command(epilog=DEMO_EPILOG)
+@click.option("--store", metavar="URL", help="Where the board is to be [a file of its own].")
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write a picture of the board at the moment when a lock goes stale.",
+)
+@click.pass_obj
+def demo_command(chosen: Chosen | None, *, store: str | None, svg: Path | None) -> int:
+    """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
+    them is killed.
+
+    It takes less than a minute and no network. Everything is in a temporary folder, which is kept.
+    In a store that you name it makes a board of its own, which is kept as well; BLACKBOARD_STORE is
+    left alone.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        problem = f"the calendars need {', '.join(missing)}"
+        raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
+    try:
+        picture = run(_demo(store if store is not None or chosen is None else chosen.store))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise click.Abort from None
+    if svg is not None:
+        svg.write_text(picture, encoding="utf-8")
+    return 0
+
+
+async def _demo(store: str | None) -> str:
+    """The picture of the board at the drawn act, as SVG."""
+    from blackboard.cli.render import svg_of  # noqa: PLC0415 - rich is slow to load
+    from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
+    from blackboard.demo.story import play  # noqa: PLC0415
+
+    _end_on_signals()
+    place = await _place(store)
+    live = terminal.is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
+    told = TerminalOutput(sys.stdout, colour=terminal.colour()) if live else TextOutput(sys.stdout)
+    output = RecordingOutput(told, act=DRAWN_ACT)
+    program = os.environ.get("BLACKBOARD_PROG", "blackboard")
+    try:
+        await play(output, place, clock=SystemClock(), program=program)
+    finally:
+        output.close()
+    return svg_of(output.picture, title="./bb demo")
+
+
+async def _place(store: str | None) -> "DemoFolder":
+    """An empty folder and an empty board, in `store` if it is told and can be used."""
+    from blackboard.demo.folder import DemoFolder  # noqa: PLC0415 - see above
+
+    if store is None:
+        return DemoFolder(_folder())
+    store = resolve_path(store, Path.cwd())
+    table = await open_table(store, SystemClock(), create=True)
+    await table.close()
+    if isinstance(table, MemoryTable):
+        problem = "no worker sees what is in the memory of another process"
+        raise BadInput("store", problem, "a path, or azurite:")
+    return DemoFolder(_folder(), store, f"demo{SystemChance().nonce()[:8]}")
+
+
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()
+
+
+def _end_on_signals() -> None:
+    """A terminal that is closed, or a kill, ends the demo as Ctrl-C does: with all its workers."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+AZURITE_EPILOG = """\b
+Examples:
+  blackboard azurite
+  blackboard azurite --port 10012 --location rows
+  blackboard azurite --json
+"""
+
+
+@click.command(epilog=AZURITE_EPILOG)
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=10002,
+    help="On 127.0.0.1; 0: any that is free [10002].",
+)
+@click.option("--location", metavar="FOLDER", help="Keep rows there [in memory, until it ends].")
+@click.option("--log", metavar="FILE", help="Write a line for each request there.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs: one line.")
+@click.pass_obj
+def azurite_command(
+    chosen: Chosen | None, *, port: int, location: str | None, log: str | None, as_json: bool
+) -> int:
+    """Start Azurite, the emulator of Azure Table Storage, and tell its store URL.
+
+    It runs until Ctrl-C or SIGTERM. The first time it is installed, from the registry that npm is
+    set up for. Rows that are kept are saved when it ends.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    if log is not None:
+        _check_writable(Path(log))
+    folder = None if location is None else Path(location)
+    file = None if log is None else Path(log)
+    with azurite.start(port=port, folder=folder, log=file, progress=note) as emulator:
+        try:
+            if as_json or (chosen is not None and chosen.json):
+                record = {"store": emulator.url, "port": emulator.port, "location": location}
+                click.echo(json_text.dumps(record, ensure_ascii=False))
+            else:
+                click.echo(_instructions(emulator.url, location))
+            said = emulator.wait()
+        except KeyboardInterrupt:
+            return 0
+    raise StoreProblem(f"Azurite has ended; it said:\n{said}")
+
+
+def _check_writable(file: Path) -> None:
+    """Raises BadInput when nothing can be written there."""
+    try:
+        file.open("a").close()
+    except OSError as error:
+        remedy = "name a file that can be written"
+        raise BadInput("log", f"{shown(str(file))}: {error.strerror}", remedy) from None
+
+
+def _instructions(url: str, location: str | None) -> str:
+    where = "in memory, until it ends" if location is None else f"kept in {shown(location)}"
+    return f"""\
+{url}
+
+In another terminal:
+  export BLACKBOARD_STORE={url}
+  blackboard init
+
+Rows are {where}. Ctrl-C ends it."""

@@ -1,0 +1,243 @@
+"""What `show`, `log` and `workers` say in each of their columns. Pure.
+
+Colours follow the state, and the words say the same: "overdue 5m", "stale 2m", "failed x3".
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from blackboard.display.layout import Cell, Column, Line, Style, shown
+from blackboard.model import Outcome, Run, State, replace
+from blackboard.phrases import brief, first_line, iso, plural, relative, stamp
+from blackboard.records import decoded
+from blackboard.rules.status import ItemStatus
+from blackboard.worker.membership import Sighting
+
+NOTHING = "-"
+MOST_LINES = 10
+"""Warnings below a board."""
+MOMENT = 20
+"""Cells of a time in full: cut, it tells nothing."""
+ITEM_COLUMNS = (
+    Column(title="id", least=10, usual=24, worth=9),
+    Column(title="type", least=4, usual=12, worth=2),
+    Column(title="schedule", least=8, usual=16, worth=1),
+    Column(title="start", least=7, usual=MOMENT, worth=4, words=True),
+    Column(title="stop", least=7, usual=MOMENT, worth=3, words=True),
+    Column(title="running", least=7, usual=10, worth=6, words=True),
+    Column(title="outcome", least=7, usual=12, worth=5, words=True),
+    Column(title="next", least=7, usual=MOMENT, worth=7, words=True),
+    Column(title="owner", least=5, usual=16, worth=0),
+)
+RUN_COLUMNS = (
+    Column(title="stop", least=7, usual=MOMENT, worth=8, words=True),
+    Column(title="id", least=10, usual=24, worth=9),
+    Column(title="type", least=5, usual=12, worth=1),
+    Column(title="outcome", least=9, usual=10, worth=7),
+    Column(title="took", least=4, usual=6, worth=5),
+    Column(title="lag", least=4, usual=6, worth=4),
+    Column(title="try", least=3, usual=3, worth=2),
+    Column(title="fence", least=5, usual=6, worth=3),
+    Column(title="worker", least=8, usual=16, worth=0),
+    Column(title="result or error", least=12, usual=12, worth=6),
+)
+WORKER_COLUMNS = (
+    Column(title="worker", least=12, usual=32, worth=9),
+    Column(title="state", least=5, usual=5, worth=8),
+    Column(title="started", least=7, usual=MOMENT, worth=3, words=True),
+    Column(title="seen", least=7, usual=MOMENT, worth=7, words=True),
+    Column(title="slots", least=5, usual=5, worth=4),
+    Column(title="running", least=7, usual=7, worth=6),
+    Column(title="types", least=5, usual=24, worth=5),
+    Column(title="version", least=7, usual=12, worth=1),
+)
+
+
+def wide(columns: Sequence[Column], *, absolute: bool) -> Sequence[Column]:
+    """The columns, with room for times in full if they are `absolute`."""
+    if not absolute:
+        return columns
+    return [replace(one, least=MOMENT) if one.usual == MOMENT else one for one in columns]
+
+
+def when(moment: datetime | None, now: datetime, *, absolute: bool) -> str:
+    """A time in a column."""
+    if moment is None:
+        return NOTHING
+    return stamp(moment) if absolute else relative(moment, now)
+
+
+def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
+    """One line of `show`."""
+    item = one.item
+    style = style_of(one)
+    return (
+        (item.id, style),
+        (item.type, Style.PLAIN),
+        (item.schedule or "once", Style.PLAIN),
+        (when(item.start, now, absolute=absolute), Style.PLAIN),
+        (when(item.stop, now, absolute=absolute), Style.PLAIN),
+        _running(one, now=now),
+        _outcome(one),
+        (next_words(one, now=now, absolute=absolute), _next_style(one)),
+        (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
+    )
+
+
+def plain_record(one: ItemStatus) -> str:
+    """An item in four lines, as elmcity showed it in 2009."""
+    start, stop = (iso(moment) if moment else "never" for moment in (one.item.start, one.item.stop))
+    return f"id: {shown(one.item.id)}\nstart: {start}\nstop: {stop}\nrunning: {one.item.running}"
+
+
+def style_of(one: ItemStatus) -> Style:
+    """The most telling of what may be said of an item."""
+    if one.stale:
+        return Style.LOST
+    if one.running:
+        return Style.BUSY
+    if one.overdue:
+        return Style.LATE
+    if one.item.state is not State.ACTIVE:
+        return Style.QUIET
+    return Style.BAD if one.failing else Style.PLAIN
+
+
+def next_words(one: ItemStatus, *, now: datetime, absolute: bool) -> str:
+    """When an item is run next, or why it is not."""
+    item = one.item
+    if item.state is not State.ACTIVE:
+        return item.state.value
+    if item.running:
+        return "again" if item.requests else NOTHING
+    if absolute:
+        return stamp(item.ready)
+    if one.overdue:
+        return f"overdue {brief(int((now - item.ready).total_seconds()))}"
+    words = "now" if item.ready <= now else relative(item.ready, now)
+    return f"retry {words}" if item.attempt > 1 else words
+
+
+def _next_style(one: ItemStatus) -> Style:
+    if one.overdue:
+        return Style.LATE
+    return Style.PLAIN if one.item.state is State.ACTIVE else Style.QUIET
+
+
+def _running(one: ItemStatus, *, now: datetime) -> Cell:
+    if not one.running or one.item.start is None:
+        return NOTHING, Style.PLAIN
+    words = brief(max(int((now - one.item.start).total_seconds()), 0))
+    share = percent(decoded(one.lock.progress)) if one.lock else ""
+    words = f"{words} {share}" if share else words
+    return (f"stale {words}", Style.LOST) if one.stale else (words, Style.BUSY)
+
+
+def percent(progress: Any) -> str:
+    """Progress as a share of its total, or as the bare number when there is no total."""
+    match progress:
+        case [int() | float() as done, int() | float() as total] if total > 0:
+            return f"{100 * done / total:.0f}%"
+        case [int() | float() as done, *_]:
+            return f"{done:g}"
+        case _:
+            return ""
+
+
+def _outcome(one: ItemStatus) -> Cell:
+    item = one.item
+    if item.failures:
+        # An override counts as a failure before the item has a new outcome.
+        ok = item.outcome in {None, Outcome.OK}
+        word = Outcome.ABANDONED if ok else item.outcome
+        times = f" x{item.failures}" if item.failures > 1 else ""
+        return f"{word}{times}", Style.BAD
+    if item.outcome is None:
+        return NOTHING, Style.PLAIN
+    if one.warnings:
+        return "warned", Style.LATE
+    return item.outcome.value, outcome_style(item.outcome)
+
+
+def outcome_style(outcome: Outcome) -> Style:
+    match outcome:
+        case Outcome.OK:
+            return Style.GOOD
+        case Outcome.FAILED | Outcome.TIMEOUT:
+            return Style.BAD
+        case Outcome.ABANDONED | Outcome.SUPERSEDED:
+            return Style.LOST
+        case _:
+            return Style.QUIET
+
+
+def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
+    """What items warn of, a line each; the first few of them."""
+    lines: list[Line] = [
+        [(f"{shown(one.item.id)}: {shown(text)}", Style.LATE)]
+        for one in statuses
+        for text in one.warnings
+    ]
+    more = len(lines) - MOST_LINES
+    if more > 0:
+        lines = [*lines[:MOST_LINES], [(f"... and {more:,} warnings more", Style.QUIET)]]
+    return lines
+
+
+def worker_name(owner: str) -> str:
+    """A worker's host and process: its boot nonce tells people nothing."""
+    return owner.rpartition(":")[0] or owner or NOTHING
+
+
+def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str:
+    """The board in one line."""
+    number = len(statuses)
+    items = plural(number, "item") if number == total else f"{number:,} of {plural(total, 'item')}"
+    counts = {
+        "running": sum(one.running and not one.stale for one in statuses),
+        "stale": sum(one.stale for one in statuses),
+        "overdue": sum(one.overdue for one in statuses),
+        "failed": sum(one.failing for one in statuses),
+        "warned": sum(bool(one.warnings) for one in statuses),
+        "paused": sum(one.item.state is State.PAUSED for one in statuses),
+        "done": sum(one.item.state is State.DONE for one in statuses),
+    }
+    parts = [items, *(f"{count:,} {name}" for name, count in counts.items() if count)]
+    coming = min((one.item.ready for one in statuses if one.waiting), default=None)
+    if coming is not None:
+        parts.append(f"next {'now' if coming <= now else relative(coming, now)}")
+    return ", ".join(parts)
+
+
+def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
+    """One line of `log`."""
+    style = outcome_style(run.outcome)
+    said = first_line(run.error) or run.result or NOTHING
+    return (
+        (when(run.stop, now, absolute=absolute), Style.PLAIN),
+        (run.id, Style.PLAIN),
+        (run.type, Style.PLAIN),
+        (run.outcome.value, style),
+        (brief(run.duration), Style.PLAIN),
+        (brief(run.lag), Style.PLAIN),
+        (str(run.attempt), Style.PLAIN),
+        (str(run.fence), Style.PLAIN),
+        (worker_name(run.worker), Style.QUIET),
+        (said, style if run.error else Style.PLAIN),
+    )
+
+
+def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
+    """One line of `workers`."""
+    member = one.member
+    return (
+        (member.owner, Style.LOST if one.lost else Style.PLAIN),
+        ("lost", Style.LOST) if one.lost else ("alive", Style.GOOD),
+        (when(member.started, now, absolute=absolute), Style.PLAIN),
+        (when(member.seen, now, absolute=absolute), Style.PLAIN),
+        (str(member.slots), Style.PLAIN),
+        (str(member.running), Style.BUSY if member.running else Style.PLAIN),
+        (member.types or NOTHING, Style.PLAIN),
+        (member.release, Style.QUIET),
+    )

@@ -1,0 +1,97 @@
+"""`[notify]` of `blackboard.toml`: what it may say, and what of it is refused.
+
+The address of a webhook is a secret: it is enough to write to the channel behind it. No message
+repeats more of an address than its scheme and its host.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import msgspec
+
+from blackboard.errors import BadInput
+from blackboard.schedule.durations import parse_duration
+
+NEVER = "never"
+LONGEST_TIMEOUT = timedelta(minutes=1)
+"""For one notice: a worker that takes longer counts as dead."""
+REMEDY = 'such as "https://hooks.example.org/path", or "${NAME}" for a variable that holds it'
+
+
+class NoticeKind(StrEnum):
+    """What a notice may say of an item."""
+
+    FAILED = "failed"
+    """Its run was no success, and its retries are used up."""
+    RECOVERED = "recovered"
+    OVERDUE = "overdue"
+    """Its token has been ready for long, and a walk could not claim it."""
+    WARNED = "warned"
+    """Its run was ok, and its result has warnings."""
+
+
+class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Who is notified, and of what. `${NAME}` is replaced from the environment of the worker."""
+
+    webhook: str | None = None
+    """An http or https address that is sent each notice as JSON by POST."""
+    command: list[str] = []
+    """A program and its arguments; it reads the JSON from its standard input."""
+    dead_man: str | None = None
+    """An http or https address that is requested (GET) after each walk that succeeded."""
+    on: tuple[str, ...] = tuple(one.value for one in NoticeKind)
+    """The events that are sent."""  # text: `check_notify` has a better message than msgspec
+    overdue: str = "10m"
+    """How long an item may be ready, but not started, before it is overdue."""
+    again: str = "24h"
+    """What lasts is sent once more after this time; `never`: it is not."""
+    at_most: int = 20
+    """Notices a minute of one worker; the rest is sent as one summary."""
+    timeout: str = "10s"
+    """For one request or one call of the command; at most 1m."""
+
+
+def check_notify(table: NotifyTable) -> None:
+    """Raises BadInput for what types alone cannot refuse."""
+    if not (table.webhook or table.command or table.dead_man):
+        raise BadInput(
+            "webhook", "there is nowhere to send notices", "add a webhook, a command or a dead_man"
+        )
+    for name, address in (("webhook", table.webhook), ("dead_man", table.dead_man)):
+        if address is not None and not address.startswith("${"):
+            check_address(address, name)
+    if table.command and not table.command[0]:
+        raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
+    known = [one.value for one in NoticeKind]
+    for one in table.on:
+        if one not in known:
+            raise BadInput("on", f"there is no {one!r}", f"known here: {', '.join(known)}")
+    parse_duration(table.overdue, "overdue")
+    if table.again != NEVER:
+        parse_duration(table.again, "again")
+    if table.at_most < 1:
+        raise BadInput("at_most", f"{table.at_most} is too few", "1 or more")
+    if parse_duration(table.timeout, "timeout") > LONGEST_TIMEOUT:
+        raise BadInput("timeout", f"{table.timeout!r} is too long", "1m or less")
+
+
+def check_address(address: str, field: str) -> None:
+    """Raises BadInput for what is no http or https address, without repeating it."""
+    if not address.isascii() or not address.isprintable() or " " in address:
+        raise BadInput(field, "it has characters that no address has", "write them as %XX")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BadInput(field, "it is no http or https address", REMEDY)
+    if "@" in parts.netloc:
+        raise BadInput(field, "a user and password in it would not be sent", REMEDY)
+
+
+def place(address: str) -> str:
+    """What messages show of a usable address: https://hooks.example.org."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"

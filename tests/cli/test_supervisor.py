@@ -1,0 +1,117 @@
+"""The command line that a supervisor gives each of its workers."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard.cli import supervisor
+from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without_processes
+from tests.patience import patience
+
+
+@pytest.mark.parametrize(
+    ("arguments", "one"),
+    [
+        (["worker", "--processes", "3", "--jobs", "x"], ["worker", "--jobs", "x"]),
+        (["--store", "s", "worker", "--processes=3"], ["--store", "s", "worker"]),
+        (["worker", "--jobs", "x", "--processes", "3"], ["worker", "--jobs", "x"]),
+        (["worker", "--processes", "2", "--processes=3", "-v"], ["worker", "-v"]),
+        (["worker"], ["worker"]),
+    ],
+)
+def test_a_worker_is_given_all_but_the_number_of_workers(
+    arguments: list[str], one: list[str]
+) -> None:
+    assert without_processes(arguments) == one
+
+
+def test_a_worker_that_is_not_supervised_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stdin may be anything, and end at once."""
+    monkeypatch.delenv(SUPERVISED, raising=False)
+
+    async def story() -> None:
+        when_abandoned(lambda: pytest.fail("nobody left it"))
+        assert not asyncio.get_running_loop().remove_reader(0)
+
+    asyncio.run(story())
+
+
+def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; and what it starts itself has no supervisor."""
+    monkeypatch.setenv(SUPERVISED, "1")
+    reader, writer = os.pipe()
+    heard = 0
+
+    async def story() -> None:
+        gone = asyncio.Event()
+
+        def stop() -> None:
+            nonlocal heard
+            heard += 1
+            gone.set()
+
+        when_abandoned(stop, pipe=reader)
+        assert SUPERVISED not in os.environ
+        os.write(writer, b".")
+        os.close(writer)
+        await asyncio.wait_for(gone.wait(), patience(10))
+        await asyncio.sleep(0)
+
+    asyncio.run(story())
+    os.close(reader)
+    assert heard == 1
+
+
+WORKER = """
+import pathlib, signal, sys, time
+count = len(list(pathlib.Path({folder!r}).iterdir()))
+pathlib.Path({folder!r}, str(count)).touch()
+how = {how!r}[count] if count < {count} else "stays"
+if how == "killed":
+    signal.raise_signal(signal.SIGKILL)
+if how == "stays":
+    time.sleep(600)
+sys.exit(how)
+"""
+
+
+def test_what_died_is_started_again_whatever_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 and 2 too: a handler may have chosen them. And a start that fails is tried again."""
+    ends = [0, 2, 3, "killed", 1, 0]
+    program = WORKER.format(folder=str(tmp_path), how=ends, count=len(ends))
+
+    def started() -> int:
+        return len(list(tmp_path.iterdir()))
+
+    start, refused = asyncio.create_subprocess_exec, list[object]()
+
+    async def instead(*command: str, **about: Any) -> asyncio.subprocess.Process:
+        if started() == 3 and not refused:
+            refused.append(command)
+            raise BlockingIOError(11, "no more processes")
+        return await start(command[0], "-c", program, **about)
+
+    async def story() -> int:
+        alone = supervisor._Supervisor([], restart=True)
+        running = asyncio.create_task(alone.run(1))
+        async with asyncio.timeout(patience(60)):
+            while started() <= len(ends):  # noqa: ASYNC110 - processes
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await running
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", instead)
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.001)
+    assert asyncio.run(story()) == 0
+    told = capsys.readouterr().err
+    assert [line.split("; another in")[0] for line in told.splitlines()] == [
+        *(f"blackboard: a worker ended with {code}" for code in (0, 2, 3)),
+        "blackboard: a worker could not be started: [Errno 11] no more processes",
+        *(f"blackboard: a worker ended with {code}" for code in (-9, 1, 0)),
+    ]

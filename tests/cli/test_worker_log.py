@@ -1,0 +1,104 @@
+"""What a worker tells: lines of JSON for programs, lines of text on a terminal."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from blackboard.cli.worker_log import json_line, subscriber
+from blackboard.events import Event, Events, Kind
+from tests.clocks import START, ManualClock
+
+ENDED = Event(
+    kind=Kind.ENDED,
+    message="failed: ValueError: bad\nfeed 🐝",
+    level=logging.WARNING,
+    worker="host:1:ab",
+    item="davis",
+    type="feed",
+    fence=7,
+    data={"outcome": "failed", "lag": 0.25},
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_event_of_a_run_names_the_run() -> None:
+    line = json_line(ENDED, START)
+    assert line.count("\n") == 1
+    assert json.loads(line) == {
+        "time": "2026-11-21T09:00:00.000Z",
+        "level": "warning",
+        "event": "ended",
+        "worker": "host:1:ab",
+        "item": "davis",
+        "type": "feed",
+        "fence": 7,
+        "message": "failed: ValueError: bad\nfeed 🐝",
+        "outcome": "failed",
+        "lag": 0.25,
+    }
+
+
+def test_an_event_of_the_worker_names_no_run() -> None:
+    assert json.loads(json_line(Event(kind=Kind.STARTED, worker="w"), START)) == {
+        "time": "2026-11-21T09:00:00.000Z",
+        "level": "info",
+        "event": "worker started",
+        "worker": "w",
+    }
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+@pytest.mark.parametrize(("level", "lines"), [(logging.DEBUG, 2), (logging.INFO, 1)])
+def test_events_below_the_level_are_not_told(
+    stream: type[io.StringIO], level: int, lines: int
+) -> None:
+    out = stream()
+    tell = subscriber(ManualClock(), level=level, stream=out)
+    tell(Event(kind=Kind.WALKED, level=logging.DEBUG))
+    tell(ENDED)
+    assert out.getvalue().count("\n") == lines
+
+
+def test_a_terminal_is_told_in_words() -> None:
+    out = Terminal()
+    subscriber(ManualClock(), level=logging.INFO, stream=out)(ENDED)
+    assert out.getvalue().count("\n") == 1
+    for word in ("09:00:00Z", "ended", "davis", "feed", "ValueError: bad"):
+        assert word in out.getvalue()
+
+
+def test_a_terminal_is_told_in_json_when_that_is_asked_for() -> None:
+    out = Terminal()
+    subscriber(ManualClock(), level=logging.INFO, stream=out, json=True)(ENDED)
+    assert out.getvalue() == json_line(ENDED, START)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_log_whose_disk_was_full_goes_on_and_says_how_much_it_missed(*, terminal: bool) -> None:
+    """It keeps nothing of that meanwhile: a terminal may be gone for ever."""
+
+    class Full(io.StringIO):
+        full = False
+
+        def isatty(self) -> bool:
+            return terminal
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    out, events = Full(), Events("w")
+    events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=out), "the log")
+    for full in (False, True, True, False, False):
+        out.full = full
+        events.emit(Kind.STOPPING, "full" if full else "room")
+    text = out.getvalue()
+    assert (text.count("room"), text.count("full")) == (3, 0)
+    assert text.count("2 events were missed here: No space left on device") == 1
