@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from blackboard.simulator.host import BEGAN, Process
+
 from blackboard.simulator.scenario import Declared, Scenario
 from blackboard.simulator.world import World
 from blackboard.spec import Spec

@@ -19,7 +19,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.changes import Shadow
-from blackboard.simulator.oracles import whole
+from blackboard.simulator.invariants import rows as whole
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, resolve
 from blackboard.table import Op, Row, Table
 from tests.clocks import ManualClock, SeededChance

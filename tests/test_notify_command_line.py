@@ -159,5 +159,5 @@ def test_a_worker_without_notify_loads_nothing_that_speaks_http(tmp_path: Path) 
         check=True,
     )
     loaded = set(done.stdout.split())
-    assert "blackboard.notify.notifier" in loaded
+    assert "blackboard.worker.walk" in loaded
     assert "urllib.request" not in loaded

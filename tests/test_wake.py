@@ -9,7 +9,7 @@ import pytest
 from apscheduler.schedulers import base
 
 from blackboard.clock import SeededChance
-from blackboard.simulator.timeline import ProcessLoop, Timeline
+from blackboard.simulator.processes import ProcessLoop, Timeline
 from blackboard.worker.wake import SPREAD, Beat, CycleWake
 from tests.patience import patience
 

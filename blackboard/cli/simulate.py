@@ -36,17 +36,17 @@ from blackboard.schedule.durations import parse_duration
 from blackboard.schedule.schedule import Every, Schedule, next_due
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import handler_of
-from blackboard.simulator.host import BEGAN
-from blackboard.simulator.plan import Plan
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.processes import WORLD_START
 from blackboard.simulator.scenario import (
     Declared,
+    Plan,
     Scenario,
     Types,
+    parse_faults,
     synthetic,
-    troubles_of,
     usual_length,
 )
-from blackboard.simulator.violation import Violation
 from blackboard.spec import RunSettings, decode_spec
 from blackboard.worker.membership import workers
 
@@ -110,8 +110,8 @@ class Simulable:
 
 def _first(schedule: Schedule, item: Item, now: datetime) -> datetime | None:
     if isinstance(schedule, Every):
-        return BEGAN + max(item.ready - now, timedelta(0))
-    return next_due(schedule, BEGAN)
+        return WORLD_START + max(item.ready - now, timedelta(0))
+    return next_due(schedule, WORLD_START)
 
 
 EPILOG = """\b
@@ -210,7 +210,7 @@ def simulate_command(
     if items is None and every is not None:
         raise BadInput("every", "it is for made-up items", "say how many with --items")
     session = Session.start(chosen)
-    troubles = troubles_of(faults)
+    troubles = parse_faults(faults)
     with_items = partial(
         Scenario,
         seed=seed,
@@ -310,7 +310,7 @@ def _played(
             world.run()
         except Violation as violation:
             if not world.figures.seconds:
-                world.figures.measure(world.crew, world.stage, world.timeline.now)
+                world.figures.measure(world.workers, world.handler_runs, world.timeline.now)
             return world, violation
     return world, None
 
@@ -320,7 +320,7 @@ def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | N
     from blackboard.simulator.shrinking import Failure, Shrinker, failed  # noqa: PLC0415
 
     def tell(smaller: Failure) -> None:
-        troubles = len(smaller.plan.happenings) + len(smaller.plan.fated or ())
+        troubles = len(smaller.plan.injections) + len(smaller.plan.fated or ())
         parts = (
             plural(len(smaller.scenario.items), "item"),
             plural(smaller.scenario.workers, "worker"),

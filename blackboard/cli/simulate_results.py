@@ -37,10 +37,10 @@ from blackboard.cli.cost import amount
 from blackboard.display.layout import Column, Line, Style, shown, table, texts_of
 from blackboard.model import Outcome
 from blackboard.phrases import plural, span
-from blackboard.simulator.figures import Figures
-from blackboard.simulator.scenario import Scenario, Trouble
-from blackboard.simulator.violation import Violation
-from blackboard.simulator.weather import Fate
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.network import Fate
+from blackboard.simulator.results import Figures
+from blackboard.simulator.scenario import Fault, Scenario
 from blackboard.simulator.world import World
 
 LONGEST = 40
@@ -78,22 +78,22 @@ COLUMNS = (
 )
 ENDS = (Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.ABANDONED)
 COUNTED = {
-    Trouble.KILL: "killed",
-    Trouble.PAUSE: "paused",
-    Trouble.JUMP: "jumped",
-    Trouble.PARTITION: "partitions",
-    Trouble.OUTAGE: "outages",
-    Trouble.SHARD: "sick partitions",
-    Trouble.CLOCK: "store jumped",
-    Trouble.REDEPLOY: "redeployed",
-    Trouble.VERSIONS: "taken over",
-    Trouble.EDIT: "asked",
+    Fault.KILL: "killed",
+    Fault.PAUSE: "paused",
+    Fault.JUMP: "jumped",
+    Fault.PARTITION: "partitions",
+    Fault.OUTAGE: "outages",
+    Fault.SHARD: "sick partitions",
+    Fault.CLOCK: "store jumped",
+    Fault.REDEPLOY: "redeployed",
+    Fault.VERSIONS: "taken over",
+    Fault.EDIT: "asked",
 }
 """Troubles of workers or of the store, and the names that a world counts them by."""
 FATES = {
-    Trouble.LOST: (Fate.NEVER, Fate.UNHEARD),
-    Trouble.LATE: (Fate.LATE,),
-    Trouble.BUSY: (Fate.BUSY,),
+    Fault.LOST: (Fate.NEVER, Fate.UNHEARD),
+    Fault.LATE: (Fate.LATE,),
+    Fault.BUSY: (Fate.BUSY,),
 }
 """Troubles that are the fates of single requests."""
 
@@ -154,8 +154,8 @@ class Simulated:
         befell = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
         fates = Counter(one.fate for one in self.world.fated)
         befell |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
-        chosen = self.scenario.faults - {Trouble.SKEW}
-        return {one.value: befell[one] for one in Trouble if one in chosen}
+        chosen = self.scenario.faults - {Fault.SKEW}
+        return {one.value: befell[one] for one in Fault if one in chosen}
 
     @cached_property
     def story(self) -> Sequence[str]:

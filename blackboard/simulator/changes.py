@@ -1,7 +1,6 @@
-"""What a batch did to each item: the rows it wrote as records, before and after.
+"""The changes of a batch, item by item, as records; and the current rows of all items.
 
-The oracles look at these. The shadows below are the board as they know it: every row of an item,
-parsed once, when it is written.
+Invariants are checked against these. Each row is parsed once, when it is written.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,61 +26,61 @@ READERS: dict[str, Callable[[Row], Record]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One operation, and the record it left or found."""
+    """One operation, with the records before and after."""
 
     op: Op
     old: Record | None
     new: Record | None
     age: float
-    """Seconds since the old row was written, by the store's own scale."""
+    """Seconds since the old row was written."""
 
 
 @dataclass(slots=True)
 class Shadow:
-    """All that there is of one id, but its history."""
+    """The rows of one id, without its history."""
 
     item: Item | None = None
     lock: Lock | None = None
     touched: float = 0.0
-    """When the lock was last written."""
+    """The moment when the lock was last written."""
     tokens: dict[str, Token] = field(default_factory=dict)
 
 
 def is_newer(shadow: Shadow) -> bool:
-    """Whether only workers of a newer version may take it."""
+    """Whether only newer workers may change the item."""
     return shadow.item is not None and shadow.item.version > VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one batch did to one item."""
+    """The change of one item by one batch."""
 
     id: str
     sender: Sender
     moment: float
     now: datetime
     latest: datetime
-    """The latest time that the store's clock has shown since the batch was prepared."""
+    """The latest time of the store's clock since the batch was prepared."""
     sent: float
-    """The moment when its batch was sent."""
+    """The moment when the batch was sent."""
     touches: Sequence[Touch]
     before: Item | None
     shadow: Shadow
-    """As it is now."""
+    """The rows after the batch."""
 
     def of(self, record_type: type[Record]) -> list[Touch]:
         return [one for one in self.touches if isinstance(one.new or one.old, record_type)]
 
 
 class Shadows:
-    """The board as the oracles know it."""
+    """The current rows of all items, by id."""
 
     def __init__(self) -> None:
         self.of: dict[str, Shadow] = {}
         self._records: dict[str, Record] = {}
 
     def changes(self, written: Written) -> list[Change]:
-        """One for each item that the batch touched; none when it was not about items."""
+        """One change for each item of the batch; none when the batch is not about items."""
         touches: dict[str, list[Touch]] = {}
         for op in written.ops:
             read = READERS.get(op.key[: op.key.find(":") + 1])

@@ -1,32 +1,30 @@
-"""Handlers of the simulated world: they take their time and do nothing.
+"""Simulated handlers: they take their time and do nothing.
 
-How long a run takes, and how it ends, is drawn from the seed and the run's own name (item and
-fence), not from who runs it or when. Where two handlers run for one item at the same time, that is
-overlap: it is measured and told, for nothing that is promised forbids it.
+How long a run takes, and how it ends, is drawn from the seed, the item and the fence; the worker
+and the time make no difference. Two handlers of one item at the same time overlap: this is
+measured, for no promise forbids it.
 """
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.handlers import Handler, Source
 from blackboard.model import Ended, Outcome
 from blackboard.runner import Execution, HandlerCall, Reporter
-from blackboard.simulator.chance import stream
-from blackboard.simulator.host import Process
-from blackboard.simulator.timeline import Timeline
+from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
 
 PLAIN, FENCED, NARROW = "task", "fenced", "narrow"
-"""The types there are."""
+"""The types of items."""
 ENDLESS = 0.003
-"""Of all runs, those that hang until they are stopped."""
+"""The share of runs that hang until they are stopped."""
 
 
 async def _nothing(item: Any, ctx: Any) -> None:
-    """What is called is up to the runner."""
+    """Is never called: the runner only waits."""
 
 
 def handler_of(item_type: str, *, fenced: bool = False, slots: int | None = None) -> Handler:
@@ -42,9 +40,9 @@ def handler_of(item_type: str, *, fenced: bool = False, slots: int | None = None
 
 
 LARGE, TOO_LARGE, TOO_DEEP = 20_000, 40_000, 2_000
-"""Characters of a result that a row holds, and of one that it does not; lists in each other."""
+"""Characters of a result that fits a row, and of one that does not; levels of nested lists."""
 LARGE_ONES = 0.04
-"""Of all results, half of them more than a row can hold."""
+"""The share of results that are large; half of these do not fit a row."""
 ENDS = (
     "it failed, as it was drawn",
     "its process ended with SIGKILL",
@@ -52,53 +50,51 @@ ENDS = (
     "its process did not answer\x00, and said \ud800",
     "Traceback (most recent call last):\n" + 1_000 * '  File "a.py", line 1, in f\n',
 )
-"""What a runner says of a handler that failed, or of its process."""
+"""Errors, as runners write them."""
 
 
-@dataclass(slots=True, eq=False)
-class Handling:
-    """A handler that has been called."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class HandlerRun:
+    """A handler that was called."""
 
+    runs: "HandlerRuns"
     call: HandlerCall
     process: Process
     ended: asyncio.Future[Ended]
     began: float
-    size: float = 1.0
+    size: float
     """In [0, 1): how large its result is, or how its process ended."""
     timer: asyncio.TimerHandle | None = None
-    told: float | None = None
-    """When it was told that its lock is lost, or to stop: a moment of the world."""
+    notified: float | None = None
+    """The moment when it was first notified of a lost lock, or asked to stop."""
     lost: float | None = None
-    """When it was told that its lock is lost."""
-    timeline: Timeline | None = None
-    over: Callable[["Handling"], None] | None = None
+    """The moment when it was notified of a lost lock."""
 
     async def wait(self) -> Ended:
         return await asyncio.shield(self.ended)
 
     def extend(self, deadline: float) -> None:
-        """It is a coroutine: a loop that stands still runs nothing."""
+        """Does nothing: it is a coroutine, and a stopped loop runs none."""
 
-    def lose(self, reason: str) -> None:  # noqa: ARG002 - nobody reads it here
-        self._is_told()
+    def lose(self, reason: str) -> None:  # noqa: ARG002 - the handler reads no reason
+        self._notify()
         if self.lost is None:
-            self.lost = self.told
+            self.lost = self.notified
 
     def stop(self, outcome: Outcome, reason: str) -> None:
-        self._is_told()
-        if self.ended.done():
-            return
+        self._notify()
         self._end(Ended(outcome=outcome, error=reason))
 
     def finish(self, outcome: Outcome) -> None:
-        result = result_of(self) if outcome is Outcome.OK else None
-        error = "" if outcome is Outcome.OK else ENDS[int(self.size * len(ENDS))]
-        self._end(Ended(outcome=outcome, result=result, error=error))
+        """Ends as it was drawn."""
+        if outcome is Outcome.OK:
+            self._end(Ended(outcome=outcome, result=result_of(self), error=""))
+        else:
+            self._end(Ended(outcome=outcome, error=ENDS[int(self.size * len(ENDS))]))
 
-    def _is_told(self) -> None:
-        assert self.timeline is not None
-        if self.told is None:
-            self.told = self.timeline.now
+    def _notify(self) -> None:
+        if self.notified is None:
+            self.notified = self.runs.timeline.now
 
     def _end(self, ended: Ended) -> None:
         if self.ended.done():
@@ -106,15 +102,14 @@ class Handling:
         if self.timer is not None:
             self.timer.cancel()
         self.ended.set_result(ended)
-        assert self.over is not None
-        self.over(self)
+        self.runs.end(self)
 
 
-def result_of(handling: Handling) -> Any:
-    """What a good run returns: a few words, or more than anybody should."""
-    share = handling.size / LARGE_ONES
+def result_of(run: HandlerRun) -> Any:
+    """The result of a good run: short, or large, or more than a row can hold."""
+    share = run.size / LARGE_ONES
     if share >= 1.0:
-        return f"{handling.call.item.id}:{handling.call.fence}"
+        return f"{run.call.item.id}:{run.call.fence}"
     if share >= 0.5:
         return LARGE * "x"
     if share >= 0.25:
@@ -125,79 +120,75 @@ def result_of(handling: Handling) -> Any:
     return nested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nature:
-    """How the runs of items are."""
-
-    takes: Callable[[str], float]
-    """Seconds that a run of an item takes on the mean."""
-    failing: float = 0.05
-
-
 @dataclass(slots=True, kw_only=True)
-class Stage:
-    """Everything that is being handled anywhere, and how much of it overlapped."""
+class HandlerRuns:
+    """All handlers that run in any process, and how much they overlap."""
 
     timeline: Timeline
     seed: int
-    nature: Nature
-    begins: Callable[[Handling], None] = lambda _: None
-    """Hears of every handler that is called."""
-    ends: Callable[[Handling], None] = lambda _: None
-    """Hears of every one that is gone."""
-    handled: dict[str, list[Handling]] = field(default_factory=dict)
-    """By item."""
-    runs: int = 0
+    takes: Mapping[str, float]
+    """Seconds that a run of an item takes on the mean."""
+    failing: float
+    """The share of runs that fail."""
+    on_begin: Callable[[HandlerRun], None] = lambda _: None
+    on_end: Callable[[HandlerRun], None] = lambda _: None
+    by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
+    """Those that go on."""
+    count: int = 0
     overlaps: int = 0
-    """Runs that began while another of the same item was going on."""
+    """Runs that began while another of the same item went on."""
     overlapped: float = 0.0
     """Seconds."""
     worked: float = 0.0
-    """Seconds of handlers, all together."""
+    """Seconds of all runs that have ended."""
 
-    def begin(self, process: Process, call: HandlerCall) -> Handling:
+    def __iter__(self) -> Iterator[HandlerRun]:
+        """Those that go on, in a list of their own."""
+        return iter([one for some in self.by_item.values() for one in some])
+
+    def begin(self, process: Process, call: HandlerCall) -> HandlerRun:
+        """Calls a handler."""
         chance = stream(self.seed, f"run {call.item.id} {call.fence}")
-        mean = self.nature.takes(call.item.id)
-        takes = mean * min(-math.log(1.0 - chance.fraction()), 8.0)
-        hangs = chance.fraction() < ENDLESS and self.nature.failing > 0
-        outcome = Outcome.FAILED if chance.fraction() < self.nature.failing else Outcome.OK
-        handling = Handling(
+        takes = self.takes[call.item.id] * min(-math.log(1.0 - chance.fraction()), 8.0)
+        hangs = chance.fraction() < ENDLESS and self.failing > 0
+        outcome = Outcome.FAILED if chance.fraction() < self.failing else Outcome.OK
+        run = HandlerRun(
+            runs=self,
             call=call,
             process=process,
             ended=process.loop.create_future(),
             began=self.timeline.now,
-            size=chance.fraction() if self.nature.failing else 1.0,
-            timeline=self.timeline,
-            over=self.end,
+            size=chance.fraction() if self.failing else 1.0,
         )
         if not hangs:
-            handling.timer = process.loop.call_later(takes, handling.finish, outcome)
-        self.begins(handling)
-        others = self.handled.setdefault(call.item.id, [])
-        self.runs += 1
+            run.timer = process.loop.call_later(takes, run.finish, outcome)
+        self.on_begin(run)
+        others = self.by_item.setdefault(call.item.id, [])
+        self.count += 1
         self.overlaps += bool(others)
-        others.append(handling)
-        return handling
+        others.append(run)
+        return run
 
-    def end(self, handling: Handling) -> None:
-        self.ends(handling)
-        others = self.handled[handling.call.item.id]
-        others.remove(handling)
+    def end(self, run: HandlerRun) -> None:
+        """Counts a handler that has ended, or whose process is dead."""
+        self.on_end(run)
+        others = self.by_item[run.call.item.id]
+        others.remove(run)
         now = self.timeline.now
-        self.worked += now - handling.began
-        self.overlapped += sum(now - max(one.began, handling.began) for one in others)
+        self.worked += now - run.began
+        self.overlapped += sum(now - max(one.began, run.began) for one in others)
         if not others:
-            del self.handled[handling.call.item.id]
+            del self.by_item[run.call.item.id]
 
     def died(self, process: Process) -> None:
-        """A process and all its handlers are gone."""
-        for others in list(self.handled.values()):
-            for one in [one for one in others if one.process is process]:
+        """A process is dead, and all its handlers with it."""
+        for one in self:
+            if one.process is process:
                 self.end(one)
 
-    def of(self, process: Process, fence: int, item_id: str) -> Handling | None:
-        """What goes on under a claim."""
-        for one in self.handled.get(item_id, ()):
+    def of(self, process: Process, fence: int, item_id: str) -> HandlerRun | None:
+        """The handler that runs under a claim, if there is one."""
+        for one in self.by_item.get(item_id, ()):
             if one.process is process and one.call.fence == fence:
                 return one
         return None
@@ -207,13 +198,13 @@ class Stage:
 class SimulatedRunner:
     """Calls the handlers of one process."""
 
-    stage: Stage
+    runs: HandlerRuns
     process: Process
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
-        return self.stage.begin(self.process, call)
+        return self.runs.begin(self.process, call)
 
     async def close(self) -> None:
-        for others in list(self.stage.handled.values()):
-            for one in [one for one in others if one.process is self.process]:
+        for one in self.runs:
+            if one.process is self.process:
                 one.stop(Outcome.CANCELLED, "the worker ended")

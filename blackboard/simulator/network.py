@@ -1,32 +1,56 @@
-"""The way between processes and the store: it takes time, and things go wrong on it.
+"""The network between processes and the store: delays, and what goes wrong with a request.
 
 A request that was sent belongs to the network: it arrives whether or not its sender still lives. A
-reply belongs to the process: one that is stopped finds it when it goes on. What a caller is told
-follows the contract of a store: a batch that is not answered is Unknown, a page Unavailable; Busy
-means that nothing was done.
+reply belongs to the process: a stopped process receives it when it continues. The sender gets what
+the contract of a store says: Unknown for a batch without an answer, Unavailable for a page, Busy
+when nothing was done.
+
+The fate of each request is drawn from the seed, or planned. All drawn fates but "answered" are
+recorded: with the plan of the other faults they are the whole story of a world, and with one entry
+less it is a smaller story.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any
 
 from blackboard.clock import Chance
-from blackboard.simulator.host import Process, Trap, When
-from blackboard.simulator.timeline import NOBODYS, Call, Timeline
-from blackboard.simulator.weather import Fate, Weather
+from blackboard.simulator.processes import EMPTY, Call, Process, Timeline, Trap, When
 from blackboard.table import Busy, Op, TableError, Unavailable, Unknown
 
 QUICKEST, USUAL = 0.003, 0.010
-"""Seconds of a way: the least, and what comes to it on the mean."""
-PATIENCE = 10.0
-"""Seconds until a caller gives a request up."""
+"""Seconds of one way: the least, and the mean of what comes on top."""
+TIMEOUT = 10.0
+"""Seconds until a sender gives a request up."""
 LATEST = 30.0
-"""Seconds after its sending that a late batch lands, at the latest."""
+"""Seconds after its sending that a late batch is applied, at most."""
 SLOWEST = 5.0
-"""Seconds that a request takes to a slow partition, at the most."""
+"""Seconds that a request to a slow partition takes, at most."""
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
+
+
+class Fate(StrEnum):
+    """What happens to one request."""
+
+    ANSWERED = "answered"
+    BUSY = "503"
+    """The store refuses it."""
+    NEVER = "lost"
+    """The request is lost."""
+    UNHEARD = "unheard"
+    """The request is done, and the reply is lost."""
+    LATE = "late"
+    """The sender gives up, and then the request is done."""
+    KILLED_BEFORE = "killed before"
+    """The sender is killed before it sends."""
+    KILLED_SENT = "killed sent"
+    """The sender is killed after it has sent."""
+    KILLED_DONE = "killed done"
+    """The sender is killed when the request is done, before the reply."""
+
 
 _KILLED = {
     Fate.KILLED_BEFORE: When.BEFORE,
@@ -35,8 +59,56 @@ _KILLED = {
 }
 
 
-class Broken(StrEnum):
-    """What of the way between a process and the store does not work."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fated:
+    """The fate of request `number` of a process."""
+
+    process: str
+    number: int
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """The share of requests that meet a fate."""
+
+    busy: float = 0.0
+    lost: float = 0.0
+    """Requests and replies, half of each."""
+    late: float = 0.0
+
+
+class Fates:
+    """The fate of each request: as planned, or else drawn by the odds."""
+
+    def __init__(self, chance: Chance, odds: Odds, planned: Iterable[Fated] | None) -> None:
+        self._chance = chance
+        self.fated = list(planned or ())
+        """Those that were planned, or drawn so far."""
+        self._planned = {(one.process, one.number): one.fate for one in self.fated}
+        self._draws = planned is None
+        kinds = (Fate.BUSY, Fate.NEVER, Fate.UNHEARD, Fate.LATE)
+        limits = accumulate((odds.busy, odds.lost / 2, odds.lost / 2, odds.late))
+        self._limits = list(zip(limits, kinds, strict=True))
+
+    def stop(self) -> None:
+        """From now on every request is answered."""
+        self._planned, self._draws = {}, False
+
+    def of(self, process: str, number: int) -> Fate:
+        """The fate of request `number` of a process."""
+        if not self._draws:
+            return self._planned.get((process, number), Fate.ANSWERED)
+        draw = self._chance.fraction()
+        for limit, fate in self._limits:
+            if draw < limit:
+                self.fated.append(Fated(process=process, number=number, fate=fate))
+                return fate
+        return Fate.ANSWERED
+
+
+class LinkFault(StrEnum):
+    """What fails between one process and the store."""
 
     BOTH = "nothing gets through"
     REQUESTS = "requests get lost"
@@ -44,8 +116,8 @@ class Broken(StrEnum):
     WRITES = "batches get lost, pages do not"
 
 
-class Sick(StrEnum):
-    """What is the matter with one partition of the store."""
+class ShardFault(StrEnum):
+    """What fails in one partition of the store."""
 
     AWAY = "its partition is away"
     BUSY = "its partition is throttled"
@@ -59,14 +131,13 @@ class Request:
 
     process: Process
     sender: str
-    """The name of the worker or person in that process."""
+    """The name of the worker or person."""
     partition: str
     ask: Callable[[], Any]
     """Asks the store, now."""
     ops: Sequence[Op]
-    """Of a batch; none: a page is asked for."""
+    """Of a batch; none for a page."""
     answer: asyncio.Future[Any]
-    """The future that its caller waits on."""
     fate: Fate = Fate.ANSWERED
     trap: Trap | None = None
 
@@ -81,68 +152,70 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class Network:
-    """Carries requests and replies."""
+    """Delivers requests and replies."""
 
     timeline: Timeline
     chance: Chance
-    weather: Weather
-    spring: Callable[[Process, Trap], None]
-    """Lets a trap do its work."""
-    tell: Callable[["Request", str], None]
-    """Hears of what goes wrong."""
-    refused: Callable[[Process, str, Sequence[Op], TableError], None]
-    """Hears of batches that lost a race, and whose senders are told so: of both."""
-    broken: dict[str, Broken] = field(default_factory=dict)
-    """By the names of processes."""
+    fates: Fates
+    trigger: Callable[[Process, Trap], None]
+    """Called when a trap is due: kills or stops the process."""
+    on_fault: Callable[["Request", str], None]
+    """Called with each request that meets a fault."""
+    on_refused: Callable[[Process, str, Sequence[Op], TableError], None]
+    """Called with each batch that lost a race, if its sender gets that answer."""
+    link_faults: dict[str, LinkFault] = field(default_factory=dict)
+    """By process name."""
     away: bool = False
-    """Whether the store is."""
-    sick: dict[str, Sick] = field(default_factory=dict)
-    """By the names of partitions."""
+    """Whether the whole store is away."""
+    shard_faults: dict[str, ShardFault] = field(default_factory=dict)
+    """By partition name."""
 
     def send(self, request: Request) -> None:
         process = request.process
         process.requests += 1
-        request.fate = self.weather.fate(process.name, process.requests)
+        request.fate = self.fates.of(process.name, process.requests)
         if request.fate in _KILLED:
             request.trap = Trap(when=_KILLED[request.fate], seconds=None)
             request.fate = Fate.ANSWERED
         elif request.is_batch and process.trap is not None:
             request.trap, process.trap = process.trap, None
         if request.trap is not None and request.trap.when is When.BEFORE:
-            self.spring(process, request.trap)
+            self.trigger(process, request.trap)
         if process.runs:
             self._go(request)
-        else:  # it goes when the process goes on, if it ever does
+        else:  # sent when the process continues, if it ever does
             process.loop.call_soon(self._go, request)
 
     def _go(self, request: Request) -> None:
         process, fate = request.process, request.fate
-        way = self.broken.get(process.name)
-        sick = self.sick.get(request.partition)
-        lost = way in {Broken.BOTH, Broken.REQUESTS} or (way is Broken.WRITES and request.is_batch)
-        if fate is not Fate.ANSWERED or way or sick or self.away:
-            self._trouble(request, "the store is away" if self.away else way or sick or f"{fate}")
-        if self.away or sick is Sick.AWAY:
+        link = self.link_faults.get(process.name)
+        fault = self.shard_faults.get(request.partition)
+        lost = link in {LinkFault.BOTH, LinkFault.REQUESTS} or (
+            link is LinkFault.WRITES and request.is_batch
+        )
+        if fate is not Fate.ANSWERED or link or fault or self.away:
+            self._trouble(request, "the store is away" if self.away else link or fault or f"{fate}")
+        if self.away or fault is ShardFault.AWAY:
             self._reply(request, Unavailable("the store is away"))
         elif lost or fate is Fate.NEVER:
             self._give_up(request)
-        elif fate is Fate.BUSY or sick is Sick.BUSY:
+        elif fate is Fate.BUSY or fault is ShardFault.BUSY:
             after = RETRY_AFTER[int(self.chance.fraction() * len(RETRY_AFTER))]
             self._reply(request, Busy(after))
         else:
             delay = self._takes()
-            if sick is Sick.SLOW:
+            if fault is ShardFault.SLOW:
                 delay += self.chance.fraction() * SLOWEST
             if fate is Fate.LATE:
                 self._give_up(request)
-                delay = PATIENCE + self.chance.fraction() * (LATEST - PATIENCE)
+                delay = TIMEOUT + self.chance.fraction() * (LATEST - TIMEOUT)
             self.timeline.at(self.timeline.now + delay, self._arrive, request)
         if request.trap is not None and request.trap.when is When.SENT:
-            self.spring(process, request.trap)
+            self.trigger(process, request.trap)
 
     def _arrive(self, request: Request) -> None:
-        sick = self.sick.get(request.partition)
-        if self.away or sick is Sick.AWAY:
+        fault = self.shard_faults.get(request.partition)
+        if self.away or fault is ShardFault.AWAY:
             self._give_up(request)
             return
         try:
@@ -150,31 +223,31 @@ class Network:
         except TableError as problem:
             answer = problem
         if request.trap is not None and request.trap.when is When.APPLIED:
-            self.spring(request.process, request.trap)
-        way = self.broken.get(request.process.name)
+            self.trigger(request.process, request.trap)
+        link = self.link_faults.get(request.process.name)
         if (
             request.fate is Fate.UNHEARD
-            or sick is Sick.REPLIES
-            or way in {Broken.BOTH, Broken.REPLIES}
+            or fault is ShardFault.REPLIES
+            or link in {LinkFault.BOTH, LinkFault.REPLIES}
         ):
             self._give_up(request)
         else:
             heard = request.fate is not Fate.LATE
             if heard and request.is_batch and isinstance(answer, TableError):
-                self.refused(request.process, request.sender, request.ops, answer)
+                self.on_refused(request.process, request.sender, request.ops, answer)
             self._reply(request, answer)
 
     def _trouble(self, request: Request, what: str) -> None:
-        self.tell(request, f"{'batch' if request.is_batch else 'page'}: {what}")
+        self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
 
     def _takes(self) -> float:
-        """Seconds of one way: rarely long."""
+        """Seconds of one way; rarely long."""
         fraction = self.chance.fraction()
         return QUICKEST + USUAL * fraction / (1.02 - fraction)
 
     def _give_up(self, request: Request) -> None:
-        """Its connection breaks at some time, or its caller gives up."""
-        self._answer(request, request.unanswered, self.chance.fraction() * PATIENCE)
+        """The connection breaks, or the sender gives up."""
+        self._answer(request, request.unanswered, self.chance.fraction() * TIMEOUT)
 
     def _reply(self, request: Request, answer: Any) -> None:
         self._answer(request, answer, self._takes())
@@ -182,7 +255,7 @@ class Network:
     def _answer(self, request: Request, answer: Any, delay: float) -> None:
         arrives = self.timeline.now + delay
         loop = request.process.loop
-        self.timeline.put(Call(loop, arrives, _set, (request.answer, answer), NOBODYS))
+        self.timeline.put(Call(loop, arrives, _set, (request.answer, answer), EMPTY))
 
 
 def _set(future: asyncio.Future[Any], answer: Any) -> None:

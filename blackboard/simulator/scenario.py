@@ -1,70 +1,77 @@
-"""What a world is made of: its items, its workers, and what may go wrong there."""
+"""A world before it begins: its items, its workers, and the plan of its faults.
 
-from collections.abc import Mapping, Sequence
+The plan is drawn from the seed, and is data: the same world can be run with fewer entries, which is
+how a failure is shrunk.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TypeVar
 
+from blackboard.clock import SeededChance
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
 from blackboard.rules.next_run import phase
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of
-from blackboard.simulator.host import BEGAN
-from blackboard.simulator.weather import Odds
+from blackboard.simulator.network import Fated, LinkFault, Odds, ShardFault
+from blackboard.simulator.processes import WORLD_START, When, stream
 from blackboard.spec import Spec
 
 
-class Trouble(StrEnum):
-    """What may go wrong."""
+class Fault(StrEnum):
+    """Kinds of faults that may be injected."""
 
     KILL = "kill"
-    """A worker is killed, at any moment or about a batch of its own."""
+    """A worker is killed, at any moment or before, during or after a batch."""
     PAUSE = "pause"
-    """A worker stands still, for up to a hundred leases."""
+    """A worker is stopped, for up to a hundred leases."""
     SKEW = "skew"
     """Clocks are off by a minute or by years, and run up to 1 % too fast or too slow."""
     JUMP = "jump"
-    """Somebody sets a worker's wall clock."""
+    """The wall clock of a worker is set."""
     LOST = "lost"
-    """Requests and replies get lost."""
+    """Requests and replies are lost."""
     LATE = "late"
-    """Batches land after their senders gave up."""
+    """Batches are applied after their senders gave up."""
     BUSY = "503"
-    """The store has no time."""
+    """The store refuses requests."""
     PARTITION = "partition"
     """Nothing, or one direction, or no batch gets through between some workers and the store."""
     OUTAGE = "outage"
     """The store is away."""
     SHARD = "shard"
-    """One partition is away, throttled or slow, or its replies get lost."""
+    """One partition is away, throttled or slow, or its replies are lost."""
     CLOCK = "clock"
     """The store's clock is set by less than a minute, and runs up to 1 % too fast or too slow."""
     REDEPLOY = "redeploy"
     """All workers are asked to stop, one after the other, and new ones take their places."""
     VERSIONS = "versions"
-    """Every second worker is of a newer version, which takes over some of the items."""
+    """Every second worker is of a newer version: it adds columns, and takes over some items."""
     EDIT = "edit"
     """People add, edit, pause, resume, run, unlock, cancel and remove items."""
 
 
-ALL = frozenset(Trouble)
-NONE: frozenset[Trouble] = frozenset()
+ALL = frozenset(Fault)
+NONE: frozenset[Fault] = frozenset()
 
 
-def troubles_of(text: str) -> frozenset[Trouble]:
+def parse_faults(text: str) -> frozenset[Fault]:
     """From all, none, or names with commas. Raises BadInput."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in (["all"], ["none"]):
         return ALL if names == ["all"] else NONE
-    known = ", ".join(one.value for one in Trouble)
+    kinds = ", ".join(one.value for one in Fault)
     for name in names:
-        if name not in set(Trouble):
-            raise BadInput("faults", f"{name!r} is no kind of fault", f"all, none, or of: {known}")
+        if name not in set(Fault):
+            raise BadInput("faults", f"{name!r} is no kind of fault", f"all, none, or of: {kinds}")
     if not names:
-        raise BadInput("faults", "names none", f"all, none, or of: {known}")
-    return frozenset(Trouble(name) for name in names)
+        raise BadInput("faults", "names none", f"all, none, or of: {kinds}")
+    return frozenset(Fault(name) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +113,15 @@ class Scenario:
     items: Sequence[Declared]
     workers: int = 8
     hours: float = 1.0
-    """For which things go wrong; a quiet time follows."""
+    """With faults; a time without faults follows."""
     shards: int = 1
     slots: int = 8
     page_rows: int = 1_000
     """Rows of a page of the store: what is more comes in several, one after the other."""
     cycle: timedelta = timedelta(seconds=60)
-    faults: frozenset[Trouble] = NONE
+    faults: frozenset[Fault] = NONE
     trouble_every: float = 120.0
-    """Seconds from one trouble to the next, on the mean: kills, pauses, partitions and so on."""
+    """Seconds from one injection to the next, on the mean."""
     odds: Odds = field(default_factory=lambda: Odds(busy=0.02, lost=0.02, late=0.01))
     """Of requests; only what is among `faults` counts."""
     failing: float = 0.05
@@ -122,11 +129,12 @@ class Scenario:
     types: Types = ALL_TYPES
 
     @property
-    def weather(self) -> Odds:
+    def request_odds(self) -> Odds:
+        """The odds of the faults that this scenario has."""
         return Odds(
-            busy=self.odds.busy if Trouble.BUSY in self.faults else 0.0,
-            lost=self.odds.lost if Trouble.LOST in self.faults else 0.0,
-            late=self.odds.late if Trouble.LATE in self.faults else 0.0,
+            busy=self.odds.busy if Fault.BUSY in self.faults else 0.0,
+            lost=self.odds.lost if Fault.LOST in self.faults else 0.0,
+            late=self.odds.late if Fault.LATE in self.faults else 0.0,
         )
 
     @property
@@ -154,14 +162,14 @@ def synthetic(
             type=FENCED if number % 7 == 6 else PLAIN,
             spec=_spec(number, every),
             takes=mean,
-            first=BEGAN + every * phase(f"item-{number}") if spread else None,
+            first=WORLD_START + every * phase(f"item-{number}") if spread else None,
         )
         for number in range(count)
     )
 
 
 def usual_length(interval: timedelta) -> float:
-    """Seconds of a run that nothing is known of but its interval."""
+    """Seconds of a run, from its interval alone."""
     return min(interval.total_seconds() / 20, 120.0)
 
 
@@ -185,3 +193,127 @@ def _cron(number: int, every: timedelta) -> str:
     if minutes < 60:
         return f"*/{minutes} * * * *"
     return f"{number % 60} */{min(minutes // 60, 23)} * * *"
+
+
+VERBS = ("add", "edit", "pause", "resume", "run_now", "unlock", "cancel", "remove")
+LONGEST_PAUSE_LEASES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One fault: when, where, how long, and of which form."""
+
+    at: float
+    """Seconds since the world began."""
+    fault: Fault
+    target: int
+    """The seat of a worker, or the number of an item or a partition."""
+    seconds: float = 0.0
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All faults of a world."""
+
+    injections: tuple[Injection, ...]
+    fated: tuple[Fated, ...] | None = None
+    """The fates of requests; None: they are drawn."""
+
+
+def draw_plan(scenario: Scenario) -> Plan:
+    """The plan of a scenario's seed."""
+    chance = stream(scenario.seed, "plan")
+    kinds = [one for one in Fault if one in scenario.faults for _ in range(_WEIGHTS.get(one, 0))]
+    injections: list[Injection] = []
+    at, end = 0.0, scenario.hours * 3600.0
+    while kinds:
+        at += -math.log(1.0 - chance.fraction()) * scenario.trouble_every
+        if at >= end:
+            break
+        injections += _drawn(_pick(chance, kinds), chance, scenario, round(at, 3))
+    return Plan(injections=tuple(sorted(injections, key=lambda one: one.at)))
+
+
+_WEIGHTS = {
+    Fault.KILL: 4,
+    Fault.PAUSE: 4,
+    Fault.JUMP: 1,
+    Fault.PARTITION: 2,
+    Fault.OUTAGE: 1,
+    Fault.SHARD: 2,
+    Fault.CLOCK: 1,
+    Fault.REDEPLOY: 1,
+    Fault.VERSIONS: 1,
+    Fault.EDIT: 6,
+}
+"""How often each is drawn among the others."""
+
+
+def _drawn(
+    fault: Fault, chance: SeededChance, scenario: Scenario, at: float
+) -> Iterator[Injection]:
+    workers, items = scenario.workers, len(scenario.items)
+    match fault:
+        case Fault.OUTAGE:
+            yield Injection(at, fault, 0, _span(chance, 1.0, 300.0))
+        case Fault.SHARD:
+            shard_fault, number = _pick(chance, tuple(ShardFault)), _number(chance, scenario.shards)
+            yield Injection(at, fault, number, _span(chance, 2.0, 600.0), shard_fault.value)
+        case Fault.CLOCK:
+            yield Injection(at, fault, 0, _span(chance, 0.1, 50.0) * _sign(chance))
+        case Fault.VERSIONS if workers > 1 and items > 2:
+            # People of this version cannot change a newer item: at most one item in three.
+            yield Injection(at, fault, _pick(chance, range(2, items, 3)))
+        case Fault.EDIT:
+            verb, item = _pick(chance, VERBS), _number(chance, items)
+            yield Injection(at, fault, item, chance.fraction(), verb)
+        case _:
+            yield from _drawn_for_workers(fault, chance, scenario, at)
+
+
+def _drawn_for_workers(
+    fault: Fault, chance: SeededChance, scenario: Scenario, at: float
+) -> Iterator[Injection]:
+    workers = scenario.workers
+    match fault:
+        case Fault.KILL:
+            how, seat = _pick(chance, tuple(When)), _number(chance, workers)
+            yield Injection(at, fault, seat, _span(chance, 0.1, 60.0), how.value)
+        case Fault.PAUSE:
+            seconds = _span(chance, 0.5, LONGEST_PAUSE_LEASES * scenario.shortest_lease)
+            how = _pick(chance, tuple(When))
+            yield Injection(at, fault, _number(chance, workers), seconds, how.value)
+        case Fault.JUMP:
+            seconds = _span(chance, 1.0, 2 * 86_400.0) * _sign(chance)
+            yield Injection(at, fault, _number(chance, workers), seconds)
+        case Fault.PARTITION:
+            link_fault, seconds = _pick(chance, tuple(LinkFault)), _span(chance, 2.0, 600.0)
+            count = max(workers // 2, 1) if chance.fraction() < 0.25 else 1
+            first = _number(chance, workers)
+            for seat in range(first, first + count):
+                yield Injection(at, fault, seat % workers, seconds, link_fault.value)
+        case Fault.REDEPLOY:
+            apart = _span(chance, 1.0, 60.0)
+            for seat in range(workers):
+                yield Injection(at + seat * apart, fault, seat)
+
+
+Some = TypeVar("Some")
+
+
+def _pick(chance: SeededChance, some: Sequence[Some]) -> Some:
+    return some[_number(chance, len(some))]
+
+
+def _number(chance: SeededChance, count: int) -> int:
+    return int(chance.fraction() * count)
+
+
+def _sign(chance: SeededChance) -> int:
+    return 1 if chance.fraction() < 0.5 else -1
+
+
+def _span(chance: SeededChance, least: float, most: float) -> float:
+    """Seconds; short ones as often as long ones."""
+    return round(least * math.exp(math.log(most / least) * chance.fraction()), 3)

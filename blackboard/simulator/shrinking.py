@@ -1,9 +1,8 @@
-"""Bringing a failure down to what it takes: the fewest troubles, workers and items, the shortest
-time.
+"""Shrinking: a failure is reduced to the fewest faults, workers and items, and the shortest time.
 
-A world is tried again and again with something left out, and what is left out stays out as long as
-the same kind of violation comes about. The result is a scenario and a plan that anybody can run;
-it need not be the smallest there is, only one from which no single part can be taken.
+Parts are left out one after the other, as long as the same kind of violation follows. The result is
+a scenario and a plan that can be run again. It need not be the smallest failure, but no single part
+of it can be left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,21 +10,20 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from blackboard.model import replace
-from blackboard.simulator.plan import Plan
-from blackboard.simulator.scenario import Scenario
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.scenario import Plan, Scenario
 from blackboard.simulator.world import World
 
 Part = TypeVar("Part")
 INSTANT = 1e-9
-"""Hours by which a world goes on after its violation, so that rounding does not end it before."""
+"""Hours after the violation, against rounding."""
 MOST_TRIES = 400
-"""Worlds that are tried, at the most."""
+"""Worlds to try, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A world that ends in a violation, and its story."""
+    """A world that ends in a violation, and its trace."""
 
     scenario: Scenario
     plan: Plan
@@ -33,18 +31,18 @@ class Failure:
     moment: float
     """Seconds since the world began."""
     story: tuple[str, ...]
-    """Its last lines."""
+    """The last lines of the trace."""
 
     @property
     def size(self) -> int:
-        """Of what it takes, all in all."""
+        """The number of its parts."""
         fated = len(self.plan.fated or ())
-        parts = len(self.plan.happenings) + fated + len(self.scenario.items)
+        parts = len(self.plan.injections) + fated + len(self.scenario.items)
         return parts + self.scenario.workers
 
 
 def failure_of(scenario: Scenario, plan: Plan | None = None) -> Failure | None:
-    """Run a world; how it fails, or None when it does not."""
+    """Runs a world. Returns its failure, or None."""
     world = World(scenario, plan)
     try:
         world.run()
@@ -54,7 +52,7 @@ def failure_of(scenario: Scenario, plan: Plan | None = None) -> Failure | None:
 
 
 def failed(world: World, violation: Violation) -> Failure:
-    """A world that has ended in a violation. All that was drawn is in the plan."""
+    """The failure of a world that has ended in a violation, with all drawn fates in its plan."""
     return Failure(
         scenario=world.scenario,
         plan=replace(world.plan, fated=world.fated),
@@ -65,7 +63,7 @@ def failed(world: World, violation: Violation) -> Failure:
 
 
 class Shrinker:
-    """Tries smaller worlds. `tell` hears of each that still fails."""
+    """Tries smaller worlds. `tell` is called with each that still fails."""
 
     def __init__(self, failure: Failure, *, tell: Callable[[Failure], None] | None = None) -> None:
         self.failure = _ended_there(failure)
@@ -73,19 +71,19 @@ class Shrinker:
         self._tell = tell
 
     def shrink(self) -> Failure:
-        """The smallest that is found."""
+        """Returns the smallest failure that is found."""
         before = -1
         while before != self.failure.size and self.tries < MOST_TRIES:
             before = self.failure.size
             self._leave_out_kinds()
             self._leave_out_items()
-            self._leave_out_happenings()
+            self._leave_out_injections()
             self._leave_out_fates()
             self._take_fewer_workers()
         return self.failure
 
     def _fails(self, scenario: Scenario, plan: Plan) -> bool:
-        """Whether the same kind of violation comes about; it is the failure from now on."""
+        """Whether the same kind of violation follows; if so, this is the failure from now on."""
         current = self.failure
         if self.tries >= MOST_TRIES or (scenario, plan) == (current.scenario, current.plan):
             return False
@@ -99,14 +97,14 @@ class Shrinker:
         return True
 
     def _leave_out_kinds(self) -> None:
-        for kind in {one.trouble: None for one in self.failure.plan.happenings}:
-            others = tuple(one for one in self.failure.plan.happenings if one.trouble is not kind)
-            self._fails(self.failure.scenario, replace(self.failure.plan, happenings=others))
+        for kind in {one.fault: None for one in self.failure.plan.injections}:
+            others = tuple(one for one in self.failure.plan.injections if one.fault is not kind)
+            self._fails(self.failure.scenario, replace(self.failure.plan, injections=others))
         self._fails(self.failure.scenario, replace(self.failure.plan, fated=()))
 
-    def _leave_out_happenings(self) -> None:
-        for fewer in self._fewer(lambda: self.failure.plan.happenings):
-            self._fails(self.failure.scenario, replace(self.failure.plan, happenings=fewer))
+    def _leave_out_injections(self) -> None:
+        for fewer in self._fewer(lambda: self.failure.plan.injections):
+            self._fails(self.failure.scenario, replace(self.failure.plan, injections=fewer))
 
     def _leave_out_fates(self) -> None:
         for fewer in self._fewer(lambda: self.failure.plan.fated or ()):
@@ -124,7 +122,7 @@ class Shrinker:
                 return
 
     def _fewer(self, parts: Callable[[], Sequence[Part]]) -> Iterator[tuple[Part, ...]]:
-        """Without a half, a quarter, ... a single one of the parts that there are by then."""
+        """Yields the parts without a half, a quarter, ... a single one of them."""
         size = max(len(parts()) // 2, 1)
         while parts():
             start = 0
@@ -138,11 +136,11 @@ class Shrinker:
 
 
 def _ended_there(failure: Failure) -> Failure:
-    """Nothing that would come after the violation is part of it."""
-    happenings = tuple(one for one in failure.plan.happenings if one.at <= failure.moment)
+    """Leaves out what comes after the violation."""
+    injections = tuple(one for one in failure.plan.injections if one.at <= failure.moment)
     hours = min(failure.scenario.hours, failure.moment / 3600.0 + INSTANT)
     return replace(
         failure,
         scenario=replace(failure.scenario, hours=hours),
-        plan=replace(failure.plan, happenings=happenings),
+        plan=replace(failure.plan, injections=injections),
     )

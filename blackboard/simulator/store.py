@@ -1,31 +1,39 @@
-"""The one store of the simulated world: a contents in memory, and those who watch what is written.
+"""The store of a world, in memory, and its clients: the contract of a store, over the network.
 
-Every batch that is applied is shown to all watchers, with the rows before and after: invariants
-are judged at the moment of the writing, not by somebody who looks later.
+Each batch that is applied is passed to all watchers, with the rows before and after, so that
+invariants are checked at every single write.
+
+The limits are those of Azure Table Storage, so that requests are counted as they would be billed.
+The age of a row is that at the moment when its page was served; `now` is the store's clock.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from blackboard.model import whole_milliseconds
-from blackboard.simulator.host import BEGAN
-from blackboard.simulator.timeline import Timeline
-from blackboard.table import Etag, Op, Row, Value
+from blackboard.model import VERSION, whole_milliseconds
+from blackboard.protocol.keys import ITEM, LOCK, NEXT, item_key
+from blackboard.protocol.rows import version_of
+from blackboard.simulator.network import Network, Request
+from blackboard.simulator.processes import WORLD_START, Process, Timeline
+from blackboard.table import Delete, Etag, Op, Requests, Row, Value, just_after
+from blackboard.tables.base import AFTER_ALL, LARGEST_PAGE, MAX_VALUE, Pages, checked
 from blackboard.tables.memory import Contents
 
 PREPARED = 60.0
-"""Seconds before its sending that a batch may have been prepared: it waits for a store that is
-away, or its process stood still; so long do the oracles make allowance for a clock that was set.
+"""Seconds before its sending in which a batch may have been prepared: the store was away, or the
+process was stopped. For so long the invariants allow for a store clock that was set.
 """
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sender:
-    """Who sends a batch: a worker, or one request of a person."""
+    """The sender of a batch: a worker, or one request of a person."""
 
     name: str
-    """The worker's owner text, or who asks."""
+    """The owner text of a worker, or the name of a person."""
     verb: str = ""
     """What a person asked for; "" for a worker."""
     fence: int = 0
@@ -50,40 +58,45 @@ class Written:
     partition: str
     ops: Sequence[Op]
     before: Mapping[str, Row]
-    """The rows it touched, as they were; `stamp` is the moment they were written."""
+    """The rows it touched, as they were. `stamp` is the moment of their writing."""
     after: Mapping[str, Row]
     moment: float
-    """Seconds since the world began: also what ages are reckoned by."""
+    """Seconds since the world began; ages are differences of moments."""
     sent: float
     """When it was sent."""
     now: datetime
     """By the store's clock."""
     latest: datetime
-    """The latest time that this clock has shown since the batch may have been prepared."""
+    """The latest time of this clock since the batch may have been prepared."""
 
 
 Watcher = Callable[[Written], None]
 
 
 class StoreClock:
-    """What the store says of the time. It may be set, as the wall clock of a host may be: ages are
-    reckoned otherwise, and do not jump.
-    """
+    """The clock of the store. It may be set, as any wall clock; the ages of rows do not jump."""
 
     def __init__(self, timeline: Timeline, rate: float = 1.0) -> None:
         self._timeline = timeline
         self._rate = rate
         self._offsets = [(0.0, 0.0)]
         """From a moment on, so many seconds ahead."""
+        self._moment, self._now = 0.0, WORLD_START
+        """The last answer: many requests ask in the same moment."""
 
     def now(self) -> datetime:
-        return self._at(self._timeline.now, self._offsets[-1][1])
+        if self._moment != self._timeline.now:
+            self._moment = self._timeline.now
+            self._now = self._at(self._moment, self._offsets[-1][1])
+        return self._now
 
     def jump(self, seconds: float) -> None:
+        """Sets the clock ahead, or back."""
         self._offsets.append((self._timeline.now, self._offsets[-1][1] + seconds))
+        self._moment = -1.0
 
     def latest(self, since: float) -> datetime:
-        """The latest time that it has shown since a moment."""
+        """The latest time that it showed since a moment."""
         latest = self.now()
         ends = [moment for moment, _ in self._offsets[1:]]
         for (_, ahead), end in zip(self._offsets, ends, strict=False):
@@ -92,7 +105,7 @@ class StoreClock:
         return latest
 
     def _at(self, moment: float, ahead: float) -> datetime:
-        return whole_milliseconds(BEGAN + timedelta(seconds=moment * self._rate + ahead))
+        return whole_milliseconds(WORLD_START + timedelta(seconds=moment * self._rate + ahead))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,3 +156,175 @@ class Store:
     def _rows(self, partition: str, ops: Sequence[Op]) -> dict[str, Row]:
         found = ((op.key, self.contents.row(partition, op.key)) for op in ops)
         return {key: row for key, row in found if row is not None}
+
+
+BATCH_ROWS, BATCH_BYTES = 100, 1_310_720
+"""As in `tables/azure.py`: rows of a batch, and its bytes with their envelope."""
+FIRST_PAGE = 250
+
+
+class StoreClient:
+    """The store as one task of a process uses it."""
+
+    max_rows = BATCH_ROWS
+    max_bytes = BATCH_BYTES
+    max_value = MAX_VALUE
+    resolution = 0.5
+
+    def __init__(
+        self,
+        network: Network,
+        store: Store,
+        process: Process,
+        sender: Sender,
+        *,
+        page_rows: int = LARGEST_PAGE,
+    ) -> None:
+        self.requests = Requests()
+        self._page_rows = page_rows
+        self._network = network
+        self._store = store
+        self._process = process
+        self._sender = sender
+
+    def as_sender(self, sender: Sender) -> "StoreClient":
+        """A client for another task of the process."""
+        rows = self._page_rows
+        client = StoreClient(self._network, self._store, self._process, sender, page_rows=rows)
+        client.requests = self.requests
+        return client
+
+    def direct(self) -> "StoreClient":
+        """A client that takes no time and meets no faults."""
+        return _DirectClient(
+            self._network, self._store, self._process, Sender(name="world", verb="make")
+        )
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        ops = tuple(ops)
+        datas = checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
+        if not ops:
+            return []
+        self.requests.commits += 1
+        sent = self._store.timeline.now
+
+        def ask() -> list[Etag]:
+            written = self._as_written(partition, ops, datas)
+            return self._store.commit(self._sender, partition, ops, written, sent=sent)
+
+        etags: list[Etag] = await self._asked(partition, ask, ops)
+        return etags
+
+    def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        end = AFTER_ALL if last is None else last
+
+        async def page(start: str, count: int) -> list[Row]:
+            self.requests.pages += 1
+
+            def ask() -> tuple[float, list[Row]]:
+                rows = self._store.page(partition, start, end, count)
+                return self._store.timeline.now, self._as_read(rows)
+
+            served, rows = await self._asked(partition, ask, ())
+            if start == LOCK:
+                self._process.reads[partition] = served
+            self._note_life(rows)
+            return list(rows)
+
+        async def fetch(start: str, count: int) -> list[Row]:
+            rows: list[Row] = []
+            while len(rows) < count:
+                asked = min(self._page_rows, count - len(rows))
+                more = await page(just_after(rows[-1].key) if rows else start, asked)
+                rows += more
+                if len(more) < asked:
+                    break
+            return rows
+
+        return Pages(fetch, first=first, limit=limit, first_page=FIRST_PAGE)
+
+    def _as_written(
+        self,
+        partition: str,  # noqa: ARG002 - for other versions
+        ops: Sequence[Op],  # noqa: ARG002
+        datas: list[dict[str, Value]],
+    ) -> list[dict[str, Value]]:
+        """The data of a batch, as this version writes them."""
+        return datas
+
+    def _as_read(self, rows: list[Row]) -> list[Row]:
+        """Rows, as this version reads them."""
+        return rows
+
+    def _note_life(self, rows: Sequence[Row]) -> None:
+        """Notes the life of an id that a person's request read first: the request is about it."""
+        if self._sender.is_person and self._sender.born is None:
+            items = [row.data for row in rows if row.key.startswith(ITEM)]
+            self._sender.born = next((int(str(one.get("born", 0))) for one in items), None)
+
+    async def now(self) -> datetime:
+        return self._store.now()
+
+    def age(self, row: Row) -> float:
+        return float(row.stamp)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
+        request = Request(
+            process=self._process,
+            sender=self._sender.name,
+            partition=partition,
+            ask=ask,
+            ops=ops,
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._network.send(request)
+        return await request.answer
+
+
+class _DirectClient(StoreClient):
+    async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:  # noqa: ARG002
+        return ask()
+
+
+# ---- a newer version: this program, behind a client that changes rows on their way
+
+NEWER = VERSION + 1
+MORE = ("flavour", "weight", "crates", "ripe")
+"""Columns that only the newer version has."""
+
+
+def more(count: int) -> dict[str, Value]:
+    """The values of these columns, other ones for each write."""
+    return {"flavour": f"f{count}", "weight": count + 0.5, "crates": count, "ripe": count % 2 == 0}
+
+
+class NewerClient(StoreClient):
+    """The client of a newer worker. It writes more columns, and the version of the item; it
+    reads rows of the newer version as its own.
+    """
+
+    def _as_written(
+        self, partition: str, ops: Sequence[Op], datas: list[dict[str, Value]]
+    ) -> list[dict[str, Value]]:
+        count = self._store.contents.etag
+        for op, data in zip(ops, datas, strict=True):
+            if isinstance(op, Delete):
+                continue
+            data.update(more(count))
+            item = data.get("item")
+            if op.key.startswith((ITEM, LOCK, NEXT)) and "version" in data and item is not None:
+                row = self._store.contents.row(partition, item_key(str(item)))
+                data["version"] = VERSION if row is None else version_of(row.data)
+        return datas
+
+    def _as_read(self, rows: list[Row]) -> list[Row]:
+        return [_lowered(row) if version_of(row.data) == NEWER else row for row in rows]
+
+
+def _lowered(row: Row) -> Row:
+    return Row(row.key, row.etag, {**row.data, "version": VERSION}, row.stamp)

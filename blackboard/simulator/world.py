@@ -1,8 +1,7 @@
-"""A world: everything that happens on one board, from one seed, in one thread.
+"""A world: one simulated board, its workers and its faults, from one seed, in one thread.
 
-First comes the time in which things go wrong. Then all troubles stop, whoever is away comes back,
-and the world goes on until everything that was left behind must have been made good: what is then
-still waiting, held or lost is a violation.
+First the faults are injected. Then all faults stop, and the world goes on until every lock of a
+dead worker is stale and every due item must have started. A broken invariant raises `Violation`.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,41 +14,26 @@ from blackboard.model import Item
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import resolver
-from blackboard.simulator.chance import stream
 from blackboard.simulator.changes import Change, Shadows
-from blackboard.simulator.crew import BOARD, RATE, Crew, Member
-from blackboard.simulator.desk import Desk
-from blackboard.simulator.figures import Figures
-from blackboard.simulator.handlers import Handling, Nature, Stage
-from blackboard.simulator.host import Process
-from blackboard.simulator.mishaps import Mishaps
-from blackboard.simulator.network import Network, Request
-from blackboard.simulator.oracles.history import History
-from blackboard.simulator.oracles.limits import Etags, Refusals, Walks
-from blackboard.simulator.oracles.locks import Locks
-from blackboard.simulator.oracles.people import People
-from blackboard.simulator.oracles.plans import Plans
-from blackboard.simulator.oracles.priority import Priority
-from blackboard.simulator.oracles.quiet import Quiet
-from blackboard.simulator.oracles.runs import Runs
-from blackboard.simulator.oracles.slots import Slots
-from blackboard.simulator.oracles.transitions import Transitions
-from blackboard.simulator.oracles.whole import check_whole
-from blackboard.simulator.plan import Plan, draw_plan
-from blackboard.simulator.scenario import Scenario, Trouble
-from blackboard.simulator.store import Sender, Store, StoreClock, Written
-from blackboard.simulator.telling import told
-from blackboard.simulator.timeline import Timeline
-from blackboard.simulator.trace import Trace
-from blackboard.simulator.versions import Versions
-from blackboard.simulator.weather import DrawnWeather, Fated, PlannedWeather
-from blackboard.simulator.wire import Wire
+from blackboard.simulator.faults import FaultInjector, Operators
+from blackboard.simulator.handlers import HandlerRun, HandlerRuns
+from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
+from blackboard.simulator.invariants.requests import People, Plans
+from blackboard.simulator.invariants.rows import Etags, History, Locks, Versions, check_whole
+from blackboard.simulator.invariants.runs import Runs
+from blackboard.simulator.invariants.transitions import Slots, Transitions
+from blackboard.simulator.network import Fated, Fates, Network, Request
+from blackboard.simulator.processes import Process, Timeline, stream
+from blackboard.simulator.results import Figures, Trace, described
+from blackboard.simulator.scenario import Fault, Plan, Scenario, draw_plan
+from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
+from blackboard.simulator.workers import BOARD, RATE, WorkerProcess, Workers
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
 
 
 class World:
-    """One world. `run` is called once."""
+    """One world; `run` may be called once."""
 
     def __init__(
         self,
@@ -66,57 +50,59 @@ class World:
         self.shadows = Shadows()
         self._refusals = refusals = Refusals()
         self._walks = Walks(scenario, self.timeline)
-        fated = self.plan.fated
-        self.drawn = DrawnWeather(stream(scenario.seed, "weather"), scenario.weather)
         self.network = Network(
             timeline=self.timeline,
             chance=stream(scenario.seed, "network"),
-            weather=self.drawn if fated is None else PlannedWeather(fated),
-            spring=lambda *about: self.mishaps.spring(*about),  # noqa: PLW0108 - it is made below
-            tell=self._went_wrong,
-            refused=self._was_refused,
+            fates=Fates(stream(scenario.seed, "fates"), scenario.request_odds, self.plan.fated),
+            trigger=lambda *about: self.injector.trigger(*about),  # noqa: PLW0108 - it is made below
+            on_fault=self._on_fault,
+            on_refused=self._on_refused,
         )
-        takes = {one.id: one.takes for one in scenario.items}
-        self.stage = Stage(
+        self.handler_runs = HandlerRuns(
             timeline=self.timeline,
             seed=scenario.seed,
-            nature=Nature(takes=takes.__getitem__, failing=scenario.failing),
+            takes={one.id: one.takes for one in scenario.items},
+            failing=scenario.failing,
         )
         handlers = scenario.types.handlers
         resolve = resolver(scenario.types.settings, handlers)
         self.store = Store(timeline=self.timeline, clock=_store_clock(scenario, self.timeline))
-        self.crew = Crew(
+        self.workers = Workers(
             scenario=scenario,
             timeline=self.timeline,
             network=self.network,
             store=self.store,
-            stage=self.stage,
+            handler_runs=self.handler_runs,
             handlers=handlers,
             resolve=resolve,
-            hears=self._hears,
-            ended=lambda *about: self.mishaps.ended(*about),  # noqa: PLW0108
+            on_event=self._on_event,
+            on_ended=lambda *about: self.injector.ended(*about),  # noqa: PLW0108
         )
-        self._desk = desk = self.crew.process("desk")
-        self._wire = Wire(self.network, self.store, desk, Sender(name="desk", verb="ask"))
+        self._operators = operators = self.workers.process("operators")
+        self._client = StoreClient(
+            self.network, self.store, operators, Sender(name="operators", verb="ask")
+        )
         self.board = BoardTable(
-            self._wire,
+            self._client,
             name=BOARD,
             shards=scenario.shards,
-            clock=desk.clock,
-            chance=desk.chance,
+            clock=operators.clock,
+            chance=operators.chance,
             resolve=resolve,
         )
-        self.desk = Desk(self.board, self._wire, desk, scenario.items)
+        self.operators = Operators(self.board, self._client, operators, scenario.items)
 
         def settings_of(item: Item) -> RunSettings:
             return resolve(item.type, item.spec)
 
-        self._runs = Runs(self.timeline, self.crew, settings_of)
-        self.stage.begins = partial(self._soon, self._runs.begins)
-        self.stage.ends = partial(self._soon, self._runs.ends)
-        self._priority = Priority(self.shadows, self.crew, self.board.partition)
-        self.quiet = Quiet(self.scenario, self.timeline, self.shadows, self.crew, self.stage)
-        self._oracles: list[Callable[[Change], None]] = [
+        self._runs = Runs(self.timeline, self.workers, settings_of)
+        self.handler_runs.on_begin = partial(self._soon, self._runs.begins)
+        self.handler_runs.on_end = partial(self._soon, self._runs.ends)
+        self._priority = Priority(self.shadows, self.workers, self.board.partition)
+        self.liveness = Liveness(
+            self.scenario, self.timeline, self.shadows, self.workers, self.handler_runs
+        )
+        self._invariants: list[Callable[[Change], None]] = [
             People(),
             check_whole,
             Locks(),
@@ -126,75 +112,73 @@ class World:
             Plans(settings_of),
             self._runs,
             self._priority,
-            self.quiet.changed,
+            self.liveness.changed,
             self.figures.changed,
         ]
         self.store.watchers = [Etags(), Versions(), refusals.written, self._written]
-        self.mishaps = Mishaps(
+        self.injector = FaultInjector(
             timeline=self.timeline,
             trace=self.trace,
             figures=self.figures,
             network=self.network,
-            crew=self.crew,
-            desk=self.desk,
+            workers=self.workers,
+            operators=self.operators,
             shadows=self.shadows,
         )
-        self.last_members: list[Member] = []
-        """Those who were there in the end."""
+        self.last_workers: list[WorkerProcess] = []
+        """The workers at the end."""
 
     @property
     def fated(self) -> tuple[Fated, ...]:
-        """The requests that met with a fate so far, or were to by the plan."""
-        return tuple(self.drawn.drawn) if self.plan.fated is None else self.plan.fated
+        """The fates of requests so far, or those of the plan."""
+        return tuple(self.network.fates.fated)
 
     def watch(self, look: Callable[[Change], None]) -> None:
-        """Somebody else looks at every change, too."""
-        self._oracles.append(look)
+        """Calls `look` with every change, after the invariants."""
+        self._invariants.append(look)
 
-    # ---- the whole of it
+    # ---- from start to end
 
     def run(self) -> Figures:
-        """Raises Violation as soon as anything is wrong."""
+        """Runs the world. Raises Violation as soon as an invariant is broken."""
         try:
-            self._happen()
+            self._run()
         finally:
-            self.last_members = self.crew.members
-            for member in self.last_members:
-                self.crew.kill(member)
-            self._desk.loop.kill()
+            self.last_workers = self.workers.members
+            for member in self.last_workers:
+                self.workers.kill(member)
+            self._operators.loop.kill()
         return self.figures
 
-    def _happen(self) -> None:
+    def _run(self) -> None:
         self._add_items()
         starts = stream(self.scenario.seed, "starts")
         for seat in range(self.scenario.workers):
             late = starts.fraction() * self.scenario.cycle.total_seconds()
-            self.timeline.at(late, self.mishaps.hire, seat)
-        for one in self.plan.happenings:
-            self.timeline.at(one.at, self.mishaps.happens, one)
-        troubled = bool(self.scenario.faults)
-        self._go_on(self.scenario.hours * 3600.0, calm=not troubled)
-        self.figures.measure(self.crew, self.stage, self.timeline.now)
-        if troubled:
-            self.mishaps.stop()
-            self._go_on(self.timeline.now + self.quiet.longest(), calm=False)
-            self._go_on(self.timeline.now + self.quiet.enough, calm=True)
+            self.timeline.at(late, self.injector.start, seat)
+        for one in self.plan.injections:
+            self.timeline.at(one.at, self.injector.inject, one)
+        has_faults = bool(self.scenario.faults)
+        self._go_on(self.scenario.hours * 3600.0, calm=not has_faults)
+        self.figures.measure(self.workers, self.handler_runs, self.timeline.now)
+        if has_faults:
+            self.injector.stop()
+            self._go_on(self.timeline.now + self.liveness.longest(), calm=False)
+            self._go_on(self.timeline.now + self.liveness.enough, calm=True)
 
     def _go_on(self, until: float, *, calm: bool) -> None:
-        """To a moment. Now and then somebody looks for what nobody wrote, and while it is calm for
-        what nobody sees to.
-        """
-        step = self.quiet.bound if calm else self.scenario.cycle.total_seconds()
+        """Runs to a moment. Checks every cycle what no write shows; while calm, what is stuck."""
+        step = self.liveness.bound if calm else self.scenario.cycle.total_seconds()
         while self.timeline.now < until:
             self.timeline.run(min(self.timeline.now + step, until))
-            self.quiet.check()
-            self._runs.check([one for some in self.stage.handled.values() for one in some])
+            self.liveness.check()
+            self._runs.check(self.handler_runs)
             if calm:
-                self.quiet.check_left()
+                self.liveness.check_left()
 
     def _add_items(self) -> None:
-        """The board and its items are there when the world begins."""
-        board = self.board.asked_through(self._wire.at_once())
+        """Creates the board and its items, before any fault."""
+        board = self.board.asked_through(self._client.direct())
         _at_once(
             BoardTable.create(
                 board.table,
@@ -208,59 +192,59 @@ class World:
         for one in self.scenario.items:
             _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))
 
-    # ---- what is seen
+    # ---- events
 
     def _written(self, written: Written) -> None:
         for change in self.shadows.changes(written):
-            self.trace.add(written.moment, written.sender.name, told(change))
-            for check in self._oracles:
+            self.trace.add(written.moment, written.sender.name, described(change))
+            for check in self._invariants:
                 check(change)
 
-    def _soon(self, judge: Callable[[Handling], None], handling: Handling) -> None:
-        """Not at once: a violation is not for the worker to catch."""
-        self.timeline.at(self.timeline.now, judge, handling)
+    def _soon(self, judge: Callable[[HandlerRun], None], handler_run: HandlerRun) -> None:
+        """Checks outside the worker, which must not catch a violation."""
+        self.timeline.at(self.timeline.now, judge, handler_run)
 
-    def _went_wrong(self, request: Request, what: str) -> None:
+    def _on_fault(self, request: Request, what: str) -> None:
         process = request.process
         self.figures.count("faults")
         self._priority.troubled(process, request.ops)
         self._refusals.troubled(process)
         self.trace.add(self.timeline.now, process.name, what)
 
-    def _was_refused(
+    def _on_refused(
         self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
     ) -> None:
         self._refusals.refused(process, sender, ops, problem)
         self._priority.troubled(process, ops)
 
-    def _hears(self, process: Process, event: Event) -> None:
+    def _on_event(self, process: Process, event: Event) -> None:
         if event.kind in {Kind.CLAIMED, Kind.ENDED}:
             self._walks.ran(process)
         elif event.kind is Kind.WALKED:
             process.walks += event.record.complete
             self._priority.walked(process, self.timeline.now)
-            held = len(self.crew.by_name[process.name].worker.holdings)
-            # Not here: nobody who listens to a worker can stop it.
+            held = len(self.workers.by_name[process.name].worker.holdings)
+            # A violation raised in a subscriber of a worker would be caught there.
             self.timeline.at(
                 self.timeline.now, self._walks.walked, process, event.record, held, process.requests
             )
-        elif event.kind in _TOLD:
+        elif event.kind in _TRACED:
             what = f"{event.kind.value} {event.item}: {event.message}".rstrip(": ")
             self.trace.add(self.timeline.now, process.name, what)
 
 
-_TOLD = {Kind.LOST, Kind.ADOPTED, Kind.LEFT, Kind.SKIPPED}
+_TRACED = {Kind.LOST, Kind.ADOPTED, Kind.LEFT, Kind.SKIPPED}
 
 
 def _store_clock(scenario: Scenario, timeline: Timeline) -> StoreClock:
-    if Trouble.CLOCK not in scenario.faults:
+    if Fault.CLOCK not in scenario.faults:
         return StoreClock(timeline)
     fraction = stream(scenario.seed, "store clock").fraction()
     return StoreClock(timeline, 1.0 + RATE * (2 * fraction - 1))
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> None:
-    """Runs what never waits."""
+    """Runs a coroutine that never waits."""
     with suppress(StopIteration):
         work.send(None)
         raise AssertionError("it waits")

@@ -13,9 +13,8 @@ from blackboard.cli.simulate_results import LONGEST, Simulated, story_of
 from blackboard.model import Lock, Member, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due as claims
-from blackboard.simulator.plan import Happening, Plan
-from blackboard.simulator.scenario import Scenario, Trouble, synthetic
-from blackboard.simulator.weather import Fate, Fated
+from blackboard.simulator.network import Fate, Fated
+from blackboard.simulator.scenario import Fault, Injection, Plan, Scenario, synthetic
 from blackboard.simulator.world import World
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
@@ -108,12 +107,12 @@ def test_faults_are_counted_by_kind(blackboard: CommandLine) -> None:
 
 
 def test_only_faults_that_befell_somebody_are_counted() -> None:
-    faults = frozenset({Trouble.LOST, Trouble.JUMP, Trouble.KILL})
+    faults = frozenset({Fault.LOST, Fault.JUMP, Fault.KILL})
     scenario = Scenario(seed=1, items=synthetic(1, every=timedelta(minutes=10)), faults=faults)
-    jump = Happening(at=60.0, trouble=Trouble.JUMP, target=2, seconds=5.0)
-    nobody = Happening(at=60.0, trouble=Trouble.JUMP, target=scenario.workers, seconds=5.0)
+    jump = Injection(at=60.0, fault=Fault.JUMP, target=2, seconds=5.0)
+    nobody = Injection(at=60.0, fault=Fault.JUMP, target=scenario.workers, seconds=5.0)
     lost = Fated(process="host-0:1", number=1, fate=Fate.NEVER)
-    world = World(scenario, Plan(happenings=(jump, nobody), fated=(lost,)))
+    world = World(scenario, Plan(injections=(jump, nobody), fated=(lost,)))
     world.run()
     found = Simulated(world=world, violation=None, size=0, price=0.0, again="")
     assert found.faults == {"kill": 0, "jump": 1, "lost": 1}
@@ -272,7 +271,7 @@ def test_a_story_is_of_its_item_and_of_those_who_touched_it() -> None:
         "        1.000  host-1:2      claims item-1, fence 1",
         "        2.000  host-1:2      claims item-11, fence 1",
         "        3.000  host-2:3      is killed",
-        "        4.000  host-1:2      stands still for 60.0 s",
+        "        4.000  host-1:2      stops for 60.0 s",
         "        5.000  store         is away for 3.0 s",
         "        6.000  host-3:1      claims item-2, fence 1",
     ]
@@ -299,4 +298,4 @@ def test_a_terminal_sees_how_far_it_is_and_the_story_is_the_same(
 def test_the_help_has_every_kind_of_fault(blackboard: CommandLine) -> None:
     told = " ".join(blackboard("simulate", "--help").out.split())
     kinds = told.partition("Kinds of faults: ")[2].partition(". ")[0]
-    assert kinds.split(", ") == [one.value for one in Trouble]
+    assert kinds.split(", ") == [one.value for one in Fault]

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from blackboard.phrases import plural
-from blackboard.simulator.weather import Fate
+from blackboard.simulator.network import Fate
 
 Figures = dict[str, Any]
 """As JSON has them."""
@@ -34,6 +34,7 @@ WENT_WRONG = {
     "store jumped": "the store's clock was set",
     "paused": "a worker stood still",
     "redeployed": "a worker was replaced",
+    "taken over": "an item was taken over by a newer version",
     "faults": "requests that came to harm, in any way",
     Fate.BUSY: "the store had no time for a request",
     Fate.NEVER: "a request was lost",

@@ -10,14 +10,15 @@ from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, replace
-from blackboard.protocol import batches, claims, edits, releases
+from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, replace
+from blackboard.protocol import batches, claims, edits, reading, releases
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules import transitions
+from blackboard.protocol.rows import data_of
+from blackboard.rules import due, transitions
 from blackboard.rules.transitions import LateMove, late_move, passed_over, released, unlocked
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
-from blackboard.table import Op
+from blackboard.table import Merge, Op, Replace
 from blackboard.worker import running, walk
 from blackboard.worker.backlog import Backlog, Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
@@ -168,6 +169,25 @@ def gives_no_once(held: Holding, environ: Mapping[str, str]) -> Any:
 _honest_given = running.given
 
 
+# ---- a newer version
+
+
+def knows_it(_item: Item) -> None:
+    """Takes an item of any version for one of its own."""
+
+
+def writes_the_item_anew(before: Item, after: Item) -> list[Op]:
+    first, *others = batches.change_ops(before, after)
+    return [Replace(first.key, data_of(after), before.etag), *others]
+
+
+def releases_as_its_own_version(*given: Any) -> list[Op]:
+    return [
+        Merge(op.key, {**op.data, "version": VERSION}, op.etag) if isinstance(op, Merge) else op
+        for op in batches.release_ops(*given)
+    ]
+
+
 OVERSIGHTS = (
     Planted(
         name="old result",
@@ -294,6 +314,43 @@ OVERSIGHTS = (
         without="a stale lock that was seen without a free slot is not looked for again",
         patches=((Backlog, "expire", lambda _: None),),
         shows="PRIORITY|STUCK",
+        walks=False,
+    ),
+    Planted(
+        name="newer claimed",
+        without="a waiting item of a newer version is claimed",
+        patches=((reading, "VERSION", VERSION + 1), (due, "VERSION", VERSION + 1)),
+        shows="VERSIONS",
+        walks=False,
+    ),
+    Planted(
+        name="newer overridden",
+        without="a stale lock is overridden though its item became newer",
+        patches=((claims, "check_version", knows_it),),
+        shows="VERSIONS",
+        walks=False,
+    ),
+    Planted(
+        name="newer edited",
+        without="an item of a newer version is edited, paused and resumed",
+        patches=((edits, "check_version", knows_it),),
+        shows="VERSIONS",
+        walks=False,
+        verbs=("edit", "pause", "resume"),
+    ),
+    Planted(
+        name="columns dropped",
+        without="an edit writes the item anew, without the columns of a newer version",
+        patches=((edits, "change_ops", writes_the_item_anew),),
+        shows="VERSIONS",
+        walks=False,
+        verbs=("edit",),
+    ),
+    Planted(
+        name="version lowered",
+        without="a release writes its own version into the item",
+        patches=((releases, "release_ops", releases_as_its_own_version),),
+        shows="VERSIONS",
         walks=False,
     ),
 )

@@ -2,14 +2,14 @@
 
 The first thirteen are the conditions that the batches were checked for before there was any code.
 Whoever proves anything of the product (walks, simulated worlds) plants them one at a time and has
-to find each: an oracle that calls a broken board whole is worth nothing.
+to find each: an invariant that a broken board satisfies is worth nothing.
 """
 
 from datetime import timedelta
 
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.rules import due, next_run, transitions
-from blackboard.simulator import desk
+from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
 from blackboard.worker import heartbeat, walk
 from blackboard.worker.backlog import Backlog
@@ -105,7 +105,7 @@ THE_THIRTEEN = (
         without="an unlock takes whatever lock there is when it is tried again",
         patches=(
             (edits, "unlock", broken.unlocks_whoever_it_is),
-            (desk._FREES, "unlock", broken.unlocks_whoever_it_is),
+            (faults._FREES, "unlock", broken.unlocks_whoever_it_is),
         ),
         shows="RETRY|TWICE",
         verbs=("unlock", "run_now"),

@@ -10,10 +10,18 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from blackboard.simulator.handlers import FENCED, NARROW
-from blackboard.simulator.host import When
-from blackboard.simulator.plan import VERBS, Happening, Plan, draw_plan
-from blackboard.simulator.scenario import ALL, Declared, Scenario, Trouble
-from blackboard.simulator.weather import Odds
+from blackboard.simulator.network import Odds
+from blackboard.simulator.processes import When
+from blackboard.simulator.scenario import (
+    ALL,
+    VERBS,
+    Declared,
+    Fault,
+    Injection,
+    Plan,
+    Scenario,
+    draw_plan,
+)
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
 
@@ -85,7 +93,7 @@ def _full(seed: int) -> Scenario:
         hours=0.25,
         slots=2,
         cycle=timedelta(seconds=30),
-        faults=frozenset({Trouble.KILL}),
+        faults=frozenset({Fault.KILL}),
         trouble_every=120.0,
     )
 
@@ -93,26 +101,28 @@ def _full(seed: int) -> Scenario:
 def crowded_world(seed: int, verbs: Sequence[str] = VERBS) -> World:
     """`verbs` are what people ask for most."""
     scenario = crowded(seed)
-    drawn, chance = draw_plan(scenario).happenings, random.Random(seed)
+    drawn, chance = draw_plan(scenario).injections, random.Random(seed)
     more = _besides(scenario.hours * 3600.0, chance, verbs) if scenario.faults == ALL else ()
     plan = sorted([*drawn, *more], key=lambda one: one.at)
-    return World(scenario, Plan(happenings=tuple(plan)))
+    return World(scenario, Plan(injections=tuple(plan)))
 
 
-def _besides(end: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+def _besides(end: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Injection]:
     """What happens besides the plan that was drawn, every five seconds on the mean."""
     at = 0.0
     while (at := at + chance.expovariate(1 / 5.0)) < end:
         draw = chance.random()
         if draw < 0.55:
-            yield from _company(at, chance, verbs)
+            yield from _concurrent_requests(at, chance, verbs)
         elif draw < 0.60:
             yield from _rush(at, chance, [verb for verb in verbs if verb in RUSHED])
         else:
             yield _stands_still(at, chance)
 
 
-def _company(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+def _concurrent_requests(
+    at: float, chance: random.Random, verbs: Sequence[str]
+) -> Iterator[Injection]:
     """People ask for one, two or three kinds of things of one item: within milliseconds, or as
     somebody does who got no answer.
     """
@@ -123,23 +133,23 @@ def _company(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator
         yield _asks(at + chance.uniform(0.0, within), number, chance.choice(some), chance)
 
 
-def _rush(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Happening]:
+def _rush(at: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Injection]:
     """Something is done to an item again and again."""
     number = chance.randrange(len(CROWD))
     for turn in range(30 if verbs else 0):
         yield _asks(at + 0.1 * turn, number, chance.choice(verbs), chance)
 
 
-def _asks(at: float, number: int, verb: str, chance: random.Random) -> Happening:
+def _asks(at: float, number: int, verb: str, chance: random.Random) -> Injection:
     detail = chance.random()
-    return Happening(at=at, trouble=Trouble.EDIT, target=number, seconds=detail, how=verb)
+    return Injection(at=at, fault=Fault.EDIT, target=number, seconds=detail, how=verb)
 
 
-def _stands_still(at: float, chance: random.Random) -> Happening:
+def _stands_still(at: float, chance: random.Random) -> Injection:
     """A worker does nothing for about a lease."""
-    return Happening(
+    return Injection(
         at=at,
-        trouble=Trouble.PAUSE,
+        fault=Fault.PAUSE,
         target=chance.randrange(3),
         seconds=chance.uniform(1.0, 20.0),
         how=chance.choice([when.value for when in When]),

@@ -1,5 +1,5 @@
 """Requests to a table, step by step: one before each and one after, and what may go wrong. Every
-batch that is applied is judged by the oracles of the simulator.
+batch that is applied is judged by the invariants of the simulator.
 """
 
 import types
@@ -12,10 +12,8 @@ from typing import Any, TypeVar, cast
 from blackboard.model import Item
 from blackboard.simulator.changes import Change, Shadows
 from blackboard.simulator.handlers import FENCED
-from blackboard.simulator.oracles.history import History
-from blackboard.simulator.oracles.locks import Locks
-from blackboard.simulator.oracles.people import People
-from blackboard.simulator.oracles.whole import check_whole
+from blackboard.simulator.invariants.requests import People
+from blackboard.simulator.invariants.rows import History, Locks, check_whole
 from blackboard.simulator.store import Sender, Written
 from blackboard.table import (
     Busy,
@@ -95,7 +93,7 @@ class StepTable:
         self.seen: Counter[str] = Counter()
         """What was applied, by whom: "run deletes a lock"."""
         self.shadows = Shadows()
-        self.oracles: list[Callable[[Change], None]] = [
+        self.invariants: list[Callable[[Change], None]] = [
             check_whole,
             Locks(),
             History(_is_fenced),
@@ -140,7 +138,7 @@ class StepTable:
             latest=self.clock.now(),
         )
         for change in self.shadows.changes(written):
-            for check in self.oracles:
+            for check in self.invariants:
                 check(change)
         return etags
 

@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from blackboard.simulator.plan import VERBS
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.scenario import VERBS
 from blackboard.simulator.world import World
 from tests.proof.figures import leave
 from tests.proof.form import LONG

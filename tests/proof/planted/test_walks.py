@@ -1,14 +1,14 @@
 """Random walks over the real code: whatever happens, in whatever order, the board stays whole.
 
 Then the bugs that the conditions of the protocol are there against are planted, one at a time, and
-the walks find each: an oracle that calls a broken board whole is worth nothing.
+the walks find each: an invariant that a broken board satisfies is worth nothing.
 """
 
 from typing import Any
 
 import pytest
 
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
 from tests.proof.planted.planted import PLANTED
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.walking import VERBS, World

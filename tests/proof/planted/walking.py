@@ -18,7 +18,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
 from tests.boards import settings_of
@@ -70,7 +70,7 @@ class World:
         self.bad_luck = self.random.choice((0.05, 0.2, 0.4))
         self.boots = 0
         self.started: set[tuple[str, int]] = set()
-        self.desk = self.board(seed)
+        self.admin = self.board(seed)
         self.workers = [self.worker() for _ in range(self.random.choice((1, 2, 3)))]
         for name in self.names:
             self.finish(self.ask("add", name))
@@ -243,20 +243,20 @@ class World:
             match sender.verb:
                 case "add":
                     spec = self.random.choice(SPECS)
-                    await edits.add(self.desk, item_id=name, item_type=TYPES_OF[name], spec=spec)
+                    await edits.add(self.admin, item_id=name, item_type=TYPES_OF[name], spec=spec)
                 case "edit":
                     spec = self.random.choice(SPECS)
-                    await edits.edit(self.desk, name, lambda *_: spec)
+                    await edits.edit(self.admin, name, lambda *_: spec)
                 case "pause" | "resume":
-                    await getattr(edits, sender.verb)(self.desk, name, mark)
+                    await getattr(edits, sender.verb)(self.admin, name, mark)
                 case "unlock" | "cancel":
-                    item = await self.desk.item(name)
+                    item = await self.admin.item(name)
                     if item is not None and item.running:
                         sender.fence = item.fence
                         verb = getattr(edits, sender.verb)
-                        await verb(self.desk, name, mark, fence=item.fence)
+                        await verb(self.admin, name, mark, fence=item.fence)
                 case verb:
-                    await getattr(edits, verb)(self.desk, name)
+                    await getattr(edits, verb)(self.admin, name)
         except (BlackboardError, Busy):
             return
 

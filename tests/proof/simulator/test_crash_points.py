@@ -10,9 +10,8 @@ from itertools import count
 
 import pytest
 
-from blackboard.simulator.plan import Plan
-from blackboard.simulator.scenario import Scenario, Trouble, synthetic
-from blackboard.simulator.weather import Fate, Fated
+from blackboard.simulator.network import Fate, Fated
+from blackboard.simulator.scenario import Fault, Plan, Scenario, synthetic
 from blackboard.simulator.world import World
 
 SCENARIO = Scenario(
@@ -21,26 +20,26 @@ SCENARIO = Scenario(
     workers=2,
     hours=0.1,
     cycle=timedelta(seconds=20),
-    faults=frozenset({Trouble.KILL}),
+    faults=frozenset({Fault.KILL}),
 )
 KILLS = (Fate.KILLED_BEFORE, Fate.KILLED_SENT, Fate.KILLED_DONE)
 
 
 def world(*fated: Fated) -> World:
-    return World(SCENARIO, Plan(happenings=(), fated=fated))
+    return World(SCENARIO, Plan(injections=(), fated=fated))
 
 
 def victim() -> str:
     """The worker that starts first."""
     made = world()
     made.run()
-    return min((one.process.name for one in made.last_members), key=lambda name: name[-1])
+    return min((one.process.name for one in made.last_workers), key=lambda name: name[-1])
 
 
 @pytest.mark.case("KI03", on="memory")
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: kill.value)
 def test_a_kill_at_any_request_leaves_nothing_behind(kill: Fate) -> None:
-    """The oracles look at every write, and at the end for whatever is stuck."""
+    """The invariants look at every write, and at the end for whatever is stuck."""
     name = victim()
     for number in count(1):
         made = world(Fated(process=name, number=number, fate=kill))

@@ -8,10 +8,9 @@ import pytest
 
 from blackboard.model import Lock, Outcome, Run
 from blackboard.simulator.changes import Change
-from blackboard.simulator.host import BEGAN, Process
-from blackboard.simulator.network import Broken
-from blackboard.simulator.plan import Happening, Plan
-from blackboard.simulator.scenario import Declared, Scenario, Trouble
+from blackboard.simulator.network import LinkFault
+from blackboard.simulator.processes import WORLD_START, Process
+from blackboard.simulator.scenario import Declared, Fault, Injection, Plan, Scenario
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
 from blackboard.table import Op, TableError
@@ -23,7 +22,7 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
     and on the way a worker loses a handful of claims to others.
     """
     spec = Spec(cron="0 * * * *", stale_after="2m")
-    first = BEGAN + timedelta(minutes=5)
+    first = WORLD_START + timedelta(minutes=5)
     items = [
         Declared(id=f"item-{number}", spec=spec, takes=1.0, first=first) for number in range(1000)
     ]
@@ -31,13 +30,13 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
     world = World(scenario)
     lost: Counter[str] = Counter()
 
-    may_refuse = world.network.refused
+    may_refuse = world.network.on_refused
 
     def refused(process: Process, sender: str, ops: Sequence[Op], problem: TableError) -> None:
         may_refuse(process, sender, ops, problem)
         lost[ops[0].key[:5]] += 1
 
-    world.network.refused = refused
+    world.network.on_refused = refused
     world.run()
     assert world.figures.claims == 1000
     assert world.figures.lag(0.99) <= 5.0
@@ -48,17 +47,17 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
 def test_herd01_each_item_keeps_its_phase_when_all_workers_are_replaced() -> None:
     """Of the minute that they have, items take their own part of it, the same every hour."""
     spec = Spec(cron="0 * * * *", jitter="1m", stale_after="2m")
-    first = BEGAN + timedelta(minutes=5)
+    first = WORLD_START + timedelta(minutes=5)
     items = [
         Declared(id=f"item-{number}", spec=spec, takes=1.0, first=first) for number in range(50)
     ]
     scenario = Scenario(
-        seed=4, items=items, workers=3, hours=2.1, faults=frozenset({Trouble.REDEPLOY}), failing=0.0
+        seed=4, items=items, workers=3, hours=2.1, faults=frozenset({Fault.REDEPLOY}), failing=0.0
     )
     replaced = tuple(
-        Happening(at=5400.0 + 60 * seat, trouble=Trouble.REDEPLOY, target=seat) for seat in range(3)
+        Injection(at=5400.0 + 60 * seat, fault=Fault.REDEPLOY, target=seat) for seat in range(3)
     )
-    world = World(scenario, Plan(happenings=replaced, fated=()))
+    world = World(scenario, Plan(injections=replaced, fated=()))
     phases: dict[str, list[timedelta]] = {}
 
     def seen(change: Change) -> None:
@@ -78,12 +77,12 @@ def test_np04_every_target_is_met_although_half_the_workers_are_cut_off_by_turns
     """
     halves = [range(0, 8, 2), range(1, 8, 2)]
     cut = tuple(
-        Happening(
+        Injection(
             at=200.0 * turn,
-            trouble=Trouble.PARTITION,
+            fault=Fault.PARTITION,
             target=seat,
             seconds=200.0,
-            how=Broken.BOTH.value,
+            how=LinkFault.BOTH.value,
         )
         for turn in range(1, 9)
         for seat in halves[turn % 2]
@@ -96,10 +95,10 @@ def test_np04_every_target_is_met_although_half_the_workers_are_cut_off_by_turns
         workers=8,
         hours=(200 * 9 + 400) / 3600,
         cycle=timedelta(seconds=20),
-        faults=frozenset({Trouble.PARTITION}),
+        faults=frozenset({Fault.PARTITION}),
         failing=0.0,
     )
-    world = World(scenario, Plan(happenings=cut, fated=()))
+    world = World(scenario, Plan(injections=cut, fated=()))
     good: dict[str, list[Run]] = {}
 
     def seen(change: Change) -> None:
@@ -113,6 +112,6 @@ def test_np04_every_target_is_met_although_half_the_workers_are_cut_off_by_turns
     for runs in good.values():
         starts = [run.start for run in runs]
         for minute in range(1, 36):
-            target = BEGAN + timedelta(minutes=minute)
+            target = WORLD_START + timedelta(minutes=minute)
             late = min(start - target for start in starts if start >= target)
             assert late <= timedelta(seconds=60 + 20 + 20 + 10), f"{target}: {late}"

@@ -8,9 +8,8 @@ import pytest
 from blackboard.model import Lock
 from blackboard.protocol.keys import shard_of
 from blackboard.simulator.changes import Change
-from blackboard.simulator.network import Sick
-from blackboard.simulator.plan import Happening, Plan
-from blackboard.simulator.scenario import Scenario, Trouble, synthetic
+from blackboard.simulator.network import ShardFault
+from blackboard.simulator.scenario import Fault, Injection, Plan, Scenario, synthetic
 from blackboard.simulator.world import World
 from blackboard.table import Insert, Replace
 
@@ -19,20 +18,20 @@ LATEST = 75.0
 """Seconds: a cycle, and what a request takes."""
 
 
-@pytest.mark.parametrize("how", tuple(Sick), ids=lambda how: how.name.lower())
-def test_the_items_of_other_partitions_start_when_they_are_due(how: Sick) -> None:
+@pytest.mark.parametrize("how", tuple(ShardFault), ids=lambda how: how.name.lower())
+def test_the_items_of_other_partitions_start_when_they_are_due(how: ShardFault) -> None:
     """One of four is in trouble for twenty minutes, from the fifth minute on."""
-    trouble = Happening(at=300.0, trouble=Trouble.SHARD, target=SICK, seconds=1200.0, how=how.value)
+    trouble = Injection(at=300.0, fault=Fault.SHARD, target=SICK, seconds=1200.0, how=how.value)
     scenario = Scenario(
         seed=6,
         items=synthetic(24, every=timedelta(minutes=2), takes=2.0),
         workers=2,
         hours=0.5,
         shards=SHARDS,
-        faults=frozenset({Trouble.SHARD}),
+        faults=frozenset({Fault.SHARD}),
         failing=0.0,
     )
-    world = World(scenario, Plan(happenings=(trouble,), fated=()))
+    world = World(scenario, Plan(injections=(trouble,), fated=()))
     lags: defaultdict[int, list[float]] = defaultdict(list)
     overridden: set[int] = set()
 

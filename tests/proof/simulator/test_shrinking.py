@@ -45,13 +45,13 @@ def first_failure() -> Failure:
 @pytest.mark.usefixtures("blind_releases")
 def test_a_failure_shrinks_to_what_it_takes() -> None:
     failure = first_failure()
-    assert len(failure.plan.happenings) > 20
+    assert len(failure.plan.injections) > 20
     told: list[Failure] = []
     shrinker = Shrinker(failure, tell=told.append)
     smallest = shrinker.shrink()
     assert smallest.violation.kind == failure.violation.kind
     assert told[-1] is smallest
-    assert len(smallest.plan.happenings) <= len(failure.plan.happenings) / 5
+    assert len(smallest.plan.injections) <= len(failure.plan.injections) / 5
     assert smallest.size <= failure.size / 4
     again = failure_of(smallest.scenario, smallest.plan)
     assert again is not None

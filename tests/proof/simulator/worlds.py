@@ -17,10 +17,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from blackboard.simulator.figures import Figures
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.network import Odds
+from blackboard.simulator.results import Figures
 from blackboard.simulator.scenario import ALL, NONE, Scenario, synthetic
-from blackboard.simulator.violation import Violation
-from blackboard.simulator.weather import Odds
 from blackboard.simulator.world import World
 
 WORKER_HOURS = 24.0

@@ -1,9 +1,8 @@
-"""What handlers are given, and when they are gone: UNTRUSTED, PARAMS, STOPPED.
+"""Invariants of handlers: UNTRUSTED, PARAMS, STOPPED.
 
-A handler is called under a lock that its worker may still trust, with the params that its item said
-and no others. One that lost its lock, ran longer than it may, or belongs to a worker that was asked
-to stop is gone within its bound, whatever it does itself. Time in which its process stands still
-does not count.
+A handler is called under a lock that its worker may still trust, with the params of its item. A
+handler that lost its lock, ran longer than its limit, or belongs to a worker that was asked to stop
+ends within a bound. Time in which its process is stopped does not count.
 """
 
 from collections.abc import Callable
@@ -11,49 +10,47 @@ from dataclasses import dataclass
 
 from blackboard.model import Item, Lock
 from blackboard.simulator.changes import Change
-from blackboard.simulator.crew import GRACE, Crew
-from blackboard.simulator.handlers import Handling
-from blackboard.simulator.timeline import Timeline
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.handlers import HandlerRun, HandlerRuns
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.processes import Timeline
+from blackboard.simulator.workers import GRACE, Workers
 from blackboard.spec import RunSettings, params_of
 from blackboard.table import Insert, Replace
 
 TRUSTED = 0.8
-"""The part of a lease for which its holder may trust it without a renewal."""
+"""The share of a lease in which its holder may trust it without a renewal."""
 RATES = 1.02
-"""How far two clocks come apart."""
+"""The largest ratio of the rates of two clocks."""
 LOST = 2.0
-"""Seconds from the word that a lock is lost until its handler is stopped."""
+"""Seconds from the notice that a lock is lost until the handler is stopped."""
 SPARE = 2.0
-"""Seconds for the worker to get round to it."""
+"""Seconds until the worker acts."""
 LAST_WALK = 20.0
-"""Seconds that the walk which is under way may take to come to its end."""
+"""Seconds until a walk that has begun ends."""
 SOON = 1.0
-"""Seconds within which a worker that was asked to stop sends no claim any more."""
+"""Seconds after which a worker that was asked to stop sends no claim."""
 
 
 @dataclass(slots=True)
 class Leased:
-    """A lock as it was last written, and what its run is to be given."""
+    """A lock as it was last written, and the params of its run."""
 
     moment: float
     stale_after: float
     limit: float | None
-    """Seconds that the run may take, where the item says it."""
+    """The time limit of the run in seconds, where the item has one."""
     given: list[tuple[str, str]]
-    """Spec and `once` of the item when it was claimed, and of every version since: a claim that is
-    adopted is run by what its item says then.
-    """
+    """Spec and `once` of the item since its claim: an adopted claim is run with the latest."""
 
 
 class Runs:
-    """Looks at every lock, at every handler that is called or ends, and every cycle at all."""
+    """Checks each write of a lock, each start and end of a handler; all handlers every cycle."""
 
     def __init__(
-        self, timeline: Timeline, crew: Crew, settings_of: Callable[[Item], RunSettings]
+        self, timeline: Timeline, workers: Workers, settings_of: Callable[[Item], RunSettings]
     ) -> None:
         self._timeline = timeline
-        self._crew = crew
+        self._workers = workers
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
 
@@ -84,8 +81,8 @@ class Runs:
             self._leased[item.id, lock.fence].moment = change.moment
 
     def _claimed(self, change: Change) -> None:
-        """By a worker that had been asked to stop before it sent the claim."""
-        member = self._crew.by_name.get(change.sender.name)
+        """STOPPED: a worker that was asked to stop claims nothing more."""
+        member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
         if asked is not None and change.sent > asked + SOON:
             what = f"{change.sender.name} claims, {change.sent - asked:.1f} s after it was to stop"
@@ -93,9 +90,9 @@ class Runs:
 
     # ---- handlers
 
-    def begins(self, handling: Handling) -> None:
-        """A handler is called."""
-        call, process = handling.call, handling.process
+    def begins(self, handler_run: HandlerRun) -> None:
+        """A handler is called: its lock is trusted, and its params are those of its item."""
+        call, process = handler_run.call, handler_run.process
         leased = self._leased.get((call.item.id, call.fence))
         if leased is None:
             raise Violation("UNTRUSTED", "it runs without a lock", item=call.item.id)
@@ -110,31 +107,31 @@ class Runs:
             what = f"{call.item.params} were given, and {params_of(*leased.given[-1])} asked for"
             raise Violation("PARAMS", what, item=call.item.id)
 
-    def ends(self, handling: Handling) -> None:
-        """A handler is gone, of itself or because it was stopped."""
-        self._in_time(handling)
+    def ends(self, handler_run: HandlerRun) -> None:
+        """A handler has ended, by itself or because it was stopped."""
+        self._in_time(handler_run)
 
-    def check(self, handlings: list[Handling]) -> None:
-        """Every cycle: what still goes on."""
-        for one in handlings:
+    def check(self, handler_runs: HandlerRuns) -> None:
+        """Checks all handlers. To be called every cycle."""
+        for one in handler_runs:
             if one.process.runs:
                 self._in_time(one)
 
-    def _in_time(self, handling: Handling) -> None:
-        call, process = handling.call, handling.process
+    def _in_time(self, handler_run: HandlerRun) -> None:
+        call, process = handler_run.call, handler_run.process
         if process.loop.dead:
             return
         leased = self._leased[call.item.id, call.fence]
-        member = self._crew.by_name.get(process.name)
+        member = self._workers.by_name.get(process.name)
         asked = None if member is None else member.asked_to_stop
         for since, seconds, why in (
-            (handling.lost, LOST, "lost its lock"),
-            (handling.began, leased.limit, "was called"),
+            (handler_run.lost, LOST, "lost its lock"),
+            (handler_run.began, leased.limit, "was called"),
             (asked, GRACE.total_seconds() + LAST_WALK, "was asked to stop"),
         ):
             if since is None or seconds is None:
                 continue
-            passed = self._timeline.now - max(since, process.went_on, handling.began)
+            passed = self._timeline.now - max(since, process.went_on, handler_run.began)
             if passed > seconds * RATES + SPARE:
                 what = f"fence {call.fence} goes on, {passed:.1f} s after it {why}"
                 raise Violation("STOPPED", what, item=call.item.id)

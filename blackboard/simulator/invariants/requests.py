@@ -1,32 +1,34 @@
-"""What people's requests make of an item's plan: SERVED, ATTEMPTS, PARAMS; and RETRY, of which life
-of an id they reach.
+"""Invariants of people's requests: what they change stays, happens once, and in their order.
 
-Pause, resume and run now change what they are for and nothing else. An edit of the schedule plans
-anew, but for a slot that runs, is tried again or was asked for; its new slot is the schedule's
-first, or an earlier one.
+SERVED, SLOT, ATTEMPTS, PARAMS: pause, resume and run now change what they are for and nothing else.
+An edit of the schedule plans anew, but for a slot that runs, is retried or was asked for; the new
+slot is the first one of the schedule, or an earlier one. RETRY: a request changes only the life of
+an id that it read. TWICE, PROMISE, RUN NOW LOST: no request is applied twice, undone or lost.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 from blackboard.model import NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
-from blackboard.rules.next_run import phase
+from blackboard.rules.next_run import phase, serves
 from blackboard.schedule.schedule import Every, Once, next_due
 from blackboard.simulator.changes import Change
-from blackboard.simulator.oracles.transitions import Difference, same
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.transitions import Difference, same
+from blackboard.simulator.scenario import VERBS
 from blackboard.spec import RunSettings
-from blackboard.table import Delete
+from blackboard.table import Delete, Insert, Replace
 
 MILLISECOND = timedelta(milliseconds=1)
 PLAN = "slot planned attempt once"
 OUTCOME = "runs failures outcome result error result_fence start stop fence born type"
 BOUND = {"edit", "pause", "resume", "run_now", "unlock", "cancel", "remove"}
-"""Requests that are about the item that they read first."""
+"""Requests that concern the item that they read first."""
 
 
 class Plans:
-    """Judges every change that a person makes."""
+    """Checks every change by a person."""
 
     def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
         self._settings_of = settings_of
@@ -76,7 +78,7 @@ class Plans:
         yield "ATTEMPTS", "attempt", 1, after.attempt
 
     def _edited(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
-        """A later slot than the new schedule's first one is one that was jumped over."""
+        """SERVED: a later slot than the first one of the new schedule skips that one."""
         settings = self._settings_of(after)
         queue = before.requests
         asked_for = before.slot != before.planned and before.state is not State.DONE
@@ -127,7 +129,7 @@ class Plans:
 
 
 def _asked(change: Change, before: Item, after: Item) -> Iterator[Difference]:
-    """In hand at once; or the last in line, behind what runs, is tried again or was asked for."""
+    """The run is next; or it is queued behind a run that goes on, is retried or was asked for."""
     old, new = before.requests, after.requests
     is_retry = before.waits and before.attempt > 1
     in_hand = before.running or is_retry or (before.waits and before.slot != before.planned)
@@ -147,7 +149,7 @@ def _asked(change: Change, before: Item, after: Item) -> Iterator[Difference]:
 def _in_line(
     before: Item, old: tuple[QueuedRun, ...], new: tuple[QueuedRun, ...]
 ) -> Iterator[Difference]:
-    """One more at the end; or none, where one run is for both: no params, and not started."""
+    """One more queued run; or none, if the last one has no params and has not started."""
     if len(new) == len(old):
         last = old[-1].once if old else before.once
         yield "RUN NOW LOST", "params of the last in line", "", last
@@ -169,3 +171,69 @@ def _no_earlier(moment: datetime, earliest: datetime) -> Iterator[Difference]:
 def _one_of(moment: datetime, *allowed: datetime) -> Iterator[Difference]:
     if moment not in allowed:
         yield "SLOT", "slot", allowed[0], moment
+
+
+PEOPLES = ("state", "spec", "applied", "paused", "born", "type")
+"""Columns that only people change."""
+
+
+class People:
+    """Keeps the runs that were asked for and have not started."""
+
+    def __init__(self) -> None:
+        self._asked: defaultdict[str, list[QueuedRun]] = defaultdict(list)
+        """By item, in the order of their starts."""
+
+    def __call__(self, change: Change) -> None:
+        sender = change.sender
+        if sender.verb in VERBS and sender.applied > 1:
+            what = f"one {sender.verb} was applied {sender.applied} times"
+            raise Violation("TWICE", what, item=change.id)
+        for touch in change.of(Lock):
+            new = touch.new
+            if isinstance(touch.op, Insert | Replace) and isinstance(new, Lock):
+                self._started(change, new)
+        old, new_item = change.before, change.shadow.item
+        if new_item is None or not change.of(Item):
+            return
+        if old is not None and not sender.is_person:
+            self._kept(old, new_item)
+        self._expected(change, old, new_item)
+
+    def _kept(self, old: Item, new: Item) -> None:
+        for name in PEOPLES:
+            done = name == "state" and new.state is State.DONE
+            if getattr(old, name) != getattr(new, name) and not done:
+                raise Violation("PROMISE", f"a worker changed {name}", item=old.id)
+
+    def _started(self, change: Change, lock: Lock) -> None:
+        asked = self._asked[change.id]
+        for number, one in enumerate(asked):
+            if serves(lock.slot, one.slot):
+                if number:
+                    what = f"the run asked for at {one.slot} started before {number} others"
+                    raise Violation("RUN NOW LOST", what, item=change.id)
+                del asked[0]
+                return
+
+    def _expected(self, change: Change, old: Item | None, new: Item) -> None:
+        """Each run that was asked for stays, with its own params, until it starts."""
+        if new.state is State.REMOVED or old is None or change.sender.verb == "add":
+            self._asked.pop(new.id, None)
+            return
+        line = _line_of(new)
+        if change.sender.verb == "run_now":
+            there = {one.slot for one in _line_of(old)}
+            self._asked[new.id] += [one for one in line if one.slot not in there]
+        for asked in self._asked[new.id]:
+            found = [one for one in line if serves(one.slot, asked.slot)]
+            if not found:
+                raise Violation("RUN NOW LOST", "it was asked for and never started", item=new.id)
+            if found[0].once != asked.once:
+                what = f"asked for with {asked.once!r}, and waits with {found[0].once!r}"
+                raise Violation("PARAMS", what, item=new.id)
+
+
+def _line_of(item: Item) -> list[QueuedRun]:
+    """The next run, and all that are queued behind it."""
+    return [QueuedRun(name="", slot=item.slot, once=item.once), *item.requests]

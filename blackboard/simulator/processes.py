@@ -1,30 +1,40 @@
-"""Virtual time: one order of happenings for all processes of a simulated world, in one thread.
+"""Virtual time, and the processes that live in it: event loops, clocks, chance, timers.
 
-A timeline is a heap of calls and the moment it has come to. Nothing waits: when nobody has anything
-left to do, time jumps to the next call. Calls of the same moment are made in the order they were
-asked for, so the same seed is the same story to the byte.
+A timeline is a heap of calls and the moment it has reached. Nothing waits: when no call is left for
+this moment, time jumps to the next one. Calls of one moment are made in the order of their
+scheduling, so equal seeds give equal worlds, to the byte.
 
-Each process has an event loop of its own (`ProcessLoop`), with a clock of its own rate, over the
-one timeline. So a process can be stopped and continued as by SIGSTOP and SIGCONT: what becomes due
-meanwhile waits. And it can be killed: nothing that it would still do happens, no `finally` reaches
-the store.
+Each process has an event loop (`ProcessLoop`) with a clock of its own rate, over the one timeline.
+A process can be stopped and continued, as by SIGSTOP and SIGCONT: calls that become due meanwhile
+wait. It can be killed: none of its calls is made any more, and no `finally` reaches the store.
+
+Random numbers come in streams, one for each purpose, all from one seed. A stream that draws more or
+less changes no other, so a world with one fault less is otherwise the same world.
 """
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Any, TypeVar, cast
 
+from blackboard.clock import Chance, SeededChance
+from blackboard.model import whole_milliseconds
+from blackboard.worker.wake import SPREAD, EarliestWake
+
 Answer = TypeVar("Answer")
-NOBODYS = Context()
+EMPTY = Context()
 MOST_AWAITS = 10
-"""That a task makes after it was closed, in one `finally` or another."""
+"""How often a task that was closed may await in a `finally`."""
 
 
 class Call:
-    """Something to be done at a moment, by a process or (None) by the world."""
+    """A call to make at a moment, in a process or (None) by the world itself."""
 
     __slots__ = ("args", "callback", "context", "loop", "moment")
 
@@ -49,12 +59,12 @@ class Call:
         return self.callback is None
 
     def when(self) -> float:
-        """On the clock of the process."""
+        """The moment, on the clock of the process."""
         return self.moment if self.loop is None else self.loop.local(self.moment)
 
 
 class Timeline:
-    """All that is going to happen. Moments are seconds since the world began."""
+    """All calls to come. Moments are seconds since the world began."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,12 +72,12 @@ class Timeline:
         self._ready: deque[Call] = deque()
         self._count = 0
         self.failures: list[BaseException] = []
-        """Exceptions of processes that nobody caught."""
+        """Exceptions that no process caught."""
         self._inside: ProcessLoop | None = None
-        """Whose code ran last: asyncio takes its loop for the running one."""
+        """The process whose code ran last: asyncio takes its loop for the running one."""
 
     def at(self, moment: float, callback: Callable[..., object], *args: Any) -> Call:
-        """The world itself does something: no pause and no kill keeps it."""
+        """Schedules a call of the world itself, which no pause and no kill prevents."""
         return self.put(Call(None, moment, callback, args, None))
 
     def put(self, call: Call) -> Call:
@@ -82,7 +92,7 @@ class Timeline:
         self._ready.append(call)
 
     def run(self, until: float) -> None:
-        """Let everything happen up to and including this moment."""
+        """Makes all calls up to and including this moment."""
         ready, later = self._ready, self._later
         try:
             while True:
@@ -98,7 +108,7 @@ class Timeline:
             self.leave()
 
     def leave(self) -> None:
-        """Nobody's code is running."""
+        """No process is running any more."""
         asyncio._set_running_loop(None)  # noqa: SLF001 - documented for event loops
         self._inside = None
 
@@ -164,9 +174,9 @@ class ProcessLoop:
         return call
 
     async def sleep(self, seconds: float) -> None:
-        """As `asyncio.sleep`, and quicker: nothing is done as often as this."""
+        """As `asyncio.sleep`, and faster: nothing is called more often."""
         future = self.create_future()
-        call = self.call_later(seconds, _wake, future, context=NOBODYS)
+        call = self.call_later(seconds, _wake, future, context=EMPTY)
         try:
             await future
         finally:
@@ -175,7 +185,7 @@ class ProcessLoop:
     # ---- tasks
 
     def enter(self) -> None:
-        """It is the running loop from now on, as far as asyncio is concerned."""
+        """Makes it the running loop of asyncio."""
         asyncio._set_running_loop(self._as_loop)  # noqa: SLF001 - documented for event loops
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -185,7 +195,7 @@ class ProcessLoop:
         return asyncio.Task(coro, loop=self._as_loop, **named)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """Begin a task from outside the process."""
+        """Starts a task from outside the process."""
         return self.create_task(coroutine)
 
     # ---- what the operating system does to a process
@@ -195,16 +205,16 @@ class ProcessLoop:
         self.stopped = True
 
     def continue_process(self) -> None:
-        """SIGCONT: what became due meanwhile is done now, in its order."""
+        """SIGCONT. Calls that became due meanwhile are made now, in their order."""
         self.stopped = False
         while self.waiting:
             self._timeline.soon(self.waiting.popleft())
 
     def kill(self) -> None:
-        """SIGKILL. The tasks are closed here, so that nothing of them stirs later."""
+        """SIGKILL. Its tasks are closed, so that none of them runs later."""
         self.dead = True
         self.waiting.clear()
-        self.enter()  # a `finally` may ask for it
+        self.enter()  # a `finally` may need a running loop
         for task in asyncio.all_tasks(self._as_loop):
             _close(task)
         self._timeline.leave()
@@ -240,11 +250,110 @@ def _close(task: asyncio.Task[Any]) -> None:
 
 
 def _awaits_once_more(coroutine: Any) -> bool:
-    """Whether a coroutine that is closed had a `finally` that awaits, or asks a store that is
-    gone: it has to be closed again.
-    """
+    """Closes a coroutine. True: a `finally` awaited or failed, and it has to be closed again."""
     try:
         coroutine.close()
     except BaseException:  # noqa: BLE001
         return True
     return False
+
+
+def stream(seed: int, name: str) -> SeededChance:
+    """The random numbers for one purpose in the world of a seed."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return SeededChance(int.from_bytes(digest[:8], "big"))
+
+
+WORLD_START = datetime(2026, 1, 5, tzinfo=UTC)
+"""The time of the store when the world begins: a Monday."""
+
+
+class HostClock:
+    """The clocks of a host: a wall clock that may be wrong, and a monotonic one with a rate."""
+
+    def __init__(self, timeline: Timeline, loop: ProcessLoop, *, offset: float) -> None:
+        self.offset = offset
+        """Seconds by which the wall clock is ahead."""
+        self._timeline = timeline
+        self._loop = loop
+
+    def now(self) -> datetime:
+        return whole_milliseconds(WORLD_START + timedelta(seconds=self._timeline.now + self.offset))
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._loop.sleep(seconds)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Process:
+    """One process. Its name is never used again."""
+
+    name: str
+    loop: ProcessLoop
+    clock: HostClock
+    chance: SeededChance
+    went_on: float = 0.0
+    """When it last continued after a stop."""
+    walks: int = 0
+    """Complete walks so far."""
+    reads: dict[str, float] = field(default_factory=dict)
+    """When the store last served it the locks of a partition."""
+    requests: int = 0
+    """Sent to the store so far. A plan of faults names a request by its number."""
+    newer: bool = False
+    """Whether it runs a newer version of the program."""
+    trap: "Trap | None" = None
+    """A kill or a pause at its next batch."""
+
+    @property
+    def runs(self) -> bool:
+        return not (self.loop.dead or self.loop.stopped)
+
+
+class When(StrEnum):
+    """The moment when a process is killed or stopped."""
+
+    NOW = "now"
+    BEFORE = "before"
+    """Before its next batch is sent."""
+    SENT = "sent"
+    """After its next batch is sent, before it is applied."""
+    APPLIED = "applied"
+    """When its next batch is applied, before the reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trap:
+    """A kill or a pause of a process."""
+
+    when: When
+    seconds: float | None
+    """How long the process is stopped; None: it is killed."""
+    replaced_after: float = 5.0
+    """Seconds until another takes the seat of a process that was killed."""
+
+
+class CycleTimer(EarliestWake):
+    """Wakes a worker every cycle, as `worker.wake.CycleWake` does, by the loop of its process."""
+
+    def __init__(self, cycle: float, chance: Chance) -> None:
+        super().__init__(cycle)
+        self._chance = chance
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        spread = SPREAD * (2 * self._chance.fraction() - 1)
+        pause = self._cycle * (1 - SPREAD + spread)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wake(self) -> None:
+        self.start()
+        self.beat()

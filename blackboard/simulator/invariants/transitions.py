@@ -1,10 +1,11 @@
-"""What becomes of an item when its lock is made, taken over or freed: SERVED, ATTEMPTS and PARAMS.
+"""What follows when a lock is made, overridden or freed: SERVED, SLOT, ATTEMPTS, PARAMS.
 
-The table of "Release" in docs/rows.md, computed once more and not by `rules/`: from the item as it
-was, the row of its run, and the schedule. A slot that lies later than it should means that one was
-jumped over, and that its run never comes.
+The table of "Release" in docs/rows.md is computed here again, without `rules/`: from the item
+before, the row of its run, and the schedule. A slot later than expected means that one was skipped,
+and its run never starts. SLOT also: a run starts at a slot of its schedule.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,25 +23,24 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.rules.next_run import phase
-from blackboard.schedule.schedule import Every, due_between, next_due
+from blackboard.rules.next_run import MILLISECOND, phase, slot_of
+from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due
 from blackboard.simulator.changes import Change
-from blackboard.simulator.violation import Violation
+from blackboard.simulator.invariants import Violation
 from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Replace
 
-MILLISECOND = timedelta(milliseconds=1)
 HOUR = timedelta(hours=1)
 TAKEOVERS = 3
-"""Attempts that are taken over from dead workers, where retries allow fewer."""
+"""Attempts that may be overridden, where retries allow fewer."""
 FAILING = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
 Difference = tuple[str, str, Any, Any]
-"""A kind of violation; a column; what it should be, and what it is."""
+"""A kind of violation; a column; the expected value, and the actual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The plan of an item after a run. `ready` is the earliest moment, `latest` the latest one."""
+    """The expected plan after a run. `ready` is the earliest moment, `latest` the latest."""
 
     slot: datetime
     ready: datetime
@@ -53,7 +53,7 @@ class Expected:
 
 
 class Transitions:
-    """Judges every batch that writes a lock, and every slot that is passed over."""
+    """Checks every batch that writes a lock, and every slot that is passed over."""
 
     def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
         self._settings_of = settings_of
@@ -105,10 +105,10 @@ class Transitions:
     # ---- ends
 
     def _freed(self, change: Change, before: Item, after: Item, lock: Lock) -> Iterator[Difference]:
-        told = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
-        run = next((one for one in told if one.fence == lock.fence), None)
+        recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
+        run = next((one for one in recorded if one.fence == lock.fence), None)
         if run is None:
-            return  # a lock without an item, or one that other oracles judge
+            return  # a lock without an item, or one for other invariants
         yield from _of_run(before, lock, run)
         verb, settings = change.sender.verb, self._settings_of(before)
         if run.outcome is Outcome.ABANDONED and not verb and before.state is State.ACTIVE:
@@ -141,8 +141,8 @@ class Transitions:
 
 
 def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expected:
-    """The plan of an item whose run ended as the history has it. `verb` is what a person asked
-    for; "" where a worker let it go.
+    """The expected plan after a run, as the history has it. `verb` is that of a person's request;
+    empty: a worker released the lock.
     """
     queue, now = item.requests, run.stop
     same = Expected(
@@ -170,7 +170,7 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str) -> Expec
 
 
 def taken_in_hand(same: Expected, planned: datetime) -> Expected:
-    """The first request of the queue, which makes way for the slot that is planned."""
+    """The first queued run is next; its slot is never that of the schedule."""
     first, *others = same.queue
     slot = first.slot - MILLISECOND if first.slot == planned else first.slot
     return replace(
@@ -179,7 +179,7 @@ def taken_in_hand(same: Expected, planned: datetime) -> Expected:
 
 
 def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
-    """The schedule's first slot that this run does not cover."""
+    """The first slot of the schedule that this run does not cover."""
     schedule = settings.schedule
     if schedule is None or isinstance(schedule, Every):
         return next_due(schedule, run.start) if schedule else None
@@ -259,3 +259,39 @@ def _result(before: Item, after: Item, run: Run) -> Iterator[Difference]:
     yield "HISTORY", "result", run.result if good else before.result, after.result
     fence = run.fence if good else before.result_fence
     yield "HISTORY", "result_fence", fence, after.result_fence
+
+
+class Slots:
+    """SLOT: a claim is for a slot of the item's schedule, or for the first one of the item, or for
+    one that was claimed before (a retry, or a run that was cut short).
+    """
+
+    def __init__(self, schedule_of: Callable[[Item], Schedule | None]) -> None:
+        self._schedule_of = schedule_of
+        self._first: dict[str, datetime] = {}
+        self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
+
+    def __call__(self, change: Change) -> None:
+        before, now = change.before, change.shadow.item
+        if now is not None and now.start is None:
+            self._first[now.id] = now.planned
+        if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
+            return
+        claimed = self._claimed[before.id]
+        is_old = before.slot in claimed or before.slot == self._first[before.id]
+        claimed.add(before.slot)
+        if not is_old and before.slot == before.planned and not self._has(before):
+            what = f"{before.slot} is no slot of {before.schedule or 'nothing'}"
+            raise Violation("SLOT", what, item=before.id)
+
+    def _has(self, item: Item) -> bool:
+        """Whether the schedule of the item has its slot."""
+        match self._schedule_of(item):
+            case None:
+                return True  # what waits when its schedule is taken away goes on waiting
+            case Once() as once:
+                return item.slot == slot_of(once)
+            case Every() as every:
+                return item.start is not None and item.slot == next_due(every, item.start)
+            case schedule:
+                return item.slot == next_due(schedule, item.slot - MILLISECOND)

@@ -1,0 +1,21 @@
+"""Invariants of a board, checked at every write and every cycle.
+
+An invariant is called with each `Change` and raises `Violation`. It keeps what no row has: the
+fences that were used, the runs that completed, the requests of people.
+
+    rows         the rows of an item agree; locks, fences, history, late results, versions, etags
+    transitions  what follows of a run: slots, attempts, params, as docs/rows.md has it
+    requests     what people ask for stays, happens once, and reaches the life that it read
+    runs         handlers have a trusted lock and their params, and stop in time
+    liveness     stale locks go first; once faults stop, what is due starts; no needless requests
+"""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. `kind` is the name of the invariant; `item` is the id, if any."""
+
+    def __init__(self, kind: str, what: str, *, item: str = "") -> None:
+        super().__init__(f"{kind}: {what}" + (f" ({item})" if item else ""))
+        self.kind = kind
+        self.what = what
+        self.item = item

@@ -1,0 +1,373 @@
+"""Progress and load, checked at each write, at each walk, every cycle, and after the faults.
+
+NOT TOLD, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every lock
+of its own. STUCK: once faults stop, all that is due starts where a slot is free.
+
+PRIORITY: stale locks go first. A worker that reads a stale lock takes it over, or has no free slot
+for it and reads the shard again before it claims another item of that type there. So no claim may
+follow a walk that read a stale lock, met no fault, and did not try to take it.
+
+REFUSED, REQUESTS: no sender repeats a batch that is always refused, and a worker sends as many
+requests as it has work.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+
+from blackboard.model import Item, Lock
+from blackboard.protocol.keys import LOCK, lock_key
+from blackboard.simulator.changes import Change, Shadows, Touch, is_newer
+from blackboard.simulator.handlers import HandlerRuns
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.processes import Process, Timeline
+from blackboard.simulator.scenario import Scenario
+from blackboard.simulator.store import Written
+from blackboard.simulator.workers import WorkerProcess, Workers
+from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
+from blackboard.worker.walk import OF_ITS_TYPE, REREADINGS, WalkResult
+
+SPARE = 10.0
+"""Seconds beyond a bound, for requests to the store."""
+NOTICE = 2.0
+"""Seconds beyond its lease in which a holder without answers notifies its handler."""
+WALKS = 2
+"""Complete walks of a worker, within which it finds each lock that it holds."""
+CHECKS = 3
+"""Consecutive checks that find the same thing stuck: a slot may be free only for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lock that was taken from its living holder at a moment."""
+
+    lock: Lock
+    process: Process
+    moment: float
+
+
+@dataclass(slots=True)
+class Liveness:
+    """Checks every change of a lock, every cycle, and after the faults."""
+
+    scenario: Scenario
+    timeline: Timeline
+    shadows: Shadows
+    workers: Workers
+    handler_runs: HandlerRuns
+    _unknown: dict[str, int] = field(default_factory=dict)
+    """By nonce: the complete walks of a worker when it first lacked a lock of its own."""
+    _taken: list[Taken] = field(default_factory=list)
+    _stuck: dict[str, int] = field(default_factory=dict)
+    """Consecutive checks that found it stuck."""
+
+    @property
+    def _cycle(self) -> float:
+        return self.scenario.cycle.total_seconds()
+
+    # ---- at each write
+
+    def changed(self, change: Change) -> None:
+        for touch in change.of(Lock):
+            if isinstance(touch.op, Delete | Replace):
+                self._must_be_notified(change, touch)
+
+    def _must_be_notified(self, change: Change, touch: Touch) -> None:
+        """The handler is notified of the loss before another worker takes the lock, unless its
+        process was stopped meanwhile.
+        """
+        old, sender = touch.old, change.sender
+        assert isinstance(old, Lock)
+        holder = self.workers.by_name.get(old.owner)
+        if holder is None or old.owner == sender.name:
+            return
+        process = holder.process
+        self._taken.append(Taken(old, process, change.moment))
+        if sender.is_person or not process.runs or process.went_on > change.moment - touch.age:
+            return
+        handler_run = self.handler_runs.of(process, old.fence, change.id)
+        if handler_run is not None and handler_run.notified is None:
+            what = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
+            raise Violation("NOT TOLD", what, item=change.id)
+
+    # ---- every cycle
+
+    def check(self) -> None:
+        """Checks what no write shows. To be called every cycle."""
+        self._check_notified()
+        for problem in self.timeline.failures:
+            raise Violation("CRASHED", repr(problem))
+        unheld = set()
+        for item_id, shadow in self.shadows.of.items():
+            lock = shadow.lock
+            if lock is None:
+                continue
+            holder = self.workers.by_name.get(lock.owner)
+            if holder is None or self._has(holder, lock):
+                continue
+            unheld.add(lock.nonce)
+            walks = self._unknown.setdefault(lock.nonce, holder.process.walks)
+            if holder.process.runs and holder.process.walks >= walks + WALKS:
+                what = f"{lock.owner} has fence {lock.fence} and does not hold it"
+                raise Violation("ORPHAN", what, item=item_id)
+        for nonce in self._unknown.keys() - unheld:
+            del self._unknown[nonce]
+
+    def _check_notified(self) -> None:
+        """After any loss of a lock no renewal succeeds, so the holder notifies its handler before
+        the lease would have ended.
+        """
+        waiting = []
+        for one in self._taken:
+            process, lock = one.process, one.lock
+            handler_run = self.handler_runs.of(process, lock.fence, lock.id)
+            if process.loop.dead or handler_run is None or handler_run.notified is not None:
+                continue
+            since = max(one.moment, handler_run.began, process.went_on)
+            if not process.loop.stopped and self.timeline.now > since + lock.stale_after + NOTICE:
+                what = f"{lock.owner} goes on with fence {lock.fence}, taken at {one.moment:.3f} s"
+                raise Violation("NOT TOLD", what, item=lock.id)
+            waiting.append(one)
+        self._taken = waiting
+
+    def _has(self, holder: WorkerProcess, lock: Lock) -> bool:
+        worker, nonce = holder.worker, lock.nonce
+        if worker.stopping or nonce in worker.board.in_flight:
+            return True
+        return nonce in worker.holdings.nonces or nonce in worker.holdings.given_up
+
+    # ---- after the faults
+
+    def longest(self) -> float:
+        """Seconds until the locks of all dead workers are stale, and two cycles more."""
+        now = self.timeline.now
+        left = [
+            shadow.lock.stale_after - (now - shadow.touched)
+            for shadow in self.shadows.of.values()
+            if shadow.lock is not None and shadow.lock.owner not in self.workers.by_name
+        ]
+        return max([0.0, *left]) + 2 * self._cycle
+
+    @property
+    def bound(self) -> float:
+        """Seconds within which a ready token or a stale lock is taken, where a slot is free."""
+        return self._cycle + SPARE
+
+    @property
+    def enough(self) -> float:
+        """Seconds that hold as many checks as it takes."""
+        return CHECKS * self.bound
+
+    def check_left(self) -> None:
+        """Checks what is stuck. To be called every `bound`, while there are no faults."""
+        left = dict([*self._stuck_workers(), *self._left_on_the_board()])
+        self._stuck = {name: self._stuck.get(name, 0) + 1 for name in left}
+        for name, checks in self._stuck.items():
+            if checks >= CHECKS:
+                raise Violation("STUCK", left[name])
+
+    def _stuck_workers(self) -> Iterator[tuple[str, str]]:
+        """Workers that do not end, and locks under which no handler runs."""
+        for member in self.workers.members:
+            process = member.process
+            if member.worker.stopping:
+                yield process.name, f"{process.name} was asked to stop, and has not ended"
+            for held in member.worker.holdings:
+                claim = held.claim
+                if self.handler_runs.of(process, claim.fence, claim.id) is None:
+                    what = f"{process.name} holds fence {claim.fence}, which nothing runs under"
+                    yield claim.nonce, f"{claim.id}: {what}"
+
+    def _left_on_the_board(self) -> Iterator[tuple[str, str]]:
+        """Where a slot is free: all stale locks, and the token that has been ready for longest."""
+        has_room = cache(self._has_room)
+        now = self.workers.store.now()
+        latest = now - timedelta(seconds=self.bound)
+        first: Item | None = None
+        for item_id, shadow in self.shadows.of.items():
+            item, lock = shadow.item, shadow.lock
+            untouched = self.timeline.now - shadow.touched
+            if lock is not None and untouched > lock.stale_after + self.bound:
+                if has_room(lock.type, is_newer(shadow)):
+                    since = f"was not touched for {untouched:.0f} s"
+                    yield lock.nonce, f"{item_id}: the lock of {lock.owner} {since}"
+            elif (
+                item is not None
+                and item.waits
+                and item.ready < latest
+                and has_room(item.type, is_newer(shadow))
+            ):
+                first = item if first is None or item.ready < first.ready else first
+        if first is not None:
+            since = f"{(now - first.ready).total_seconds():.0f} s"
+            yield f"{first.id} {first.ready}", f"{first.id}: it has been ready for {since}"
+
+    def _has_room(self, item_type: str, newer: bool) -> bool:  # noqa: FBT001 - a key of a cache
+        """Whether a worker has a free slot for this type; for newer items, a newer worker."""
+        settings = self.workers.resolve(item_type, OF_ITS_TYPE)
+        return any(
+            member.worker.holdings.slots.free().take(item_type, settings.slots)
+            for member in self.workers.members
+            if member.process.newer or not newer
+        )
+
+
+RESOLUTION = 1.0
+"""Seconds beyond the lease, after which a lock is stale for every worker."""
+
+
+@dataclass(slots=True)
+class LocksRead:
+    """The locks that a worker has read, in walks that have ended."""
+
+    reads: dict[str, float] = field(default_factory=dict)
+    """By partition: the moment when it was last read."""
+    ended: float = 0.0
+    """The moment when the last of these walks ended."""
+    tried: set[str] = field(default_factory=set)
+    """Keys of locks that it tried to write."""
+    disturbed: bool = False
+    """A fault in this walk: the worker may have read again, and tokens only."""
+
+
+class Priority:
+    """Checks every claim against the walks of its worker before."""
+
+    def __init__(
+        self, shadows: Shadows, workers: Workers, partition_of: Callable[[str], str]
+    ) -> None:
+        self._shadows = shadows
+        self._workers = workers
+        self._partition_of = partition_of
+        self._read: dict[str, LocksRead] = {}
+
+    def __call__(self, change: Change) -> None:
+        member = self._workers.by_name.get(change.sender.name)
+        for touch in change.of(Lock):
+            if member is not None and isinstance(touch.op, Insert) and isinstance(touch.new, Lock):
+                self._claims(member.process, touch.new, sent=change.sent)
+
+    def _claims(self, process: Process, claimed: Lock, *, sent: float) -> None:
+        read = self._read.get(process.name)
+        if read is None or sent < read.ended:
+            return
+        for item_id, shadow in self._shadows.of.items():
+            lock = shadow.lock
+            if lock is None or lock.type != claimed.type or lock_key(item_id) in read.tried:
+                continue
+            if is_newer(shadow) and not process.newer:
+                continue
+            stale = shadow.touched + lock.stale_after + RESOLUTION
+            partition = self._partition_of(item_id)
+            is_there = self._partition_of(claimed.id) == partition
+            if is_there and read.reads.get(partition, 0.0) > stale:
+                what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
+                raise Violation("PRIORITY", what, item=item_id)
+
+    def walked(self, process: Process, moment: float) -> None:
+        """A walk of a worker has ended."""
+        read = self._read.setdefault(process.name, LocksRead())
+        if not read.disturbed:
+            read.reads |= process.reads
+            read.ended = moment
+        read.disturbed = False
+        process.reads.clear()
+
+    def troubled(self, process: Process, ops: Sequence[Op]) -> None:
+        """A request of a process lost a race, or met a fault."""
+        read = self._read.setdefault(process.name, LocksRead())
+        read.disturbed = True
+        read.reads.clear()
+        read.tried |= {op.key for op in ops if op.key.startswith(LOCK)}
+
+
+A_WALK, A_SHARD, A_RUN, A_SECOND = 20, 2 + 2 * REREADINGS, 12, 3
+"""Requests of a worker in a cycle, at most: in any case, for each shard, for each run or lock, and
+for each second (a store without answers is asked again).
+"""
+LONG_READ = 200
+"""Rows of the longest read, about: the history of an item before it is pruned."""
+MOST_REFUSALS = 3
+"""Of one sender for one version of a row, while all its requests are answered."""
+
+
+class Refusals:
+    """REFUSED: no sender repeats a batch that is always refused."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, Counter[tuple[str, str, str]]] = {}
+        """By key; then by process, sender and expected etag."""
+
+    def refused(
+        self, process: Process, sender: str, ops: Sequence[Op], problem: TableError
+    ) -> None:
+        if not isinstance(problem, Conflict):
+            return
+        op = ops[problem.index]
+        times = self._times.setdefault(op.key, Counter())
+        expected = (process.name, sender, "" if isinstance(op, Insert) else op.etag)
+        times[expected] += 1
+        if times[expected] > MOST_REFUSALS:
+            what = f"{times[expected]} times for {op.key}: {problem.kind.value}"
+            raise Violation("REFUSED", f"{sender} {what}")
+
+    def troubled(self, process: Process) -> None:
+        """A request of a process met a fault: it may repeat what it sent."""
+        for times in self._times.values():
+            for one in [one for one in times if one[0] == process.name]:
+                del times[one]
+
+    def written(self, written: Written) -> None:
+        for op in written.ops:
+            self._times.pop(op.key, None)
+
+
+@dataclass(slots=True)
+class Since:
+    """The work of a process since its last check."""
+
+    began: float
+    sent: int
+    """Requests at that moment."""
+    runs: int = 0
+    """Claimed, or ended."""
+    most: int = 0
+    """Runs, locks and missed slots of one walk."""
+
+
+class Walks:
+    """REQUESTS: a worker sends as many requests as it has work. Checked every cycle."""
+
+    def __init__(self, scenario: Scenario, timeline: Timeline) -> None:
+        self._shards, self._cycle = scenario.shards, scenario.cycle.total_seconds()
+        self._page_rows = scenario.page_rows
+        self._timeline = timeline
+        self._since: dict[str, Since] = {}
+
+    def ran(self, process: Process) -> None:
+        """A run of the process was claimed, or has ended."""
+        if process.name in self._since:
+            self._since[process.name].runs += 1
+
+    def walked(self, process: Process, result: WalkResult, held: int, sent: int) -> None:
+        """A walk has ended; `held` runs, and `sent` requests so far."""
+        now = self._timeline.now
+        since = self._since.setdefault(process.name, Since(now, sent))
+        since.most = max(since.most, held + len(result.locks) + result.missed)
+        asked, seconds = sent - since.sent, now - since.began
+        if seconds < self._cycle:
+            return
+        self._since[process.name] = Since(now, sent)
+        runs = since.runs + since.most
+        pages = 1 + LONG_READ // self._page_rows
+        most = (
+            A_WALK * pages
+            + A_SHARD * pages * self._shards
+            + A_RUN * pages * runs
+            + A_SECOND * seconds
+        )
+        if asked > most:
+            what = f"{process.name} asked {asked} times in {seconds:.1f} s, about {runs} runs"
+            raise Violation("REQUESTS", what)

@@ -1,0 +1,359 @@
+"""Invariants of rows, checked at every write.
+
+The rows of one item agree with each other. Locks are written by a worker that finds the item due by
+the store's clock, by their holder, and by a worker that finds them stale. The history has one row
+for each fence, one completion for each run, one good run for each slot. A write of an older version
+keeps what a newer version wrote.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token
+from blackboard.protocol.keys import ITEM, RUN, lock_key, next_key
+from blackboard.protocol.rows import version_of
+from blackboard.rules.next_run import slots_in_line
+from blackboard.simulator.changes import Change, Touch
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.store import MORE, Written
+from blackboard.spec import decode_spec, resolve
+from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
+
+REPEATED = [
+    "slot",
+    "ready",
+    "planned",
+    "attempt",
+    "once",
+    "requests",
+    "born",
+    "runs",
+    "failures",
+    "type",
+    "fence",
+    "version",
+]
+"""Columns that a waiting token has from its item, besides the spec."""
+
+
+def check_whole(change: Change) -> None:
+    shadow = change.shadow
+    for kind, what in disagreements(shadow.item, shadow.lock, shadow.tokens):
+        raise Violation(kind, what, item=change.id)
+
+
+def disagreements(
+    item: Item | None, lock: Lock | None, tokens: dict[str, Token]
+) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with the rows of one id; `tokens` are the waiting ones, by key."""
+    if item is None:
+        if lock is not None or tokens:
+            yield "ORPHAN", "a lock or a token without an item"
+        return
+    if len(tokens) + (lock is not None) > 1:
+        yield "TWO TOKENS", f"{len(tokens)} waiting, {int(lock is not None)} claimed"
+    if item.state is State.ACTIVE and not tokens and lock is None:
+        yield "NO TOKEN", "of an active item"
+    if tokens and (item.state is not State.ACTIVE or item.paused):
+        state = State.PAUSED if item.paused else item.state
+        yield "WAITING TOKEN", f"of an item that is {state.value}"
+    if item.state is State.REMOVED and lock is not None:
+        yield "LOCK", "of a removed item"
+    if item.running != (lock is not None):
+        yield "RUNNING", f"is {item.running}, with {int(lock is not None)} locks"
+    if lock is not None and lock.fence != item.fence:
+        yield "FENCE", f"of the lock {lock.fence}, of the item {item.fence}"
+    yield from _of_requests(item)
+    for key, token in tokens.items():
+        yield from _of_token(item, token, key)
+
+
+def _of_requests(item: Item) -> Iterator[tuple[str, str]]:
+    if item.requests and item.state in {State.DONE, State.REMOVED}:
+        yield "RUN NOW LOST", f"requests of an item that is {item.state.value}"
+
+
+def _of_token(item: Item, token: Token, key: str) -> Iterator[tuple[str, str]]:
+    if key != next_key(item.ready, item.id):
+        yield "KEY", "of the token is not what the item says"
+    if token.spec != item.spec:
+        yield "EDIT LOST", f"the token has {token.spec}, the item {item.spec}"
+    for name in REPEATED:
+        of_token, of_item = getattr(token, name), getattr(item, name)
+        if of_token != of_item:
+            yield "TOKEN", f"differs in {name}: {of_token}, the item {of_item}"
+
+
+FREEING = {"unlock", "cancel"}
+
+
+class Locks:
+    """OVERRIDE, EARLY, RENEWED, FOREIGN release: who writes a lock, and when. FENCE: fences rise
+    over all lives of an id.
+    """
+
+    def __init__(self) -> None:
+        self._fences: dict[str, int] = {}
+
+    def __call__(self, change: Change) -> None:
+        before, after = change.before, change.shadow.item
+        if before is not None and after is not None and after.fence < before.fence:
+            raise self._violation(change, "FENCE", f"from {before.fence} back to {after.fence}")
+        for touch in change.of(Lock):
+            match touch.op:
+                case Delete():
+                    self._freed(change, touch)
+                case Insert() | Replace():
+                    self._taken(change, touch)
+                case Merge():
+                    self._renewed(change, touch)
+
+    def _taken(self, change: Change, touch: Touch) -> None:
+        new, old = touch.new, touch.old
+        assert isinstance(new, Lock)
+        if change.sender.is_person:
+            raise self._violation(change, "LOCK", f"written by a person's {change.sender.verb}")
+        highest = self._fences.get(change.id, 0)
+        if new.fence <= highest:
+            raise self._violation(change, "FENCE", f"{new.fence} after {highest}")
+        self._fences[change.id] = new.fence
+        if isinstance(old, Lock):
+            self._must_be_stale(change, old, touch.age)
+            self._must_be_recorded(change, old)
+        elif change.before is not None and change.latest < change.before.ready:
+            early = (change.before.ready - change.latest).total_seconds()
+            raise self._violation(change, "EARLY", f"by {early:.3f} s")
+        if new.since > change.latest:
+            raise self._violation(change, "CLOCK", f"it began at {new.since}, after now")
+        if new.owner != change.sender.name:
+            raise self._violation(change, "LOCK", f"of {new.owner} by {change.sender.name}")
+        before = change.before
+        if before is None or before.state is not State.ACTIVE:
+            state = before.state.value if before else "not there"
+            raise self._violation(change, "STARTED", f"although it is {state}")
+
+    def _renewed(self, change: Change, touch: Touch) -> None:
+        old, new = touch.old, touch.new
+        assert isinstance(old, Lock)
+        assert isinstance(new, Lock)
+        if change.sender.is_person:
+            raise self._violation(change, "LOCK", f"written by a person's {change.sender.verb}")
+        if old.owner != change.sender.name:
+            raise self._violation(change, "RENEWED", f"a lock of {old.owner}")
+        if (old.nonce, old.fence, old.stale_after) != (new.nonce, new.fence, new.stale_after):
+            raise self._violation(change, "RENEWED", "another lock than it was")
+
+    def _freed(self, change: Change, touch: Touch) -> None:
+        old, sender = touch.old, change.sender
+        assert isinstance(old, Lock)
+        recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
+        run = next((one for one in recorded if one.fence == old.fence), None)
+        if sender.is_person:
+            if sender.verb in FREEING and old.fence != sender.fence:
+                what = f"took fence {old.fence}, meant was {sender.fence}"
+                raise self._violation(change, "RETRY", what)
+            if sender.verb not in {*FREEING, "remove"}:
+                raise self._violation(change, "LOCK", f"freed by a person's {sender.verb}")
+        elif run is None:
+            fences = [one.fence for one in recorded]
+            what = f"fence {old.fence} of {old.owner} by {sender.name}, recorded as {fences}"
+            raise self._violation(change, "FOREIGN release", what)
+        elif run.outcome is Outcome.ABANDONED:
+            self._must_be_stale(change, old, touch.age)
+        elif run.nonce != old.nonce or old.owner != sender.name:
+            what = f"fence {old.fence} of {old.owner} by {sender.name}"
+            raise self._violation(change, "FOREIGN release", what)
+        if run is None and change.of(Item):
+            raise self._violation(change, "HISTORY", f"has nothing of fence {old.fence}")
+        item, is_its_own = change.shadow.item, old.owner == sender.name
+        if item is not None and item.fence <= old.fence and not is_its_own:
+            raise self._violation(change, "FENCE", f"{old.fence} was taken away and is the highest")
+
+    def _must_be_recorded(self, change: Change, old: Lock) -> None:
+        for touch in change.of(Run):
+            run = touch.new
+            if isinstance(run, Run) and run.fence == old.fence:
+                if run.outcome is not Outcome.ABANDONED:
+                    what = f"fence {old.fence} was overridden, and recorded as {run.outcome.value}"
+                    raise self._violation(change, "HISTORY", what)
+                return
+        raise self._violation(change, "HISTORY", f"has nothing of fence {old.fence}")
+
+    def _must_be_stale(self, change: Change, old: Lock, age: float) -> None:
+        if age <= old.stale_after:
+            what = f"of a lock untouched for {age:.3f} s, good for {old.stale_after:g} s"
+            raise self._violation(change, "OVERRIDE", what)
+
+    def _violation(self, change: Change, kind: str, what: str) -> Violation:
+        return Violation(kind, what, item=change.id)
+
+
+LATE_COLUMNS = {"result", "result_fence"}
+Slot = tuple[str, int, datetime]
+"""An item, the fence of its birth, and a slot."""
+MAY_BE_LATE = {Outcome.ABANDONED, Outcome.CANCELLED}
+
+
+class History:
+    """HISTORY, TWICE, LATE, PASSED: what runs record, and which slots are passed over."""
+
+    def __init__(self, is_fenced: Callable[[Item], bool]) -> None:
+        self._is_fenced = is_fenced
+        """Whether late results of an item are dropped: its type is fenced."""
+        self.completed: set[tuple[str, int]] = set()
+        self._good: Counter[Slot] = Counter()
+        self._asked: Counter[Slot] = Counter()
+        """Runs that people asked for. Two requests may have the same millisecond."""
+
+    def __call__(self, change: Change) -> None:
+        if change.sender.verb == "run_now" and (item := change.shadow.item) is not None:
+            before = slots_in_line(change.before) if change.before else ()
+            for slot in set(slots_in_line(item)) - set(before):
+                self._asked[item.id, item.born, slot] += 1
+        freed = any(isinstance(one.op, Delete) for one in change.of(Lock))
+        for touch in change.of(Run):
+            if isinstance(touch.op, Delete):
+                continue  # pruned
+            new = touch.new
+            assert isinstance(new, Run)
+            if isinstance(touch.op, Insert):
+                if freed and not change.sender.is_person and new.outcome is not Outcome.ABANDONED:
+                    self._complete(change, new)
+            else:
+                self._turned(change, touch.old, new)
+            if change.shadow.item is not None and new.fence > change.shadow.item.fence:
+                what = f"run {new.fence} is above the item's {change.shadow.item.fence}"
+                raise Violation("FENCE", what, item=change.id)
+            lock = change.shadow.lock
+            if lock is not None and lock.fence == new.fence:
+                what = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
+                raise Violation("HISTORY", what, item=change.id)
+        self._late(change)
+        self._passed_over(change)
+
+    def _complete(self, change: Change, run: Run) -> None:
+        if (run.id, run.fence) in self.completed:
+            raise Violation("TWICE", f"completed fence {run.fence}", item=run.id)
+        self.completed.add((run.id, run.fence))
+        if run.outcome is not Outcome.OK or change.before is None:
+            return
+        slot = (run.id, change.before.born, run.slot)
+        self._good[slot] += 1
+        if self._good[slot] > max(self._asked[slot], 1):
+            what = f"good for {run.slot.isoformat()}, again with fence {run.fence}"
+            raise Violation("TWICE", what, item=run.id)
+
+    def _turned(self, change: Change, old: object, new: Run) -> None:
+        assert isinstance(old, Run)
+        turned = f"{old.outcome.value} became {new.outcome.value}"
+        if (old.id, old.fence) in self.completed:
+            raise Violation("HISTORY", f"a completed run: {turned}", item=change.id)
+        if old.outcome not in MAY_BE_LATE or new.outcome is not Outcome.SUPERSEDED:
+            raise Violation("HISTORY", turned, item=change.id)
+        if old.nonce not in {"", new.nonce}:
+            raise Violation("HISTORY", f"{turned}, by another claim", item=change.id)
+
+    def _late(self, change: Change) -> None:
+        """A worker that writes an item, and neither its lock nor a token, records a late result."""
+        if change.sender.is_person or change.of(Lock) or change.of(Token):
+            return
+        for touch in change.of(Item):
+            self._came_late(change, touch)
+
+    def _came_late(self, change: Change, touch: Touch) -> None:
+        old, op = touch.old, touch.op
+        assert isinstance(old, Item)
+        if not isinstance(op, Merge) or set(op.data) - LATE_COLUMNS:
+            raise Violation("LATE", "wrote more than a result", item=change.id)
+        fence = int(str(op.data["result_fence"]))
+        if old.result_fence >= fence:
+            what = f"fence {fence} wrote over the result of fence {old.result_fence}"
+            raise Violation("LATE", what, item=change.id)
+        if any(isinstance(one.new, Run) and one.new.error for one in change.of(Run)):
+            raise Violation("LATE", f"fence {fence} failed, and wrote to the item", item=change.id)
+        if old.born >= fence:
+            what = f"fence {fence} wrote into a life born at {old.born}"
+            raise Violation("LATE", what, item=change.id)
+        if old.fence <= fence:
+            what = f"fence {fence} was taken away and is still the highest"
+            raise Violation("LATE", what, item=change.id)
+        if old.state is State.REMOVED:
+            raise Violation("LATE", "wrote into a removed item", item=change.id)
+        if self._is_fenced(old):
+            raise Violation("LATE", "wrote into an item of a fenced type", item=change.id)
+
+    def _passed_over(self, change: Change) -> None:
+        """A worker may change a waiting item without a run only where missed slots are not run, and
+        this slot was missed.
+        """
+        item = change.before
+        if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
+            return
+        settings = resolve([decode_spec(item.spec)])
+        late = change.latest - max(item.slot, item.ready)
+        scheduled = item.attempt == 1 and item.slot == item.planned
+        if settings.missed != "none" or not scheduled or late <= settings.missed_after:
+            what = f"{item.slot} after {late.total_seconds():.3f} s"
+            raise Violation("PASSED", what, item=change.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """VERSIONS: an older program keeps the columns of a newer one, and leaves its items alone.
+
+    It may release a lock of its own, and record the end of its run after it has lost the lock.
+    """
+
+    def __call__(self, written: Written) -> None:
+        for op in written.ops:
+            before, after = written.before.get(op.key), written.after.get(op.key)
+            if before is not None and after is not None and op.key.startswith(ITEM):
+                self._judge(written, op, before, after)
+
+    def _judge(self, written: Written, op: Op, before: Row, after: Row) -> None:
+        who, item = written.sender, str(before.data["item"])
+        if version_of(after.data) < version_of(before.data):
+            raise Violation("VERSIONS", f"{who.name} lowered the version", item=item)
+        if who.newer:
+            return
+        is_of_another_life = isinstance(op, Replace) and "removed" in {
+            before.data["state"],
+            after.data["state"],
+        }
+        for name in () if is_of_another_life else MORE:
+            if before.data.get(name) != after.data.get(name):
+                what = f"{name} was {before.data.get(name)}, and is {after.data.get(name)}"
+                raise Violation("VERSIONS", f"{who.name}: {what}", item=item)
+        if version_of(before.data) > VERSION and not _is_its_own(written, item):
+            raise Violation("VERSIONS", f"{who.name} wrote an item of a newer version", item=item)
+
+
+def _is_its_own(written: Written, item: str) -> bool:
+    """Whether the batch ends a run of its sender."""
+    lock = written.before.get(lock_key(item))
+    if lock is not None or lock_key(item) in written.after:
+        return lock is not None and lock.data["owner"] == written.sender.name
+    rows = [row.data for row in written.after.values() if row.key.startswith(RUN)]
+    return any((one["item"], one["worker"]) == (item, written.sender.name) for one in rows)
+
+
+MOST_ROWS = 100
+"""Of a batch."""
+
+
+class Etags:
+    """ETAG: no key has the same etag twice. LIMITS: a batch is small."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def __call__(self, written: Written) -> None:
+        if len(written.ops) > MOST_ROWS:
+            raise Violation("LIMITS", f"{len(written.ops)} rows in a batch")
+        for key, row in written.after.items():
+            name = (written.partition, key, row.etag)
+            if name in self._seen:
+                raise Violation("ETAG", f"{row.etag} came again for {key}")
+            self._seen.add(name)
