@@ -14,12 +14,12 @@ from blackboard.events import Kind
 from blackboard.handlers import handler, handler_of
 from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
-from blackboard.protocol.claims import override, renew
+from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.reading import BoardTable
 from blackboard.status import read_status
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from blackboard.worker.membership import announce, workers
-from tests.boards import Scene, disagreements, make_board, story
+from tests.boards import Scene, disagreements, make_board, settings_of, story
 from tests.clocks import ManualClock
 from tests.verbs import VERBS, ready_for, says
 from tests.working import HANDLERS, Workplace, at_work
@@ -290,6 +290,33 @@ async def test_an_id_is_not_added_over_a_newer_tombstone(scene: Scene) -> None:
     with pytest.raises(BadInput, match="newer version"):
         await scene.add()
     assert (await scene.item()).etag == etag
+
+
+@story
+async def test_a_missed_slot_of_an_item_that_became_newer_is_left_alone(scene: Scene) -> None:
+    """Its token was read before."""
+    await scene.add(cron="0 * * * *", missed="none")
+    scene.later(hours=5)
+    token = await scene.token()
+    raised = await raise_version(scene, "item:", "next:", item_id="davis")
+    assert not await pass_over(scene.board, token, settings=settings_of(token.type, token.spec))
+    rows = [*await scene.rows("item:"), *await scene.rows("next:")]
+    assert {row.key: row.etag for row in rows} == raised
+
+
+@story
+async def test_an_item_that_became_newer_gets_no_late_result(scene: Scene) -> None:
+    """A newer worker overrode the lock. The history says how the run ended."""
+    await scene.add(every="1h", stale_after="10s")
+    late = await scene.claimed(owner="late")
+    scene.later(minutes=1)
+    taken = await override(scene.other, await scene.lock(), owner="newer")
+    assert taken is not None
+    raised = await raise_version(scene, "item:", item_id="davis")
+    await scene.let_go(late, result="late")
+    assert {row.key: row.etag for row in await scene.rows("item:")} == raised
+    assert await scene.outcomes() == [(1, "superseded")]
+    await scene.let_go(taken, board=scene.other)
 
 
 @story

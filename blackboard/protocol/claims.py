@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token, replace
+from blackboard.model import VERSION, Claim, Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import (
     change_ops,
@@ -202,14 +202,14 @@ def holds(item: Item | None, lock: Lock) -> bool:
 
 async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -> bool:
     """Move a waiting item on to its next slot without a run: its slot is missed, and missed runs of
-    it are not made up. `settings` are the token's. False: another worker was faster, or there is
-    no such item, and the token goes.
+    it are not made up. `settings` are the token's. False: another worker was faster, or a newer
+    version raised the item after the token was read; or there is no such item, and the token goes.
     """
     item = await board.item(token.id)
     if item is None:
         await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
         return False
-    if not item.waits or _missable(item) != _missable(token):
+    if item.version > VERSION or not item.waits or _missable(item) != _missable(token):
         return False
     after = passed_over(item, settings=settings, now=await board.table.now())
     try:

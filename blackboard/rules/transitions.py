@@ -103,6 +103,7 @@ from enum import StrEnum
 from blackboard.errors import BlackboardError
 from blackboard.model import (
     NEVER,
+    VERSION,
     Applied,
     Item,
     Outcome,
@@ -484,12 +485,13 @@ class LateMove(StrEnum):
 
 def late_move(item: Item | None, *, fence: int, outcome: Outcome, fenced: bool) -> LateMove:
     """Nothing, when the item is gone or born since; its row in the history; or that and its
-    result. A run that failed, or was stopped for its lost lock, has no result to merge, and an
-    older result does not go over a newer one.
+    result. A run that failed, or was stopped for its lost lock, has no result to merge, an older
+    result does not go over a newer one, and an item of a newer version is left alone.
     """
     if item is None or item.state is State.REMOVED or item.born >= fence:
         return LateMove.DROP
-    if fenced or outcome is not Outcome.OK or item.result_fence > fence:
+    is_newer = item.version > VERSION
+    if fenced or is_newer or outcome is not Outcome.OK or item.result_fence > fence:
         return LateMove.RECORD
     return LateMove.MERGE
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token
-from blackboard.protocol.keys import ITEM, RUN, lock_key, next_key
+from blackboard.protocol.keys import ITEM, item_key, lock_key, next_key
 from blackboard.protocol.rows import version_of
 from blackboard.rules.next_run import slots_in_line
 from blackboard.simulator.changes import Change, Touch
@@ -303,7 +303,7 @@ class History:
 class Versions:
     """VERSIONS: an older program keeps the columns of a newer one, and leaves its items alone.
 
-    It may release a lock of its own, and record the end of its run after it has lost the lock.
+    Of such an item it may only release a lock of its own.
     """
 
     def __call__(self, written: Written) -> None:
@@ -326,17 +326,19 @@ class Versions:
             if before.data.get(name) != after.data.get(name):
                 what = f"{name} was {before.data.get(name)}, and is {after.data.get(name)}"
                 raise Violation("VERSIONS", f"{who.name}: {what}", item=item)
-        if version_of(before.data) > VERSION and not _is_its_own(written, item):
+        if version_of(before.data) > VERSION and not _releases(written, item):
             raise Violation("VERSIONS", f"{who.name} wrote an item of a newer version", item=item)
 
 
-def _is_its_own(written: Written, item: str) -> bool:
-    """Whether the batch ends a run of its sender."""
-    lock = written.before.get(lock_key(item))
-    if lock is not None or lock_key(item) in written.after:
-        return lock is not None and lock.data["owner"] == written.sender.name
-    rows = [row.data for row in written.after.values() if row.key.startswith(RUN)]
-    return any((one["item"], one["worker"]) == (item, written.sender.name) for one in rows)
+def _releases(written: Written, item: str) -> bool:
+    """Whether the batch releases a lock of its sender, under the fence of that lock."""
+    lock, after = written.before.get(lock_key(item)), written.after[item_key(item)]
+    return (
+        lock is not None
+        and lock_key(item) not in written.after
+        and lock.data["owner"] == written.sender.name
+        and lock.data["fence"] == after.data["fence"]
+    )
 
 
 MOST_ROWS = 100

@@ -176,6 +176,11 @@ def knows_it(_item: Item) -> None:
     """Takes an item of any version for one of its own."""
 
 
+def gives_it_a_late_result(item: Item | None, **about: Any) -> LateMove:
+    """Gives an item of any version the result of a late run."""
+    return late_move(item and replace(item, version=VERSION), **about)
+
+
 def writes_the_item_anew(before: Item, after: Item) -> list[Op]:
     first, *others = batches.change_ops(before, after)
     return [Replace(first.key, data_of(after), before.etag), *others]
@@ -327,6 +332,13 @@ OVERSIGHTS = (
         name="newer overridden",
         without="a stale lock is overridden though its item became newer",
         patches=((claims, "check_version", knows_it),),
+        shows="VERSIONS",
+        walks=False,
+    ),
+    Planted(
+        name="newer late",
+        without="a late result goes into an item of a newer version",
+        patches=((releases, "late_move", gives_it_a_late_result),),
         shows="VERSIONS",
         walks=False,
     ),
