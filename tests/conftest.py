@@ -9,9 +9,9 @@ import pytest
 
 from blackboard.table import Table
 from blackboard.testing import azurite, azurite_board, sqlite_board
-from tests.clocks import ManualClock, SeededChance
-from tests.patience import patience
-from tests.stores import LASTING, STORES, OpenTable, Run, address
+from tests.support.clocks import ManualClock, SeededChance
+from tests.support.patience import patience
+from tests.support.stores import LASTING, STORES, OpenTable, Run, address
 
 __all__ = ["azurite", "azurite_board", "sqlite_board"]
 

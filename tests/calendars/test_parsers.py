@@ -15,7 +15,7 @@ from blackboard.clock import SystemClock
 from jobs.calendars.parser_pool import ParserPool
 from jobs.calendars.records import Ask
 from tests.calendars.support import calendar, event, times, window
-from tests.patience import patience
+from tests.support.patience import patience
 
 ONE = calendar(event("1", "One"))
 ROOT = Path(__file__).resolve().parents[2]

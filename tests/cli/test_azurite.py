@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from blackboard.tables.azurite import Emulator
-from tests.processes import Site, Started, all_gone, eventually, site
+from tests.support.processes import Site, Started, all_gone, eventually, site
 
 
 @pytest.fixture(name="site")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
-from tests.patience import patience
+from tests.support.patience import patience
 
 __all__ = ["blackboard"]
 

@@ -15,8 +15,8 @@ from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from tests.boards import finished, make_board, settings_of
-from tests.clocks import ManualClock
+from tests.support.boards import finished, make_board, settings_of
+from tests.support.clocks import ManualClock
 
 YEARS = timedelta(days=3653)
 SAID: dict[str, dict[str, Any]] = {"davis": {"every": "8h"}, "toronto": {"cron": "0 3 * * *"}}

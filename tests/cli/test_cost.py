@@ -16,7 +16,7 @@ from blackboard.model import Member, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
-from tests.clocks import START
+from tests.support.clocks import START
 
 __all__ = ["blackboard"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
-from tests.patience import patience
+from tests.support.patience import patience
 
 __all__ = ["blackboard"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.cli import supervisor
 from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without_processes
-from tests.patience import patience
+from tests.support.patience import patience
 
 
 @pytest.mark.parametrize(

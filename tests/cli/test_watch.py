@@ -22,8 +22,8 @@ from blackboard.cli.show import ItemQuery, Pictures
 from blackboard.display.layout import text_of
 from blackboard.protocol.reading import BoardTable
 from tests.cli.command_line import CommandLine, blackboard
-from tests.faults import Fault, FaultyTable
-from tests.patience import patience
+from tests.support.faults import Fault, FaultyTable
+from tests.support.patience import patience
 
 __all__ = ["blackboard"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from blackboard.cli.worker_log import json_line, subscriber
 from blackboard.events import Event, Events, Kind
-from tests.clocks import START, ManualClock
+from tests.support.clocks import START, ManualClock
 
 ENDED = Event(
     kind=Kind.ENDED,

@@ -22,8 +22,8 @@ from blackboard.table import (
     Unavailable,
     read,
 )
-from tests.clocks import ManualClock
-from tests.stores import OpenTable, Run, rows_of
+from tests.support.clocks import ManualClock
+from tests.support.stores import OpenTable, Run, rows_of
 
 P = "town"
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from blackboard.table import Busy, Conflict, Insert, Merge, Table, read
-from tests.clocks import ManualClock
-from tests.stores import OpenTable, Run
+from tests.support.clocks import ManualClock
+from tests.support.stores import OpenTable, Run
 
 P = "town"
 COUNTERS = ("left", "right")

@@ -3,7 +3,7 @@
 import pytest
 
 from blackboard.table import ANY, Delete, Insert, Row, Table, read
-from tests.stores import Run, rows_of
+from tests.support.stores import Run, rows_of
 
 P = "town"
 KEYS = ["item:a", "item:b", "lock:a", "next:1:a", "next:2:b", "next:2:b2", "run:a:1"]

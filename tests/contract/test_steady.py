@@ -7,8 +7,8 @@ import pytest
 from blackboard.events import Event, Events, Kind
 from blackboard.table import Table
 from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
-from tests.clocks import START, ManualClock
-from tests.stores import Run, rows_of
+from tests.support.clocks import START, ManualClock
+from tests.support.stores import Run, rows_of
 
 YEARS = 3653 * 86_400.0
 SECOND = timedelta(seconds=1)

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from blackboard.table import ANY, Insert, Merge, Replace, Table, read
-from tests.clocks import START, ManualClock
-from tests.stores import Run
+from tests.support.clocks import START, ManualClock
+from tests.support.stores import Run
 
 P = "town"
 

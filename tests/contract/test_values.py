@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Table, read
-from tests.stores import Run, rows_of
+from tests.support.stores import Run, rows_of
 
 P = "town"
 NEWFOUNDLAND = timezone(-timedelta(hours=3, minutes=30))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, dockerfile, environment
-from tests.processes import PATIENCE
-from tests.test_wheel import SCRIPT, Installed
+from tests.house.test_wheel import SCRIPT, Installed
+from tests.support.processes import PATIENCE
 
 SEAL = """
 mount --bind "$0" "$0" && mount -o remount,bind,ro / &&

@@ -12,8 +12,8 @@ import pytest
 
 from tests.deploy.container import Container, container, seal, sources, wheel
 from tests.deploy.files import DEPLOY, ROOT, dockerfile, environment, health_check, image
-from tests.processes import PATIENCE, eventually
-from tests.test_wheel import installed
+from tests.house.test_wheel import installed
+from tests.support.processes import PATIENCE, eventually
 
 __all__ = ["container", "installed", "wheel"]
 

@@ -9,8 +9,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from tests.proof import tables
+from tests.proof.shown import cases_table
 from tests.proof.simulator.worlds import Totals
-from tests.reliability.shown import cases_table
 
 HERE = Path(__file__).parent
 RESULTS = "tests.xml"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Site
-from tests.processes import site as made
+from tests.support.processes import Site
+from tests.support.processes import site as made
 
 
 @pytest.fixture

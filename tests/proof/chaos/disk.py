@@ -15,7 +15,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.spec import Spec
 from blackboard.table import Table, Unknown
-from tests.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
+from tests.support.boards import ALL_DAY, BY, TurningClock, make_board, settings_of
 
 LONG = "x" * 5_000
 """More than a page of a file holds."""

@@ -30,8 +30,8 @@ from blackboard.errors import BlackboardError
 from blackboard.table import TableError
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from tests.boards import TurningClock
 from tests.proof.chaos.disk import STEPS, Step, Told, begin
+from tests.support.boards import TurningClock
 
 POINTS = (
     "posix/io/rw/pwrite",

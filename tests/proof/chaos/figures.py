@@ -7,7 +7,7 @@ from tests.proof.chaos.storm import Storm
 from tests.proof.chaos.troubles import PARTITIONS, Trouble
 from tests.proof.chaos.verdict import TAKEN, History, Noted, done, late, overlaps, percent
 from tests.proof.figures import leave
-from tests.wire import Kind
+from tests.support.wire import Kind
 
 JUMPS = (Trouble.DAY, Trouble.FALL_BACK, Trouble.CATCH_UP)
 

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import is_stale
-from tests.faults import FaultyTable
-from tests.processes import Site
+from tests.support.faults import FaultyTable
+from tests.support.processes import Site
 
 
 async def overrides(board: BoardTable, item_id: str) -> int:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from blackboard.protocol.reading import BoardTable
 from blackboard.tables.azurite import Emulator
-from tests.processes import Site, Started, all_gone, eventually
 from tests.proof.chaos.skewed import DAY, HOUR, WallClock
 from tests.proof.chaos.troubles import SEATS, Strike, Trouble
-from tests.proxy import BUSY, Fault, Lost, Proxy, Stall, proxied
+from tests.support.processes import Site, Started, all_gone, eventually
+from tests.support.proxy import BUSY, Fault, Lost, Proxy, Stall, proxied
 
 BUSY_RATE, LOST_RATE = 0.05, 0.02
 LAGGING = (5, 6, 7)

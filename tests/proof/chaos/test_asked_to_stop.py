@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from blackboard.model import Outcome
-from tests.processes import Site, Started, all_gone, eventually, is_gone
+from tests.support.processes import Site, Started, all_gone, eventually, is_gone
 
 pytestmark = pytest.mark.timeout(200)
 TYPES = ["waits", "waits-plain"]

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from blackboard.tables.azurite import Emulator
-from tests.processes import Site, eventually
-from tests.processes import site as made
 from tests.proof.form import LONG
-from tests.proxy import proxied
+from tests.support.processes import Site, eventually
+from tests.support.processes import site as made
+from tests.support.proxy import proxied
 
 AWAY = 300.0 if LONG else 12.0
 """Seconds."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import FOLDER, PATIENCE, Site, eventually
+from tests.support.processes import FOLDER, PATIENCE, Site, eventually
 
 NO_ROOM = Path("/dev/full")
 

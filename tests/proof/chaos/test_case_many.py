@@ -11,8 +11,8 @@ from blackboard.model import State
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
-from tests.processes import Site
 from tests.proof.form import LONG
+from tests.support.processes import Site
 
 PROCESSES, SLOTS = 2, 10
 

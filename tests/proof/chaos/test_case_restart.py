@@ -8,8 +8,8 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.tables.azurite import Emulator, start
-from tests.processes import Site, Started, eventually
-from tests.processes import site as made
+from tests.support.processes import Site, Started, eventually
+from tests.support.processes import site as made
 
 pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("azurite")]
 TABLE = "board"

@@ -11,8 +11,8 @@ import pytest
 from blackboard.model import Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
-from tests.patience import patience
-from tests.processes import Site, eventually
+from tests.support.patience import patience
+from tests.support.processes import Site, eventually
 
 CHILD = Path(__file__).with_name("stopping_child.py")
 

@@ -23,14 +23,14 @@ import pytest
 from blackboard.protocol.edits import remove
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import SqliteTable
-from tests.boards import TurningClock, disagreements
-from tests.patience import patience
-from tests.processes import Site, Started, eventually, site
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.chaos.programs import program
 from tests.proof.chaos.test_killed import everything, problems, traceback_in, twice
 from tests.proof.form import LONG
-from tests.stores import Run
+from tests.support.boards import TurningClock, disagreements
+from tests.support.patience import patience
+from tests.support.processes import Site, Started, eventually, site
+from tests.support.stores import Run
 
 CHILD = Path(__file__).with_name("disk_child.py")
 WAYS = ("goes on", "goes on, synchronous", "dies", "dies, synchronous")

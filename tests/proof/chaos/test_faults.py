@@ -14,10 +14,10 @@ from blackboard.model import Outcome
 from blackboard.tables import azure_transport
 from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
-from tests.behind_proxy import Place, place_behind
-from tests.patience import patience
 from tests.proof.form import LONG
-from tests.proxy import (
+from tests.support.behind_proxy import Place, place_behind
+from tests.support.patience import patience
+from tests.support.proxy import (
     BUSY,
     EmptyPages,
     FailedAfter,
@@ -29,7 +29,7 @@ from tests.proxy import (
     Stall,
     proxied,
 )
-from tests.wire import Kind
+from tests.support.wire import Kind
 
 ITEMS, LEAST = (2000, 24) if LONG else (160, 2)
 """Items, and how often harm is done to claims and releases at the least."""

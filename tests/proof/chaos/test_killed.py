@@ -13,9 +13,9 @@ import pytest
 
 from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.reading import BoardTable
-from tests.processes import Site, Started
 from tests.proof.chaos.verdict import was_freed
 from tests.proof.form import LONG
+from tests.support.processes import Site, Started
 
 WORKERS, ITEMS, KILLS = (8, 2000, 30) if LONG else (4, 200, 6)
 TIMES = 20 if LONG else 6

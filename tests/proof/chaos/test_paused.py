@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import Site, Started, eventually
+from tests.support.processes import Site, Started, eventually
 
 LEASE = 3.0
 

@@ -26,11 +26,11 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import renew_every
 from blackboard.table import Row
 from blackboard.tables.sqlite_file import Stamp
-from tests.processes import Site
 from tests.proof.chaos.figures import tell
 from tests.proof.chaos.machine import the_machine
 from tests.proof.chaos.programs import program
 from tests.proof.form import LONG
+from tests.support.processes import Site
 
 SECONDS = 180.0 if LONG else 15.0
 HOGS = 32

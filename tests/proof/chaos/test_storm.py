@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from blackboard.tables.azurite import Emulator
-from tests.processes import Site, eventually
 from tests.proof.chaos.figures import figures_of, tell
 from tests.proof.chaos.machine import the_machine
 from tests.proof.chaos.storm import Storm, storm_over
 from tests.proof.chaos.troubles import LEASE, Trouble, planned
 from tests.proof.chaos.verdict import histories, noted, problems
 from tests.proof.form import LONG
+from tests.support.processes import Site, eventually
 
 SECONDS = 300.0 if LONG else 25.0
 EVERY = 8

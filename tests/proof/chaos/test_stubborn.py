@@ -5,7 +5,7 @@ import signal
 import psutil
 import pytest
 
-from tests.processes import Site, all_gone, eventually, is_gone
+from tests.support.processes import Site, all_gone, eventually, is_gone
 
 pytestmark = pytest.mark.timeout(200)
 

@@ -15,7 +15,7 @@ from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import may_take_over
 from blackboard.worker.running import NO_SLOT
-from tests.processes import Site
+from tests.support.processes import Site
 
 TAKEN = {Outcome.ABANDONED, Outcome.SUPERSEDED}
 

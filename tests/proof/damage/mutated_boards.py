@@ -28,11 +28,11 @@ from blackboard.spec import Spec
 from blackboard.status import read_status
 from blackboard.table import Delete, Insert, Table
 from blackboard.worker.membership import workers
-from tests.boards import disagreeing
-from tests.clocks import ManualClock
 from tests.proof.damage.mutations import Kept, Mutation, Mutator
-from tests.stores import OpenTable
-from tests.working import HANDLERS, AtWork, FaultyShards, Workplace, board_on, until
+from tests.support.boards import disagreeing
+from tests.support.clocks import ManualClock
+from tests.support.stores import OpenTable
+from tests.support.working import HANDLERS, AtWork, FaultyShards, Workplace, board_on, until
 
 SHARDS = 2
 HEALTHY = 12

@@ -34,10 +34,10 @@ from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable, boot_id
 from blackboard.tables.sqlite_open import Opening
 from blackboard.worker.worker import Worker
-from tests.boards import TurningClock, disagreements, finished, make_board, settings_of
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.form import LONG
-from tests.stores import Run
+from tests.support.boards import TurningClock, disagreements, finished, make_board, settings_of
+from tests.support.stores import Run
 
 PER_REGION = 400 if LONG else 6
 PAGE = 4096

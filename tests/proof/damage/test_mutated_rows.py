@@ -16,12 +16,12 @@ from blackboard.errors import BlackboardError
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Table
 from blackboard.tables.memory import MemoryTable, _Part, _Version
-from tests.boards import settings_of
-from tests.clocks import ManualClock, SeededChance
 from tests.proof.damage.mutated_boards import DEAD, Harmed, Write, harmed, written
 from tests.proof.damage.mutations import Kept, Mutation, Mutator
 from tests.proof.form import LONG
-from tests.stores import STORES
+from tests.support.boards import settings_of
+from tests.support.clocks import ManualClock, SeededChance
+from tests.support.stores import STORES
 
 ROWS = 100
 """On one board."""

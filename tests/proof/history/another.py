@@ -21,10 +21,10 @@ if __name__ == "__main__":
 from blackboard.model import whole_milliseconds
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
-from tests.clocks import START
 from tests.proof.history.making import CLIENTS, Making, clients_of, prepare, work
 from tests.proof.history.model import Operation
 from tests.proof.history.recorder import Recorder, of_this_host
+from tests.support.clocks import START
 
 PROCESSES = 4
 HURRY = 100

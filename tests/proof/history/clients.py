@@ -22,10 +22,10 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.due import Move, decide_lock
 from blackboard.table import Busy, Etag, Op, Unknown
-from tests.boards import ALL_DAY, finished, settings_of
-from tests.faults import FaultyTable
 from tests.proof.history.model import Answer, Verb
 from tests.proof.history.recorder import Asked, Recorder
+from tests.support.boards import ALL_DAY, finished, settings_of
+from tests.support.faults import FaultyTable
 
 LEASE = 3.0
 """Seconds: the shortest there is."""

@@ -10,12 +10,12 @@ from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import Table
-from tests.boards import TurningClock, settings_of
-from tests.clocks import SeededChance
 from tests.proof.history.clients import LEASE, TYPE, Client, DoubtfulTable, Habits
 from tests.proof.history.model import Operation
 from tests.proof.history.recorder import Recorder
-from tests.stores import OpenTable
+from tests.support.boards import TurningClock, settings_of
+from tests.support.clocks import SeededChance
+from tests.support.stores import OpenTable
 
 CLIENTS = 16
 CONNECTIONS = 4

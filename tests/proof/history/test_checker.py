@@ -16,7 +16,7 @@ from tests.proof.history.making import Making, make
 from tests.proof.history.model import NEW, Answer, Operation, Verb, after
 from tests.proof.history.planted import WAYS, History, damaged
 from tests.proof.history.told import told
-from tests.stores import STORES
+from tests.support.stores import STORES
 
 CLIENTS = ("ann", "ben", "cem")
 PLANTED = 50

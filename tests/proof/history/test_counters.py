@@ -15,8 +15,8 @@ from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import release
 from blackboard.table import Busy
-from tests.boards import Scene, finished, settings_of, story
 from tests.proof.form import LONG
+from tests.support.boards import Scene, finished, settings_of, story
 
 WORKERS = 8
 INCREMENTS = 100

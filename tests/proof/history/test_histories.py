@@ -24,7 +24,7 @@ from tests.proof.history.clients import Habits
 from tests.proof.history.making import OPERATIONS, Making, make
 from tests.proof.history.model import Answer, Operation, Verb
 from tests.proof.history.told import told
-from tests.stores import STORES, OpenTable
+from tests.support.stores import STORES, OpenTable
 
 TIMES = 10 if LONG else 1
 PARTS = 3

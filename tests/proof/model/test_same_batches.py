@@ -30,12 +30,22 @@ from blackboard.table import Delete as ProductDelete
 from blackboard.table import Insert as ProductInsert
 from blackboard.table import Merge as ProductMerge
 from blackboard.table import Op
-from tests.pages import scene_in_memory
 from tests.proof.model import batches, rows
 from tests.proof.model.conditions import ALL
 from tests.proof.model.store import ANY, Batch, Delete, Insert, Merge
 from tests.proof.model.world import UNREAD, Task
-from tests.test_batches import CLAIM, LATER, LOCK, NOON, PAUSED, RUN, RUNNING, TOKEN, WAITING
+from tests.protocol.test_batches import (
+    CLAIM,
+    LATER,
+    LOCK,
+    NOON,
+    PAUSED,
+    RUN,
+    RUNNING,
+    TOKEN,
+    WAITING,
+)
+from tests.support.pages import scene_in_memory
 
 ETAGS = {ANY: ANY_ETAG, 1: "I", 2: "L", 3: "T", 4: "R", 5: "X"}
 """Those of the samples: item, lock, token, run, tombstone."""

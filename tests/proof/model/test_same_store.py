@@ -10,7 +10,6 @@ import pytest
 
 from blackboard import table
 from blackboard.tables.memory import MemoryTable
-from tests.clocks import ManualClock
 from tests.proof.model.store import (
     ANY,
     GONE,
@@ -24,6 +23,7 @@ from tests.proof.model.store import (
     Row,
     commit,
 )
+from tests.support.clocks import ManualClock
 
 KEYS: tuple[Key, ...] = (("item", 0), ("item", 1), ("lock", 0), ("next", 0))
 BATCHES = 300

@@ -32,15 +32,15 @@ pytest_add_cli_args =
     -pno:cacheprovider
     -pno:xdist
 pytest_add_cli_args_test_selection =
-    tests/test_ahead.py
-    tests/test_applied.py
-    tests/test_claim_rules.py
-    tests/test_outcome_rules.py
-    tests/test_breaker_rules.py
-    tests/test_plan_rules.py
-    tests/test_request_rules.py
-    tests/test_schedules.py
-    tests/test_transitions.py
+    tests/rules/test_ahead.py
+    tests/rules/test_applied.py
+    tests/rules/test_claim_rules.py
+    tests/rules/test_outcome_rules.py
+    tests/rules/test_breaker_rules.py
+    tests/rules/test_plan_rules.py
+    tests/rules/test_request_rules.py
+    tests/schedule/test_schedules.py
+    tests/rules/test_transitions.py
 process_isolation = forkserver
 """
 # A fork server, because what one test has cached must not hide a mutant from another.

@@ -28,7 +28,7 @@ from blackboard.table import (
     Unknown,
 )
 from blackboard.tables.memory import Contents, MemoryTable
-from tests.clocks import ManualClock
+from tests.support.clocks import ManualClock
 
 Answer = TypeVar("Answer")
 PARTITION = "town"

@@ -21,9 +21,9 @@ from blackboard.rules.due import Move
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
-from tests.boards import settings_of
-from tests.clocks import SeededChance
 from tests.proof.planted.steps import PARTITION, Doing, StepClock, StepTable, step
+from tests.support.boards import settings_of
+from tests.support.clocks import SeededChance
 
 LEASE = 10.0
 SPECS = (

@@ -1,0 +1,307 @@
+"""What a board is said to cost, and what workers at work on it really ask for."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from blackboard import cost
+from blackboard.board import WorkerSettings, assemble
+from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
+from blackboard.events import Events
+from blackboard.model import Item, State, replace
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import LOOK_EVERY, LOOK_SELDOM, Retention
+from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.schedule.schedule import make_schedule
+from blackboard.settings import Settings
+from blackboard.spec import RunSettings, Spec
+from blackboard.table import Requests
+from blackboard.tables import azure
+from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.worker import wake
+from blackboard.worker.worker import Mode
+from tests.support.clocks import START, ManualClock, TurnedWake
+from tests.support.working import HANDLERS, FakeRunner, board_on
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+EVERY = Rhythm(interval=HOUR, ready=START, lasts=timedelta(0), renewed=60.0)
+
+
+def herd(size: int, **about: object) -> list[Rhythm]:
+    """Items that are ready in the same second."""
+    return [replace(EVERY, **about)] * size  # type: ignore[arg-type]
+
+
+def spread(size: int, **about: object) -> list[Rhythm]:
+    """Items that are ready one after the other."""
+    made = (replace(EVERY, **about) for _ in range(size))  # type: ignore[arg-type]
+    return [replace(one, ready=START + n * timedelta(seconds=7)) for n, one in enumerate(made)]
+
+
+# ---- arithmetic
+
+HOURS = cost.MONTH / HOUR
+
+
+def test_a_board_without_items_costs_its_walks_and_memberships() -> None:
+    asked = asked_for(Load(rhythms=[], shards=2, workers=3, cycle=MINUTE))
+    assert asked.walks == pytest.approx(3 * 2 * 60 * HOURS / cost.BEAT)
+    assert asked.membership == pytest.approx(3 * 60 * HOURS)
+    assert asked.total == pytest.approx(asked.walks + asked.membership)
+
+
+def test_a_run_by_itself_is_a_claim_and_a_release() -> None:
+    asked = asked_for(Load(rhythms=spread(12)))
+    assert (asked.claims, asked.releases) == pytest.approx((12 * HOURS, 12 * HOURS))
+    assert (asked.claims + asked.releases) / (12 * HOURS) == cost.SINGLY
+
+
+def test_what_runs_together_is_claimed_and_released_in_batches() -> None:
+    load = Load(rhythms=herd(100))
+    asked = asked_for(load, together=True)
+    assert (asked.claims, asked.releases) == pytest.approx((4 * HOURS, 4 * HOURS))
+    assert asked_for(load).claims == pytest.approx(100 * HOURS)
+
+
+@pytest.mark.parametrize(("seconds", "walks"), [(3600, 1), (60, 1), (45, 2), (20, 3), (5, 12)])
+def test_runs_that_follow_each_other_quickly_are_looked_for(seconds: int, walks: int) -> None:
+    """As often as it takes to see each of them coming."""
+    often = [*spread(5, interval=timedelta(seconds=seconds)), *spread(5)]
+    idle = asked_for(Load(rhythms=[])).walks
+    assert asked_for(Load(rhythms=often)).walks == pytest.approx(walks * idle)
+
+
+def test_a_long_run_is_renewed() -> None:
+    asked = asked_for(Load(rhythms=spread(1, lasts=10 * MINUTE, renewed=20.0)))
+    assert asked.renewals == pytest.approx(30 * HOURS)
+
+
+def test_where_there_are_others_a_run_costs_a_request_more() -> None:
+    assert asked_for(Load(rhythms=spread(5))).races == 0
+    assert asked_for(Load(rhythms=spread(5), workers=3)).races == pytest.approx(5 * HOURS)
+    assert asked_for(Load(rhythms=herd(5), workers=30)).races == pytest.approx(5 * HOURS)
+
+
+def test_the_history_of_what_runs_often_is_looked_at_seldom() -> None:
+    often = asked_for(Load(rhythms=spread(1)))
+    assert often.pruning == pytest.approx(4 * HOURS / LOOK_SELDOM)
+    daily = asked_for(Load(rhythms=spread(1, interval=24 * HOUR)))
+    assert daily.pruning == pytest.approx(4 * HOURS / 24 / LOOK_EVERY)
+    short = asked_for(Load(rhythms=spread(1), retention=Retention(runs=4)))
+    assert short.pruning == pytest.approx(4 * HOURS / 4)
+
+
+def test_rows_a_second_say_how_many_shards() -> None:
+    load = Load(rhythms=spread(1000, interval=timedelta(seconds=1)))
+    assert cost.entities_a_second(load) == pytest.approx(7000)
+    assert cost.shards_advised(load) == 7, "half of what a shard is good for is kept free"
+    assert cost.shards_advised(Load(rhythms=[])) == 1
+    assert cost.shards_advised(Load(rhythms=[*load.rhythms] * 1000)) == cost.MOST_SHARDS
+
+
+def test_the_largest_herd_takes_its_time() -> None:
+    load = Load(rhythms=[*herd(4000), *spread(10)])
+    size, seconds = cost.largest_herd(load)
+    assert (size, round(seconds, 1)) == (4001, 14.0)
+    assert cost.largest_herd(replace(load, shards=4))[1] == pytest.approx(3.5, rel=0.01)
+    assert cost.largest_herd(Load(rhythms=[])) == (0, 0)
+
+
+def test_a_bill() -> None:
+    assert cost.bill(1e6, size=0) == cost.PRICE
+    assert cost.bill(1e6, size=0, price=0.05) == 0.05
+    assert cost.bill(0, size=2 * 10**9) == 2 * cost.STORAGE_PRICE
+
+
+def test_what_is_known_of_batches_and_beats_is_so() -> None:
+    assert azure.AzureTable.max_rows == cost.BATCH
+    assert (cost.CLAIMS, cost.RELEASES) == (33, 25)
+    assert 1 - wake.SPREAD == cost.BEAT
+
+
+# ---- how an item runs
+
+
+def item(**about: object) -> Item:
+    made = Item(
+        id="a", type="feed", state=State.ACTIVE, spec="{}", slot=START, ready=START, planned=START
+    )
+    return replace(made, **about)  # type: ignore[arg-type]
+
+
+def rhythm(about: Item, **schedule: str) -> Rhythm | None:
+    settings = RunSettings(schedule=make_schedule(**schedule))
+    return rhythm_of(about, settings=settings, now=START)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "interval"),
+    [
+        ({"every": "8h"}, 8 * HOUR),
+        ({"cron": "*/15 * * * *"}, 15 * MINUTE),
+        ({"cron": "0 9 * * mon-fri"}, 24 * HOUR * 7 / 5),
+        ({"rrule": "FREQ=WEEKLY;BYDAY=MO"}, timedelta(days=7)),
+    ],
+)
+def test_an_interval_is_a_mean(schedule: dict[str, str], interval: timedelta) -> None:
+    found = rhythm(item(), **schedule)
+    assert found is not None
+    assert found.interval / interval == pytest.approx(1, rel=0.01)
+    assert found.runs == pytest.approx(cost.MONTH / interval, rel=0.01)
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.DONE])
+def test_who_does_not_run_costs_nothing(state: State) -> None:
+    assert rhythm(item(state=state), every="8h") is None
+    assert rhythm(item()) is None
+    assert rhythm(item(), at="2026-12-24T18:00") is None
+
+
+def test_a_run_lasts_as_long_as_the_last() -> None:
+    about = item(start=START, stop=START + 10 * MINUTE)
+    found = rhythm(about, every="90s")
+    assert found is not None
+    assert (found.lasts, found.renewed) == (10 * MINUTE, 30.0)
+    again = rhythm(replace(about, start=START + HOUR), every="8h")  # it runs now
+    assert again is not None
+    assert (again.lasts, again.renewed) == (timedelta(0), 60.0)
+
+
+# ---- against workers at work
+
+
+class AzureLike(MemoryTable):
+    """Batches as small as there, and pages as large."""
+
+    max_rows = azure.AzureTable.max_rows
+
+
+class LastingRunner(FakeRunner):
+    """Each run lasts as long as its item's params say."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
+        started = super().start(call, report, deadline)
+        self.tasks.add(asyncio.get_running_loop().create_task(self._end(call)))
+        return started
+
+    async def _end(self, call: HandlerCall) -> None:
+        await self.clock.sleep(call.item.params["lasts"])
+        self.runs[call.item.id][-1].end()
+
+
+async def passes(clock: ManualClock, time: timedelta) -> None:
+    """Let time pass: from each moment that somebody waits for to the next."""
+    end = clock.monotonic() + time.total_seconds()
+    while True:
+        for _ in range(25):
+            await asyncio.sleep(0)
+        following = min((when for when, *_ in clock._sleepers), default=end)
+        if following > end:
+            return
+        clock.advance(max(following - clock.monotonic(), 0.0))
+
+
+async def measured(
+    rhythms: Sequence[Rhythm], load: Load, *, warming: timedelta, time: timedelta
+) -> tuple[Requests, float]:
+    """What workers ask for in some time, and the runs that they do in it."""
+    clock, contents = ManualClock(), Contents()
+
+    async def board(seed: int) -> BoardTable:
+        table = AzureLike(clock, contents)
+        return await board_on(table, clock, Settings(), seed=seed, shards=load.shards)
+
+    first = await board(1)
+    for number, one in enumerate(rhythms):
+        spec = Spec(
+            every=f"{one.interval.total_seconds():g}s",
+            stale_after=f"{3 * one.renewed:g}s",
+            params={"lasts": one.lasts.total_seconds()},
+        )
+        await add(first, item_id=f"item-{number}", item_type="feed", spec=spec, first=one.ready)
+    boards = [await board(2 + number) for number in range(load.workers)]
+    workers = []
+    for number, its in enumerate(boards):
+        settings = WorkerSettings(slots=100, cycle=load.cycle, retention=load.retention)
+        worker = assemble(
+            its,
+            owner=f"worker-{number}",
+            settings=settings,
+            handlers=HANDLERS,
+            job_settings={},
+            events=Events(),
+            wake=TurnedWake(clock, every=cost.BEAT * load.cycle.total_seconds()),
+            inline=LastingRunner(clock),
+            process=FakeRunner(),
+        )
+        workers.append((worker, asyncio.ensure_future(worker.work(Mode.FOREVER))))
+    await passes(clock, warming)
+    before = [replace(its.table.requests) for its in boards]
+    runs = sum(worker.releases.runs for worker, _ in workers)
+    await passes(clock, time)
+    spent = [its.table.requests.since(then) for its, then in zip(boards, before, strict=True)]
+    done = sum(worker.releases.runs for worker, _ in workers) - runs
+    for worker, task in workers:
+        worker.stop()
+        worker.stop()
+        await task
+    return Requests(sum(one.commits for one in spent), sum(one.pages for one in spent)), done
+
+
+def predicted(asked: RequestCounts, time: timedelta) -> tuple[float, float]:
+    """Batches and pages in some time."""
+    commits = asked.claims + asked.releases + asked.renewals + asked.membership
+    commits += asked.pruning / 4
+    pages = asked.walks + asked.pruning * 3 / 4
+    return commits * (time / cost.MONTH), pages * (time / cost.MONTH)
+
+
+LOADS = {
+    "nothing to do": Load(rhythms=[]),
+    "nothing to do, often": Load(rhythms=[], cycle=timedelta(seconds=20), shards=3, workers=3),
+    "now and then": Load(rhythms=spread(30)),
+    "more often than the cycle": Load(rhythms=spread(6, interval=timedelta(seconds=45))),
+    "long runs": Load(rhythms=spread(6, lasts=12.2 * MINUTE, renewed=30.0)),
+    "pruned": Load(rhythms=spread(4, interval=3 * MINUTE), retention=Retention(runs=3)),
+    "in shards": Load(rhythms=spread(30), shards=4),
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS.keys())
+def test_workers_ask_for_as_much_as_was_said(load: Load) -> None:
+    """Hours of one board pass on a clock that is turned."""
+    time = 4 * HOUR
+    spent, runs = asyncio.run(measured(load.rhythms, load, warming=2 * HOUR, time=time))
+    commits, pages = predicted(asked_for(load), time)
+    assert runs == pytest.approx(load.runs * (time / cost.MONTH), rel=0.05)
+    assert spent.commits == pytest.approx(commits, rel=0.05)
+    assert spent.pages == pytest.approx(pages, rel=0.06)  # memory's pages of a history are smaller
+    assert spent.others == 0
+
+
+def test_a_herd_asks_for_no_less_than_the_least_and_no_more_than_was_said() -> None:
+    load, time = Load(rhythms=herd(100)), 4 * HOUR
+    spent, runs = asyncio.run(measured(load.rhythms, load, warming=2 * HOUR, time=time))
+    least, _ = predicted(asked_for(load, together=True), time)
+    most, pages = predicted(asked_for(load), time)
+    assert runs == 400
+    assert 0.9 * least < spent.commits < 1.3 * least < most
+    assert spent.pages < 1.1 * pages + 20
+
+
+def test_several_workers_ask_for_no_more_than_was_said() -> None:
+    load, time = Load(rhythms=spread(30), workers=3), 4 * HOUR
+    spent, runs = asyncio.run(measured(load.rhythms, load, warming=2 * HOUR, time=time))
+    asked = asked_for(load)
+    assert runs == pytest.approx(120, rel=0.05)
+    said = asked.total * (time / cost.MONTH)
+    assert 0.8 * said < spent.total < 1.05 * said

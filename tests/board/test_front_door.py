@@ -1,0 +1,719 @@
+"""`blackboard.open` and `blackboard.open_blocking`: what a program does with a board."""
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blackboard
+from blackboard import BadInput, BlackboardError, BlockingBoard, Board, Context, Item, handler
+from blackboard import events as events_module
+from blackboard.blocking import BlockingWorker
+from blackboard.board import BoardWorker
+from blackboard.events import (
+    BoardEvent,
+    Kind,
+    RunEnded,
+    RunLogged,
+    RunStarted,
+    WorkerStarted,
+    WorkerStopped,
+    board_event,
+)
+from blackboard.protocol.reading import Remade
+from blackboard.worker.worker import Worker
+from tests.support.patience import patience
+from tests.support.processes import own_environ
+
+
+@handler("feed", every="1h")
+async def feed(item: Item, ctx: Context) -> dict[str, Any]:
+    ctx.log.info("reading")
+    if item.params.get("fails"):
+        raise ValueError("as it was told")
+    return {"url": item.params.get("url", ""), "warnings": ["slow"]}
+
+
+@handler("long", every="1h", stale_after="1m")
+async def long(item: Item, ctx: Context) -> str:
+    ctx.progress(1, 3)
+    await ctx.lost.wait()
+    return "lost"
+
+
+@handler("plain", every="1h")
+def plain(item: Item, ctx: Context) -> str:
+    return f"{item.id} in {__name__}"
+
+
+@pytest.fixture(name="url")
+def _url(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return store_url
+
+
+@asynccontextmanager
+async def opened(store: str | Path, **about: Any) -> AsyncIterator[Board]:
+    given: dict[str, Any] = {"handlers": [feed, long], "create": True, **about}
+    async with blackboard.open(store, **given) as board:
+        yield board
+
+
+@contextmanager
+def blocking(store: str, **about: Any) -> Iterator[BlockingBoard]:
+    given: dict[str, Any] = {"handlers": [feed, long], "create": True, **about}
+    with blackboard.open_blocking(store, **given) as board:
+        yield board
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(patience(60)):
+        while not await condition():  # noqa: ASYNC110 - of another task
+            await asyncio.sleep(0.02)
+
+
+# ---- the verbs
+
+
+def test_an_item_is_added_run_and_read(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            added = await board.add("toronto", "feed", params={"url": "x"})
+            assert (added.id, added.type, added.state, added.schedule) == (
+                *("toronto", "feed", "active"),
+                "every 1h",
+            )
+            assert added.params == {"url": "x"}
+            assert (added.outcome, added.result, added.error, added.start) == (None, None, "", None)
+            assert added.due is not None
+            assert added.due.tzinfo is UTC
+            await board.worker().work("idle")
+            item = await board.item("toronto")
+            assert (item.outcome, item.runs, item.running) == ("ok", 1, False)
+            assert item.result == {"url": "x", "warnings": ["slow"]}
+            assert item.warnings == ("slow",)
+            [run] = [one async for one in board.runs("toronto", limit=10)]
+            assert (run.id, run.outcome, run.attempt, run.result) == (
+                *("toronto", "ok", 1),
+                item.result,
+            )
+            assert run.start <= run.stop
+            assert run.duration == (run.stop - run.start).total_seconds()
+            assert "toronto (type feed) is waiting." in await board.why("toronto")
+
+    asyncio.run(story())
+
+
+def test_schedules_and_durations_may_be_text_or_of_python(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            one = await board.add("a", "feed", cron="0 6 * * *", timezone="America/Toronto")
+            assert (one.schedule, one.timezone) == ("cron 0 6 * * *", "America/Toronto")
+            two = await board.add("b", "feed", every=timedelta(hours=2), timeout="90s")
+            assert two.schedule == "every 2h"
+            when = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
+            three = await board.add("c", "feed", at=when, first=when)
+            assert three.due == three.ready == when
+            four = await board.add("d", "feed", cron="@daily", first="next")
+            assert four.due is not None
+            assert four.due > datetime.now(UTC)
+
+    asyncio.run(story())
+
+
+def test_items_are_found_by_glob_type_and_state(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            for name, type_, params in [
+                ("b1", "feed", {"fails": True}),
+                ("a1", "feed", {}),
+                ("a2", "other", {}),
+            ]:
+                await board.add(name, type_, params=params)
+            await board.worker(types=["feed"]).work("idle")
+            assert [one.id async for one in board.items()] == ["a1", "a2", "b1"]
+            assert [one.id async for one in board.items("a*")] == ["a1", "a2"]
+            assert [one.id async for one in board.items(type="other")] == ["a2"]
+            [failed] = [one async for one in board.items(state="failed")]
+            assert (failed.id, failed.failures) == ("b1", 1)
+            assert "ValueError: as it was told" in failed.error
+            with pytest.raises(BadInput, match="'odd' is none"):
+                [one async for one in board.items(state="odd")]
+
+    asyncio.run(story())
+
+
+def test_an_item_is_edited_paused_resumed_asked_for_and_removed(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "feed", params={"url": "x", "old": 1})
+            edited = await board.edit("a", every="2h", params={"url": "y"}, unset=["old"])
+            assert (edited.schedule, edited.params) == ("every 2h", {"url": "y"})
+            assert (await board.edit("a", every="")).schedule == "every 1h"
+            paused = await board.pause("a", reason="moving", by="jon")
+            assert (paused.state, paused.paused and paused.paused.reason) == ("paused", "moving")
+            assert paused.paused is not None
+            assert paused.paused.by == "jon"
+            with pytest.raises(BlackboardError, match="is paused"):
+                await board.run("a")
+            assert (await board.resume("a")).state == "active"
+            first = await board.run("a", params={"url": "once"})
+            second = await board.run("a", params={"url": "twice"})
+            assert (first.ahead, second.ahead) == (0, 1)
+            await board.worker().work("idle")
+            urls = [run.result["url"] async for run in board.runs("a")]
+            assert urls[-2:] == ["twice", "once"]
+            await board.remove("a")
+            with pytest.raises(blackboard.Missing):
+                await board.item("a")
+            assert len([run async for run in board.runs("a")]) == len(urls)
+
+    asyncio.run(story())
+
+
+def test_a_run_is_cancelled_and_a_lock_taken(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "long")
+            with pytest.raises(BlackboardError, match="a does not run"):
+                await board.cancel("a")
+            with pytest.raises(BlackboardError, match="a is not locked"):
+                await board.unlock("a")
+            async with board.worker(grace="0") as worker:
+
+                async def runs() -> bool:
+                    return (await board.item("a")).running
+
+                await until(runs)
+                item = await board.item("a")
+                assert (item.owner, item.running) == (worker.name, True)
+                with pytest.raises(BlackboardError, match="is not locked with fence 77"):
+                    await board.unlock("a", fence=77)
+                assert not (await board.cancel("a", reason="enough", by="jon")).running
+            [run] = [one async for one in board.runs("a")]
+            assert run.outcome in {"cancelled", "superseded"}
+            assert run.note is not None
+            assert (run.note.by, run.note.reason) == ("jon", "enough")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda board: board.add("", "feed"), "id: it is empty"),
+        (lambda board: board.add("a", ""), "a type is printable text"),
+        (lambda board: board.add("a", "feed", every="8 parsecs"), "every: "),
+        (lambda board: board.add("a", "feed", params={"x": float("nan")}), "params.x: nan"),
+        (lambda board: board.add("a", "feed", params={"x": "y" * 2**20}), "params: they are"),
+        (lambda board: board.add("a", "other", first="next"), "no schedule"),
+        (lambda board: board.item("absent"), "no item 'absent'"),
+        (lambda board: board.edit("absent", every="1h"), "no item 'absent'"),
+        (lambda board: board.edit("there", unset=["x"]), "unset: there is no 'x'"),
+        (lambda board: board.run("there", params={"x": None}), "params.x: null"),
+        (lambda board: board.add("there", "feed"), "is on this board already"),
+        (lambda board: board.worker().work("whenever"), "until: 'whenever' is none"),
+    ],
+)
+def test_bad_input_is_refused_as_on_the_command_line(
+    tmp_path: Path, call: Callable[[Board], Any], problem: str
+) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("there", "feed")
+            with pytest.raises(BadInput) as refused:
+                await call(board)
+            assert problem in str(refused.value)
+            assert [one.id async for one in board.items()] == ["there"]
+
+    asyncio.run(story())
+
+
+def test_an_option_that_is_none_is_no_option(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            with pytest.raises(TypeError, match="'evry' is no option of an item"):
+                await board.add("a", "feed", evry="1h")  # type: ignore[call-arg]
+
+    asyncio.run(story())
+
+
+# ---- opening
+
+
+def test_what_is_not_there_is_made_only_when_asked(tmp_path: Path) -> None:
+    store = str(tmp_path / "app.db")
+
+    async def story() -> None:
+        with pytest.raises(blackboard.MissingStore):
+            async with opened(store, create=False):
+                pass
+        async with opened(store, shards=3):
+            pass
+        async with opened(Path(store), create=False) as board:
+            assert (board.store, board.name) == (store, "blackboard")
+        with pytest.raises(BadInput, match="no board 'other'"):
+            async with opened(store, create=False, name="other"):
+                pass
+
+    asyncio.run(story())
+
+
+def test_settings_and_environment_say_where_the_board_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "hello.py").write_text(
+        "from blackboard import handler\n@handler('hello', every='3h')\ndef hello(item, ctx): ...\n"
+    )
+    (tmp_path / "blackboard.toml").write_text(
+        '[board]\nstore = "town.db"\nname = "town"\njobs = ["jobs"]\n[worker]\nslots = 3\n'
+    )
+    monkeypatch.delenv("BLACKBOARD_STORE", raising=False)
+
+    async def where(**about: Any) -> tuple[str, str]:
+        async with blackboard.open(create=True, **about) as board:
+            return board.store, board.name
+
+    async def story() -> None:
+        file = tmp_path / "blackboard.toml"
+        assert await where(settings=file) == (str(tmp_path / "town.db"), "town")
+        async with blackboard.open(settings=file) as board:
+            assert (await board.add("a", "hello")).schedule == "every 3h"
+            async with board.worker():
+                await until(lambda: _any_worker(board))
+                [worker] = await board.workers()
+                assert (worker.slots, worker.types, worker.alive) == (3, ("hello",), True)
+        monkeypatch.setenv("BLACKBOARD_STORE", str(tmp_path / "other.db"))
+        assert await where(settings=file) == (str(tmp_path / "other.db"), "town")
+        with pytest.raises(BadInput, match=r"absent\.toml"):
+            await where(settings=tmp_path / "absent.toml")
+
+    asyncio.run(story())
+
+
+async def _any_worker(board: Board) -> bool:
+    return bool(await board.workers())
+
+
+@pytest.mark.parametrize(
+    ("handlers", "problem"),
+    [([len], "is no handler"), (["absent.py"], "no such file"), ("feeds", "is text")],
+)
+def test_handlers_that_cannot_be_used_are_refused(
+    tmp_path: Path, handlers: Any, problem: str
+) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db"), handlers=handlers):
+            pass
+
+    with pytest.raises(BadInput, match=problem):
+        asyncio.run(story())
+
+
+# ---- a worker beside a program
+
+
+def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            heard: list[BoardEvent] = []
+            board.subscribe(heard.append)
+            async with board.worker(slots=2, cycle="1h") as worker:
+                await until(lambda: _any_worker(board))
+                await board.add("a", "feed")
+
+                async def ran() -> bool:
+                    return (await board.item("a")).runs == 1
+
+                await until(ran)
+            assert [one async for one in board.items(state="running")] == []
+            kinds = [type(event) for event in heard]
+            assert kinds == [WorkerStarted, RunStarted, RunLogged, RunEnded, *kinds[4:]]
+            assert kinds[-1] is WorkerStopped
+            [ended] = [event for event in heard if isinstance(event, RunEnded)]
+            assert ended.run == next(iter([run async for run in board.runs("a")]))
+            assert (ended.id, ended.type, ended.fence) == ("a", "feed", ended.run.fence)
+            assert {event.worker for event in heard} == {worker.name}
+            assert await board.workers() == []
+
+    asyncio.run(story())
+
+
+def test_what_runs_is_put_back_when_its_grace_is_over(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "long")
+            async with board.worker(grace=timedelta(0)):
+
+                async def runs() -> bool:
+                    return (await board.item("a")).running
+
+                await until(runs)
+            item = await board.item("a")
+            assert (item.running, item.state) == (False, "active")
+            assert item.ready is not None
+            assert item.ready <= datetime.now(UTC) + timedelta(seconds=5)
+
+    asyncio.run(story())
+
+
+class Broken(Exception):
+    """What a test breaks a worker with."""
+
+
+def ends_with_an_error(worker: Worker) -> None:
+    """As when its board was deleted and made anew meanwhile."""
+    worker._remade = Remade("made anew with other shards")
+    worker.stop()
+
+
+def test_an_error_of_the_worker_ends_the_block_and_is_raised(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            worker = board.worker()
+            async with worker:
+                asyncio.get_running_loop().call_later(0.05, ends_with_an_error, worker._worker)
+                await asyncio.sleep(patience(60))
+                pytest.fail("the block goes on without its worker")
+
+    with pytest.raises(Remade, match="made anew"):
+        asyncio.run(story())
+
+
+def test_an_error_of_the_block_is_raised_when_the_worker_has_stopped(tmp_path: Path) -> None:
+    heard: list[BoardEvent] = []
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            board.subscribe(heard.append)
+            async with board.worker():
+                raise Broken
+
+    with pytest.raises(Broken):
+        asyncio.run(story())
+    assert isinstance(heard[-1], WorkerStopped)
+
+
+def test_a_cancelled_block_stops_its_worker_and_stays_cancelled(tmp_path: Path) -> None:
+    heard: list[BoardEvent] = []
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            board.subscribe(heard.append)
+            inside = asyncio.Event()
+
+            async def block() -> None:
+                async with board.worker():
+                    inside.set()
+                    await asyncio.sleep(patience(60))
+
+            task = asyncio.get_running_loop().create_task(block())
+            await inside.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert task.cancelled()
+
+    asyncio.run(story())
+    assert isinstance(heard[-1], WorkerStopped)
+
+
+def test_a_worker_without_handlers_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db"), handlers=()) as board:
+            with pytest.raises(BadInput, match=r"handlers=\[\.\.\.\]"):
+                board.worker()
+        async with opened(str(tmp_path / "app.db")) as board:
+            with pytest.raises(BadInput, match="no handler for 'other'"):
+                board.worker(types=["other"])
+            with pytest.raises(BadInput, match="slots: 0"):
+                board.worker(slots=0)
+
+    asyncio.run(story())
+
+
+# ---- plain functions, which run in child processes
+
+
+def test_a_plain_function_of_a_module_runs_in_a_child_process(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db"), handlers=[plain]) as board:
+            await board.add("a", "plain")
+            await board.worker().work("idle")
+            assert (await board.item("a")).result == f"a in {__name__}"
+
+    asyncio.run(story())
+
+
+def test_a_function_that_no_child_could_import_is_refused_by_name(tmp_path: Path) -> None:
+    @handler("inner")
+    def inner(item: Item, ctx: Context) -> None: ...
+
+    unnamed = handler("lambda")(lambda item, ctx: None)
+
+    async def story() -> None:
+        for one, why in ((inner, "is defined inside another function"), (unnamed, "is a lambda")):
+            async with opened(str(tmp_path / "app.db"), handlers=[one, feed]) as board:
+                with pytest.raises(BadInput) as refused:
+                    board.worker()
+                assert why in str(refused.value)
+                assert "top level" in str(refused.value)
+                assert refused.value.field.startswith("handler '")
+                board.worker(types=["feed"])
+
+    asyncio.run(story())
+
+
+def test_a_coroutine_function_may_be_made_anywhere(tmp_path: Path) -> None:
+    found = []
+
+    @handler("closure")
+    async def closure(item: Item, ctx: Context) -> None:
+        found.append(item.id)
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db"), handlers=[closure]) as board:
+            await board.add("a", "closure")
+            await board.worker().work("idle")
+
+    asyncio.run(story())
+    assert found == ["a"]
+
+
+HEAD = """\
+import asyncio, os, sys
+import blackboard
+from blackboard import handler
+
+@handler("where")
+def where(item, ctx):
+    return [__name__, os.getpid()]
+
+async def main(*handlers):
+    async with blackboard.open("app.db", handlers=handlers, create=True) as board:
+        await board.add("a", "where")
+        await board.worker().work("idle")
+        [run] = [run async for run in board.runs("a")]
+        print(run.outcome, *(run.result or [run.error]))
+        print(os.getpid())
+"""
+GUARDED = 'if __name__ == "__main__":\n    asyncio.run(main(where))\n'
+
+
+def program(folder: Path, *args: str, stdin: str = "", code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, *args],
+        cwd=folder,
+        env=own_environ(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "args", "name"),
+    [
+        ("app.py", ["app.py"], "app"),
+        ("my-app.py", ["my-app.py"], "my-app"),
+        ("below/app.py", ["below/app.py"], "app"),
+        ("below/app.py", ["-m", "below.app"], "below.app"),
+    ],
+)
+def test_a_function_of_the_script_itself_runs_in_a_child_process(
+    tmp_path: Path, file: str, args: list[str], name: str
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(HEAD + GUARDED)
+    said, pid = program(tmp_path, *args).splitlines()
+    outcome, module, child = said.split()
+    assert outcome == "ok"
+    assert module.rpartition("/")[2].removesuffix("]") in {name, f"{tmp_path.name}.{name}"}
+    assert child != pid
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin"), [(["-c", HEAD + "asyncio.run(main(where))"], ""), (["-"], HEAD + GUARDED)]
+)
+def test_a_function_of_a_program_that_is_no_file_is_refused(
+    tmp_path: Path, args: list[str], stdin: str
+) -> None:
+    said = program(tmp_path, *args, stdin=stdin, code=1).splitlines()[-1]
+    assert "BadInput: handler 'where' (" in said
+    assert "its program is not a Python file" in said
+    assert "define it at the top level of a module" in said
+
+
+def test_a_function_below_the_guard_is_refused(tmp_path: Path) -> None:
+    body = '    @handler("where")\n    def late(item, ctx): ...\n    asyncio.run(main(late))\n'
+    (tmp_path / "app.py").write_text(HEAD + 'if __name__ == "__main__":\n' + body)
+    said = program(tmp_path, "app.py", code=1).splitlines()[-1]
+    assert 'it is defined below `if __name__ == "__main__"`' in said
+
+
+def test_a_script_without_the_guard_starts_no_workers_in_its_children(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(HEAD + "asyncio.run(main(where))\n")
+    said = program(tmp_path, "app.py")
+    assert said.startswith("failed")
+    assert 'start the program below `if __name__ == "__main__":`' in said
+
+
+# ---- the blocking door
+
+
+def test_the_blocking_door_has_the_same_verbs_with_the_same_signatures() -> None:
+    for ours, theirs in ((BlockingBoard, Board), (BlockingWorker, BoardWorker)):
+        verbs = {
+            name: found
+            for name, found in vars(theirs).items()
+            if inspect.isfunction(found) and not name.startswith("_")
+        }
+        assert verbs
+        for name, method in verbs.items():
+            assert inspect.signature(getattr(ours, name)) == inspect.signature(method)
+            assert getattr(ours, name).__doc__ == method.__doc__
+
+
+def test_a_program_without_a_loop_does_the_same(url: str) -> None:
+    with blocking(url) as board:
+        board.add("a", "feed", params={"url": "x"})
+        with board.worker(cycle="1h") as worker:
+            board.run("a")
+            while not (item := board.item("a")).runs:
+                threading.Event().wait(0.02)
+            assert item.owner == worker.name
+        assert [one.id for one in board.items("*", state="waiting")] == ["a"]
+        assert next(board.runs("a", limit=1)).result["url"] == "x"
+        board.pause("a", reason="enough")
+        board.worker().work("idle")
+        assert board.item("a").state == "paused"
+        with pytest.raises(blackboard.Missing):
+            board.item("absent")
+
+
+def test_many_threads_share_one_board(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db")) as board:
+        threads = [
+            threading.Thread(target=board.add, args=(f"item-{number}", "feed"))
+            for number in range(20)
+        ]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert len(list(board.items())) == 20
+
+
+def test_an_iteration_may_be_left(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db")) as board:
+        board.add("a", "feed")
+        board.add("b", "feed")
+        for item in board.items():
+            assert item.id == "a"
+            break
+        left = board.items()
+        next(left)
+    del left
+
+
+def test_an_error_of_the_worker_is_raised_at_the_end_of_the_block(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db")) as board:
+        worker = board.worker()
+        with pytest.raises(Remade, match="made anew"), worker:
+            ends_with_an_error(worker._inner._worker)
+        assert not list(board.items())
+
+
+def test_an_error_of_a_block_closes_the_board(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with pytest.raises(Broken), blocking(str(tmp_path / "app.db")) as board, board.worker():
+        raise Broken
+    assert threading.active_count() == before
+    with pytest.raises(BlackboardError, match="this board is closed"):
+        board.item("a")
+
+
+def test_a_board_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with pytest.raises(blackboard.MissingStore), blocking(str(tmp_path / "x.db"), create=False):
+        pass
+    assert threading.active_count() == before
+
+
+def test_a_coroutine_on_the_loop_of_the_board_may_not_wait_for_it(tmp_path: Path) -> None:
+    boards: list[BlockingBoard] = []
+
+    @handler("waits")
+    async def waits(item: Item, ctx: Context) -> None:
+        boards[0].item("a")
+
+    with blocking(str(tmp_path / "app.db"), handlers=[waits]) as board:
+        boards.append(board)
+        board.add("a", "waits")
+        board.worker().work("idle")
+        assert "cannot wait for the loop that it runs on" in board.item("a").error
+
+
+FORKED = """
+import os, blackboard
+with blackboard.open_blocking("app.db", create=True) as board:
+    if (child := os.fork()) == 0:
+        try:
+            board.items().__next__()
+        except blackboard.BlackboardError as problem:
+            print(problem, flush=True)
+        raise SystemExit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_forked_process_is_told_to_open_its_own_board(tmp_path: Path) -> None:
+    assert "opened before this process was forked" in program(tmp_path, "-c", FORKED)
+
+
+# ---- events
+
+
+def test_every_kind_of_event_has_a_class_but_what_measures_a_worker() -> None:
+    classes = {
+        found
+        for found in vars(events_module).values()
+        if inspect.isclass(found) and issubclass(found, BoardEvent)
+    }
+    worker, run = {"worker": "me", "message": "", "level": 20}, {"item": "a", "type": "t"}
+    made = {
+        kind: board_event(events_module.Event(kind=kind, **worker, **run))  # type: ignore[arg-type]
+        for kind in Kind
+        if kind is not Kind.ENDED
+    }
+    assert [kind for kind, event in made.items() if event is None] == [Kind.WALKED]
+    away = events_module.Event(kind=Kind.STORE, worker="me", level=30)
+    found = {type(event) for event in (*made.values(), board_event(away)) if event is not None}
+    assert classes - found == {BoardEvent, events_module.BoardItemEvent, RunEnded}
+
+
+# ---- the package
+
+
+def test_importing_the_package_loads_none_of_it(tmp_path: Path) -> None:
+    code = "import sys, blackboard; print(*(m for m in sys.modules if 'blackboard' in m))"
+    assert program(tmp_path, "-c", code).split() == ["blackboard"]
+
+
+@pytest.mark.parametrize("name", blackboard.__all__)
+def test_every_name_of_the_package_is_there(name: str) -> None:
+    assert getattr(blackboard, name) is not None
+    assert name in dir(blackboard)

@@ -1,0 +1,308 @@
+"""Why an item runs, or does not, in words."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.model import Item, Lock, Outcome, QueuedRun, State, replace
+from blackboard.protocol.claims import renew
+from blackboard.protocol.edits import pause, run_now
+from blackboard.rules.due import Move
+from blackboard.rules.status import status_of
+from blackboard.spec import RunSettings, Spec, resolve
+from blackboard.why import Circumstances, Explanation, explain
+from tests.support.boards import Scene, settings_of, story
+from tests.support.clocks import ManualClock
+
+NOW = ManualClock().now()
+HOUR = timedelta(hours=1)
+EVERY = resolve([Spec(every="8h", retries=2)])
+CRON = resolve([Spec(cron="0 3 * * *", timezone="America/Los_Angeles", jitter="1h")])
+NONE = resolve([Spec(cron="0 * * * *", missed="none")])
+ALL = resolve([Spec(cron="0 * * * *", missed="all")])
+ITEM = Item(
+    id="davis",
+    type="calendars",
+    state=State.ACTIVE,
+    spec="{}",
+    fence=3,
+    slot=NOW + 7 * HOUR,
+    ready=NOW + 7 * HOUR,
+    planned=NOW + 7 * HOUR,
+    start=NOW - HOUR,
+    stop=NOW - HOUR + timedelta(seconds=12),
+    outcome=Outcome.OK,
+    schedule="every 8h",
+    owner="host:1:a",
+)
+RUNS: dict[str, Any] = {"running": True, "start": NOW - HOUR / 10, "slot": NOW - HOUR / 10}
+LOCK = Lock(
+    id="davis",
+    type="calendars",
+    owner="host:1:a",
+    nonce="n",
+    fence=3,
+    born=0,
+    slot=NOW,
+    since=NOW - HOUR / 10,
+    stale_after=120,
+    attempt=1,
+    age=12.0,
+)
+BEFORE: dict[str, Any] = {"slot": NOW - HOUR, "ready": NOW - HOUR, "planned": NOW - HOUR}
+MARK = '{"at":"2026-11-21T08:00:00Z","by":"ann","reason":"feeds are broken"}'
+
+
+def why(
+    item: Mapping[str, Any],
+    lock: Lock | None = None,
+    *,
+    settings: RunSettings | None = EVERY,
+    takers: int | None = None,
+) -> Explanation:
+    one = status_of(replace(ITEM, **item), lock, now=NOW, resolution=0.01)
+    return explain(one, Circumstances(now=NOW, resolution=0.01, settings=settings, takers=takers))
+
+
+@pytest.mark.parametrize(
+    ("item", "more", "move", "sentences"),
+    [
+        (
+            {},
+            {},
+            Move.LEAVE,
+            [
+                "davis (type calendars) is waiting.",
+                "Its schedule is every 8 hours, counted from its last start.",
+                (
+                    "It is due at 2026-11-21 16:00:00Z (in 7h): it last started at 2026-11-21 "
+                    "08:00:00Z (1h ago)."
+                ),
+                "Any worker that takes calendars starts it then, as soon as it has a free slot.",
+                "Its last run ended ok at 2026-11-21 08:00:12Z (59m 48s ago) after 12s.",
+            ],
+        ),
+        (
+            {"start": None, "stop": None, "outcome": None, "slot": NOW, "ready": NOW}
+            | {"planned": NOW},
+            {"takers": 2},
+            Move.RUN,
+            [
+                "is due now.",
+                "It has never run; its first run is due at 2026-11-21 09:00:00Z (now).",
+                "Any of the 2 workers that take calendars starts it in its next walk",
+            ],
+        ),
+        (
+            BEFORE,
+            {"takers": 0},
+            Move.RUN,
+            [
+                "has been ready for 1h: overdue.",
+                "No worker that takes calendars is at work to start it",
+            ],
+        ),
+        (
+            BEFORE,
+            {"settings": NONE},
+            Move.SKIP,
+            ["missed runs are not made up for: the next walk reschedules"],
+        ),
+        (BEFORE, {"settings": None}, Move.LEAVE, ["Its settings cannot be computed here"]),
+        (
+            BEFORE
+            | {"ready": NOW + timedelta(seconds=9), "attempt": 2, "outcome": Outcome.FAILED}
+            | {"failures": 4, "error": "ValueError: boom\nTraceback"},
+            {"takers": 1},
+            Move.LEAVE,
+            [
+                (
+                    "Attempt 2 of 3 at the run that was due at 2026-11-21 08:00:00Z (1h ago) may "
+                    "start at 2026-11-21 09:00:09Z (in 9s), after backing off."
+                ),
+                "The one worker that takes calendars starts it then",
+                (
+                    "Its last run ended failed at 2026-11-21 08:00:12Z (59m 48s ago) after 12s, "
+                    "4 failures in a row: ValueError: boom"
+                ),
+            ],
+        ),
+        (
+            {"slot": NOW, "ready": NOW},
+            {},
+            Move.RUN,
+            ["A run was requested at 2026-11-21 09:00:00Z (now); by its schedule it is due"],
+        ),
+        (
+            {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
+            {"settings": ALL},
+            Move.RUN,
+            ["by its schedule it is due at 2026-11-21 08:00:00Z (1h ago)."],
+        ),
+        (
+            {"slot": NOW + HOUR, "ready": NOW + 1.2 * HOUR, "planned": NOW + HOUR},
+            {"settings": CRON},
+            Move.LEAVE,
+            [
+                "Its schedule is at 03:00 every day (America/Los_Angeles).",
+                "and may start with its share of the jitter at 2026-11-21 10:12:00Z (in 1h 12m).",
+            ],
+        ),
+        (
+            {"slot": NOW - HOUR, "ready": NOW, "planned": NOW - HOUR},
+            {},
+            Move.RUN,
+            ["It is due at 2026-11-21 08:00:00Z (1h ago), and may start at 2026-11-21 09:00:00Z"],
+        ),
+        ({"schedule": ""}, {"settings": resolve([Spec()])}, Move.LEAVE, ["It has no schedule."]),
+        (
+            {"schedule": "moon phase"},
+            {"settings": None},
+            Move.LEAVE,
+            ["Its schedule is 'moon phase'."],
+        ),
+        (
+            {"schedule": "every 9h"},
+            {"settings": None},
+            Move.LEAVE,
+            ["Its schedule is every 9 hours, counted from its last start."],
+        ),
+        (
+            {"state": State.PAUSED, "paused": MARK},
+            {},
+            Move.LEAVE,
+            [
+                "davis (type calendars) is paused.",
+                (
+                    "ann paused it at 2026-11-21 08:00:00Z (1h ago): feeds are broken; no run "
+                    "starts until `blackboard resume`: it is due at 2026-11-21 16:00:00Z (in 7h)."
+                ),
+            ],
+        ),
+        ({"state": State.PAUSED}, {}, Move.LEAVE, ["It was paused; no run starts until"]),
+        (
+            {"state": State.DONE},
+            {},
+            Move.LEAVE,
+            ["is done.", "Nothing is due any more: `blackboard run` would run it once again."],
+        ),
+        (
+            RUNS,
+            {"lock": replace(LOCK, progress="[40,100]")},
+            Move.LEAVE,
+            [
+                "is running.",
+                "host:1:a started it at 2026-11-21 08:54:00Z (6m ago), as attempt 1 with fence 3.",
+                "It has done 40 of 100.",
+                (
+                    "It last renewed its lock 12s ago; unless renewed, the lock is good for 1m 48s "
+                    "more (of 2m) and then stale: any worker that takes calendars may override it."
+                ),
+                "After this run it is due at 2026-11-21 16:54:00Z (in 7h 54m).",
+                "Its last run ended ok at 2026-11-21 08:00:12Z (59m 48s ago).",
+            ],
+        ),
+        (RUNS, {"lock": replace(LOCK, progress="[7,null]")}, Move.LEAVE, ["It has done 7. "]),
+        (
+            RUNS,
+            {"lock": replace(LOCK, age=130.0)},
+            Move.OVERRIDE,
+            [
+                "is running, but its lock is stale.",
+                (
+                    "Its lock was last renewed 2m 10s ago and was good for 2m: the next walk of "
+                    "any worker that takes calendars overrides it and runs attempt 2."
+                ),
+            ],
+        ),
+        (
+            RUNS,
+            {"lock": replace(LOCK, age=float("inf"), attempt=9), "takers": 0},
+            Move.OVERRIDE,
+            [
+                (
+                    "Its lock was last renewed before this host was started and was good for 2m: "
+                    "the first worker that takes calendars frees it without another attempt, but "
+                    "none is at work."
+                )
+            ],
+        ),
+        (
+            RUNS | {"planned": NOW - 2 * HOUR},
+            {"lock": LOCK, "settings": ALL},
+            Move.LEAVE,
+            ["After this run it is due at 2026-11-21 07:00:00Z (2h ago)."],
+        ),
+        (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been released"]),
+        (
+            RUNS | {"requests": (QueuedRun(name="a", slot=NOW),)},
+            {"lock": LOCK},
+            Move.LEAVE,
+            ["Another run was requested and follows."],
+        ),
+        (
+            RUNS,
+            {"lock": LOCK, "settings": resolve([Spec()])},
+            Move.LEAVE,
+            ["After this run it is due at"],
+        ),
+        (
+            RUNS | {"schedule": ""},
+            {"lock": LOCK, "settings": resolve([Spec()])},
+            Move.LEAVE,
+            ["After this run nothing is due any more."],
+        ),
+        (
+            RUNS | {"state": State.PAUSED, "paused": MARK},
+            {"lock": LOCK},
+            Move.LEAVE,
+            ["the run under way may finish, and no run starts until `blackboard resume`."],
+        ),
+        (
+            RUNS | {"outcome": None, "failures": 2},
+            {"lock": LOCK},
+            Move.LEAVE,
+            ["2 failures in a row."],
+        ),
+    ],
+)
+def test_every_situation_is_told_with_its_reasons(
+    item: dict[str, Any], more: dict[str, Any], move: Move, sentences: list[str]
+) -> None:
+    told = why(item, **more)
+    assert told.move is move
+    assert [one for one in sentences if one not in told.text] == []
+
+
+async def told_of(scene: Scene) -> Explanation:
+    item = await scene.item()
+    lock = await scene.other.lock(item.id)
+    resolution = scene.other.table.resolution
+    now = await scene.other.table.now()
+    one = status_of(item, lock, now=now, resolution=resolution)
+    settings = settings_of(item.type, item.spec)
+    return explain(one, Circumstances(now=now, resolution=resolution, settings=settings))
+
+
+@story
+async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
+    await scene.add(every="1h", stale_after="30s")
+    assert "is due now" in (await told_of(scene)).text
+    made = await scene.claimed()
+    scene.later(seconds=20)
+    assert await renew(scene.board, made, progress="[1,2]")
+    told = await told_of(scene)
+    assert "is running" in told.text
+    assert "has done 1 of 2" in told.text
+    await run_now(scene.other, "davis", trigger="again")
+    assert "Another run was requested" in (await told_of(scene)).text
+    scene.later(seconds=31)
+    assert (await told_of(scene)).move is Move.OVERRIDE
+    await scene.let_go(made, "failed", error="ValueError: boom\nTraceback ...")
+    told = await told_of(scene)
+    assert (told.move, "ended failed" in told.text) == (Move.RUN, True)
+    assert told.text.endswith("ValueError: boom")
+    await pause(scene.other, "davis", scene.mark("enough"))
+    assert "ann paused it at" in (await told_of(scene)).text

@@ -1,0 +1,219 @@
+"""docs/rows.md is true of batches: every one that is sent is in its table, with its conditions, and
+every one of the table is sent.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+
+from blackboard.model import Applied, Outcome, State, replace
+from blackboard.protocol import claims, edits
+from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops
+from blackboard.table import ANY, Delete, Insert, Op
+from tests.protocol.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
+from tests.support.boards import Scene
+from tests.support.pages import page, scene_in_memory, words
+from tests.support.verbs import says
+
+ROWS = page("rows.md")
+
+
+class Recorder:
+    """What was sent to a board, said as the page says it."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.said: set[str] = set()
+
+    def stop(self, verb: str) -> None:
+        """All batches since the last stop were of this verb."""
+        assert self.scene.table.batches, verb
+        for ops in self.scene.table.batches:
+            self.said.add(f"{verb}: {told(ops)}")
+        self.scene.table.batches.clear()
+
+
+def told(ops: Sequence[Op]) -> str:
+    return ", ".join(
+        f"{type(op).__name__} {op.key.partition(':')[0]}"
+        + ("" if isinstance(op, Insert) else " (`*`)" if op.etag == ANY else " (its etag)")
+        for op in ops
+    )
+
+
+OPTIONAL = re.compile(r"\[[^]]*\], ")
+
+
+def promised() -> set[str]:
+    """Each batch of each verb of the table, with and without what may be left out."""
+    found = set()
+    for verbs, _, batch in ROWS.table("verb", "the item is").rows:
+        for verb in verbs.split(", ") if "nothing is run" not in verbs else [verbs]:
+            found.add(f"{verb}: {batch.replace('[', '').replace(']', '')}")
+            found.add(f"{verb}: {OPTIONAL.sub('', batch)}")
+    return found
+
+
+def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_sent() -> None:
+    async def story() -> set[str]:
+        scene = await scene_in_memory()
+        sent = Recorder(scene)
+        board, mark = scene.board, scene.mark()
+
+        # add, claim, renew, release
+        await scene.add()
+        await scene.add("paused")
+        sent.stop("add")
+        made = await scene.claimed()
+        sent.stop("claim")
+        renewed = await claims.renew(board, made)
+        assert renewed is not None
+        sent.stop("renew")
+        adopted = await claims.adopt(board, await scene.lock())
+        assert adopted is not None
+        sent.stop("adopt")
+        await edits.edit(board, "davis", says(every="2h"))
+        sent.stop("edit")
+        await edits.run_now(board, "davis")
+        sent.stop("run now")
+        await edits.pause(board, "davis", mark)
+        sent.stop("pause")
+        await edits.resume(board, "davis", mark)
+        sent.stop("resume")
+        again = await claims.adopt(board, await scene.lock())
+        assert again is not None
+        sent.stop("adopt")
+        await scene.let_go(again)
+        sent.stop("release")
+        await scene.let_go(await scene.claimed())
+        scene.table.batches.clear()
+        await edits.run_now(board, "davis")
+        sent.stop("run now")
+
+        # while it waits, while it is paused, when it is done
+        await edits.edit(board, "davis", says(every="2h", retries=1))
+        sent.stop("edit")
+        await edits.edit(board, "davis", says(every="3h"))
+        sent.stop("edit")
+        scene.later(minutes=1)
+        await edits.run_now(board, "davis")
+        sent.stop("run now")
+        await edits.pause(board, "davis", mark)
+        sent.stop("pause")
+        await edits.edit(board, "davis", says(every="4h"))
+        sent.stop("edit")
+        await edits.resume(board, "davis", mark)
+        sent.stop("resume")
+        for name in ("again", "other"):
+            await scene.add(name, at="2026-01-01T00:00:00Z")
+            await scene.let_go(await scene.claimed(name))
+            assert (await scene.item(name)).state is State.DONE
+        scene.table.batches.clear()
+        await edits.edit(board, "other", says(every="4h"))
+        sent.stop("edit")
+        await edits.run_now(board, "again")
+        sent.stop("run now")
+        await scene.let_go(await scene.claimed("again"))
+        scene.table.batches.clear()
+        await edits.remove(board, "again")
+        sent.stop("remove")
+        await edits.edit(board, "other", says(every="5h"))
+        sent.stop("edit")
+        await edits.edit(board, "davis", says(cron="0 * * * *", missed="none"))
+        scene.table.batches.clear()
+        missed = await scene.token()
+        settings = board.resolve(missed.type, missed.spec)
+        assert await claims.pass_over(board, missed, settings=settings)
+        sent.stop("pass over a missed slot")
+
+        # taken away: overridden, unlocked, cancelled, removed; and who comes late
+        await edits.edit(board, "davis", says(every="1h", stale_after="10s"))
+        await edits.run_now(board, "davis")
+        late = await scene.claimed(owner="late")
+        scene.later(minutes=1)
+        scene.table.batches.clear()
+        over = await claims.override(board, await scene.lock(), owner="me")
+        assert over is not None
+        sent.stop("override")
+        scene.table.batches.clear()
+        await scene.let_go(late)
+        sent.said.add(f"late: {told(scene.table.batches[-1])}")
+        scene.table.batches.clear()
+        await edits.pause(board, "davis", mark)
+        scene.later(minutes=1)
+        scene.table.batches.clear()
+        assert await claims.override(board, await scene.lock(), owner="me") is None
+        sent.stop("override, nothing is run")
+        for verb in (edits.unlock, edits.cancel):
+            for paused in (False, True):
+                await edits.resume(board, "davis", mark)
+                await edits.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
+                held = await scene.claimed()
+                if paused:
+                    await edits.pause(board, "davis", mark)
+                scene.table.batches.clear()
+                await verb(board, "davis", mark, fence=held.fence)
+                sent.stop(verb.__name__)
+        scene.table.batches.clear()
+        await edits.remove(board, "davis")
+        sent.stop("remove")
+        await scene.add()
+        sent.stop("add")
+        await edits.remove(board, "davis")
+        sent.stop("remove")
+        await scene.add()
+        await scene.claimed()
+        scene.table.batches.clear()
+        await edits.remove(board, "davis")
+        sent.stop("remove")
+        return sent.said
+
+    sent = asyncio.run(story())
+    pure = {
+        "release": [release_ops(CLAIM, PAUSED, RUN)],
+        "override, nothing is run": [free_ops(RUNNING, "L", WAITING, RUN)],
+        "late": [
+            late_ops(None, RUN, None),
+            late_ops(WAITING, RUN, replace(RUN, etag="R")),
+            late_ops(None, RUN, replace(RUN, etag="R")),
+        ],
+    }
+    sent |= {f"{verb}: {told(ops)}" for verb, batches in pure.items() for ops in batches}
+    assert sent - promised() == set(), "sent, and not in the table"
+    assert promised() - sent == set(), "in the table, and never sent"
+
+
+def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
+    shown = {row[0]: words(row[1]) for row in ROWS.table("verb", "columns").rows}
+    item = replace(WAITING, outcome=Outcome.OK, stop=NOON, start=NOON)
+    released = merged(release_ops(CLAIM, item, replace(RUN, outcome=Outcome.FAILED)))
+    assert shown["release"] == released
+    assert set(released) >= set(PLANNED)
+    good = merged(release_ops(CLAIM, item, RUN))
+    assert shown["release of an `ok`"] == good[len(released) :]
+    freed = merged(free_ops(RUNNING, "L", item, RUN))
+    assert set(shown["override that runs nothing"]) == set(freed) - set(released)
+    assert set(released) <= set(freed)
+    by_people = merged(
+        free_ops(RUNNING, "L", replace(item, applied=(Applied(name="x", at=NOON),)), RUN)
+    )
+    assert set(shown["unlock, cancel"]) == set(by_people) - set(freed)
+    assert shown["late"] == merged(late_ops(WAITING, RUN, replace(RUN, etag="R")))
+
+    async def story() -> None:
+        scene = await scene_in_memory()
+        await scene.add(stale_after="10s", every="1h")
+        await scene.claimed()
+        assert shown["claim"] == merged(scene.table.batches[-1])
+        scene.later(minutes=1)
+        await claims.override(scene.board, await scene.lock(), owner="me")
+        assert shown["override"] == merged(scene.table.batches[-1])
+
+    asyncio.run(story())
+
+
+def merged(ops: Sequence[Op]) -> list[str]:
+    """The columns of the item that a batch merges."""
+    (found,) = [op for op in ops if told([op]).startswith("Merge item")]
+    assert not isinstance(found, Delete)
+    return list(found.data)

@@ -1,0 +1,204 @@
+"""Who may import whom, and who alone may import what: the structure of the package, as tables.
+
+A module may import from its own layer and from those before it. A module that stands in no layer
+fails the test: whoever adds one decides where it belongs.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LAYERS = {
+    "records, errors, time": "model errors clock executor phrases results",
+    "schedules": "schedule schedule.*",
+    "what a run is run with": "spec",
+    "rules: they decide": "rules rules.*",
+    "the contract of a store": "table",
+    "the protocol, above the contract": ("protocol protocol.*"),
+    "handlers, how they are called; stores": (
+        "blackboard context handlers loaded runner runners runners.* records events "
+        "tables tables.* stores"
+    ),
+    "the worker, and those who look at a board": (
+        "worker worker.* doctor doctor.* why status cost notify notify.*"
+    ),
+    "the settings file": "settings",
+    "the front door": "inputs location board blocking",
+    "the worker in a simulated world": "simulator simulator.*",
+    "text for people": "display display.*",
+    "the demo": "demo demo.*",
+    "for people": "cli cli.* testing __main__",
+}
+
+ONLY_IN = {
+    "apscheduler": "worker.wake",
+    "azure": "tables.azure tables.azure_*",
+    "click": "cli cli.*",
+    "pytest": "testing",
+    "rich": "cli.render",
+    "sqlite3": "tables.sqlite tables.sqlite_*",
+    "random": "clock",
+    "secrets": "clock",
+    "time": "clock runners.guard runners.child",  # a guard runs alone; a zone is no clock
+    "multiprocessing": "",
+    "pickle": "",
+    "jobs": "",
+    "tests": "",
+}
+
+PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "math", "typing"}
+"""All that rules import from elsewhere: no clock, no chance, no I/O, no logging, no JSON."""
+
+CLOCK_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+
+HEAVY = {"apscheduler", "azure", "dateutil", "httpx2", "icalendar", "rich"}
+"""What `blackboard --help` does not wait for."""
+
+
+def name_of(path: Path, top: Path) -> str:
+    """As in LAYERS: `rules.claims`, and `rules` for its `__init__`; the package is `blackboard`."""
+    parts = path.relative_to(top).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__") or top.name
+
+
+def parsed(folder: str) -> dict[str, ast.Module]:
+    top = ROOT / folder
+    return {name_of(path, top): ast.parse(path.read_text()) for path in sorted(top.rglob("*.py"))}
+
+
+MODULES = parsed("blackboard")
+JOBS = parsed("jobs")
+
+
+def matches(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split())
+
+
+def layers_of(name: str) -> list[int]:
+    return [n for n, patterns in enumerate(LAYERS.values()) if matches(name, patterns)]
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Full names of what is imported, wherever in the file, and for types alone too; relative
+    imports are left out.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def own_imports(tree: ast.Module) -> set[str]:
+    """The modules of the package among them. `from package.module import name` is `module`."""
+    found = {name for name in imports(tree) if name.partition(".")[0] == "blackboard"}
+    return {module_in(name.removeprefix("blackboard").lstrip(".")) for name in found}
+
+
+def module_in(name: str) -> str:
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name or "blackboard"
+
+
+def foreign(tree: ast.Module) -> set[str]:
+    return {name.partition(".")[0] for name in imports(tree)} - {"blackboard"}
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, attribute):
+            return f"{dotted(value)}.{attribute}"
+        case _:
+            return ""
+
+
+def test_the_package_was_found() -> None:
+    assert {"blackboard", "protocol.reading", "rules.due", "cli"} <= MODULES.keys()
+    assert {"protocol.reading", "protocol.keys", "table"} <= own_imports(MODULES["protocol.claims"])
+    assert foreign(MODULES["cli.render"]) >= {"rich"}
+
+
+def test_every_module_stands_in_one_layer() -> None:
+    assert [name for name in MODULES if len(layers_of(name)) != 1] == []
+
+
+def test_a_module_imports_from_its_own_layer_and_those_before() -> None:
+    """But for the package itself, which loads nothing before a name of it is used."""
+    assert [
+        f"{name} imports {other}"
+        for name, tree in MODULES.items()
+        if name != "blackboard"
+        for other in sorted(own_imports(tree))
+        if max(layers_of(other)) > min(layers_of(name))
+    ] == []
+
+
+@pytest.mark.parametrize(("package", "allowed"), ONLY_IN.items())
+def test_some_packages_are_imported_in_their_place_alone(package: str, allowed: str) -> None:
+    importers = [name for name, tree in MODULES.items() if package in foreign(tree)]
+    assert [name for name in importers if not matches(name, allowed)] == []
+
+
+def test_rules_are_pure() -> None:
+    rules = {name: tree for name, tree in MODULES.items() if matches(name, "rules rules.*")}
+    assert [name for name, tree in rules.items() if foreign(tree) - PURE] == []
+    assert [name for name, tree in rules.items() if "clock" in own_imports(tree)] == []
+
+
+def test_the_clock_is_handed_in() -> None:
+    assert [
+        f"{name}:{node.lineno}"
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if name != "clock"
+        and isinstance(node, ast.Call)
+        and ".".join(dotted(node.func).split(".")[-2:]) in CLOCK_CALLS
+    ] == []
+
+
+def test_records_are_replaced_by_the_function_of_the_model() -> None:
+    """That of dataclasses raises TypeError for a struct, and mypy lets it pass."""
+    found = [name for name, tree in MODULES.items() if "dataclasses.replace" in imports(tree)]
+    assert found == ["model"]
+
+
+def test_the_package_imports_itself_by_full_names() -> None:
+    """Or these tests would not see it."""
+    assert [
+        f"{name}:{node.lineno}"
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ] == []
+
+
+def test_jobs_import_what_handlers_are_given_and_each_other_relatively() -> None:
+    """Relatively, because a wheel has no package called `jobs`."""
+    handlers = max(layers_of("handlers"))
+    assert [name for name, tree in JOBS.items() if "jobs" in foreign(tree)] == []
+    assert [
+        f"{name} imports {other}"
+        for name, tree in JOBS.items()
+        for other in sorted(own_imports(tree))
+        if max(layers_of(other)) > handlers
+    ] == []
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    code = "import sys, blackboard.cli; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "click" in loaded
+    assert not loaded & HEAVY

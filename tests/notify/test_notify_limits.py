@@ -1,0 +1,357 @@
+"""What notifying leaves alone: ways that fail or hang, too much at a time, walks that failed."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.events import Kind
+from blackboard.model import Outcome
+from blackboard.notify import notifier as module
+from blackboard.notify.notices import HANDOVER, Notice, confirmed
+from blackboard.notify.notifier import (
+    GIVE_UP_AFTER,
+    LONGEST_PAUSE,
+    MINUTE,
+    MOST_WAITING,
+    PING_EVERY,
+    Notifier,
+)
+from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind, NotifyTable
+from blackboard.notify.ways import NotSent, ways_of
+from blackboard.protocol.reading import BoardTable
+from tests.support.faults import Fault
+from tests.support.listening import NOTICE, Box, ends, notices, notifying, told
+from tests.support.working import Workplace, at_work, until
+
+NOT_NOW = NotSent("it answered 500")
+NEVER = NotSent("it answered 404", final=True)
+
+
+# ---- what raises something else
+
+
+@at_work
+async def test_a_way_that_raises_whatever_keeps_no_other_from_taking_it(place: Workplace) -> None:
+    """And is asked for the next notice, too."""
+    odd, box, at = Box("odd"), Box(), await place.worker()
+    odd.refusals.append(RecursionError())
+    await place.add("davis", every="1h")
+    async with notifying(at, odd, box):
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await place.sleeps(module.FIRST_PAUSE)
+        place.later(seconds=module.FIRST_PAUSE)
+        await told(odd, ("failed", "davis"))
+    (trouble,) = at.of(Kind.NOTIFY)
+    assert trouble.message == "odd: RecursionError"
+
+
+@pytest.mark.parametrize(("times", "arrives"), [(1, True), (module.TRIES - 1, True), (9, False)])
+def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
+    times: int, *, arrives: bool, monkeypatch: pytest.MonkeyPatch, open_table: object
+) -> None:
+    """The next one is told in any case."""
+    honest, left = confirmed, [times]
+
+    async def odd(board: BoardTable, notice: Notice) -> Notice | None:
+        if notice.event is NoticeKind.FAILED and left[0]:
+            left[0] -= 1
+            raise RecursionError
+        return await honest(board, notice)
+
+    monkeypatch.setattr(module, "confirmed", odd)
+
+    @at_work
+    async def story(place: Workplace) -> None:
+        box, at = Box(), await place.worker()
+        await place.add("davis", every="1h")
+        async with notifying(at, box):
+            await ends(place, at, Outcome.FAILED)
+            for number in range(1, min(times, module.TRIES) + 1):
+                await until(lambda: left[0] <= times - number, "a try")  # noqa: B023
+                await place.sleeps(module.STORE_PAUSE)
+                place.later(seconds=module.STORE_PAUSE)
+            if arrives:
+                await told(box, ("failed", "davis"))
+            left[0] = 0
+            await ends(place, at, Outcome.TIMEOUT)
+            await until(lambda: box.got, "a notice")
+        assert len(box.got) == 1
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_a_subscriber_that_failed_once_still_hears_of_the_next_run(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        monkeypatch.setattr(notifier.__class__, "_queue", _raises)
+        await ends(place, at, Outcome.FAILED)
+        monkeypatch.undo()
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+    assert at.of(Kind.SUBSCRIBER)
+
+
+def _raises(*_: object) -> None:
+    raise KeyError(1)
+
+
+# ---- a way that does not take it
+
+
+@at_work
+async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    box.refusals.extend([NOT_NOW, NOT_NOW])
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        for pause_ in (module.FIRST_PAUSE, 2 * module.FIRST_PAUSE):
+            await place.sleeps(pause_)
+            place.later(seconds=pause_)
+        await told(box, ("failed", "davis"))
+    (trouble,) = at.of(Kind.NOTIFY)
+    assert (trouble.message, trouble.level) == ("box here: it answered 500", 30)
+    (row,) = await notices(place)
+    assert row.data["taken"] is True
+
+
+def test_a_teller_gives_up_before_another_may_take_over() -> None:
+    ways = ways_of(NotifyTable(webhook="https://a.example", command=["page"]), {})
+    last_try = LONGEST_PAUSE + len(ways) * LONGEST_TIMEOUT.total_seconds()
+    assert GIVE_UP_AFTER + last_try < HANDOVER
+
+
+@at_work
+async def test_what_nobody_took_is_told_at_the_next_failure(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    box.refusals.append(NEVER)
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        await until(lambda: box.asked == 1, "it is tried")
+        (row,) = await notices(place)
+        assert row.data["taken"] is False
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+    (row,) = await notices(place)
+    assert row.data["taken"] is True
+
+
+@at_work
+async def test_one_way_that_took_it_is_enough_and_hears_it_once(place: Workplace) -> None:
+    broken, box, at = Box("broken"), Box(), await place.worker()
+    broken.refusals.append(NEVER)
+    await place.add("davis", every="1h")
+    async with notifying(at, broken, box):
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await ends(place, at, Outcome.FAILED)
+    assert (broken.asked, box.told) == (1, [("failed", "davis")])
+    assert at.of(Kind.NOTIFIED)[0].message == "failed, by box here"
+
+
+@at_work
+async def test_trouble_is_told_once_a_minute(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    box.refusals.extend([NEVER] * 9)
+    for item_id in "abc":
+        await place.add(item_id, every="30s")
+    async with notifying(at, box):
+        await at.walk()
+        for item_id in "abc":
+            (await at.run(item_id)).end(Outcome.FAILED)
+        await until(lambda: box.asked == 3, "each is tried")
+        assert len(at.of(Kind.NOTIFY)) == 1
+        place.later(seconds=HANDOVER + 60)
+        await at.walk()
+        (await at.run("a", 1)).end(Outcome.FAILED)
+        await at.tells(Kind.NOTIFY, 2)
+
+
+@at_work
+async def test_a_way_that_raises_what_it_should_not_ends_no_worker(place: Workplace) -> None:
+    class Mad(Box):
+        async def send(self, payload: Any) -> None:
+            self.asked += 1
+            raise KeyError("s3cret")
+
+    box, at = Mad(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        await ends(place, at, Outcome.FAILED)
+        assert (await at.tells(Kind.NOTIFY)).message == "box: KeyError"
+        await ends(place, at)
+    assert not at.task.done()
+
+
+@at_work
+async def test_work_goes_on_while_a_way_hangs(place: Workplace) -> None:
+    class Hanging(Box):
+        async def send(self, payload: Any) -> None:
+            self.asked += 1
+            await gate.wait()
+            await super().send(payload)
+
+    gate, box, at = asyncio.Event(), Hanging(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box):
+        for _ in range(3):
+            await ends(place, at, Outcome.FAILED)
+        await until(lambda: box.asked, "it is being sent")
+        assert len(at.order) == 3
+        assert box.got == []
+        gate.set()
+        await told(box, ("failed", "davis"))
+
+
+@at_work
+async def test_a_store_that_is_away_puts_it_off(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    async with notifying(at, box) as notifier:
+        await at.walk()
+        run = await at.run("davis")
+        place.table.script_reads(Fault.BUSY)
+        run.end(Outcome.FAILED)
+        await until(lambda: place.table.quiet and notifier._waiting, "it waits again")
+        await place.sleeps(module.STORE_PAUSE)
+        place.later(seconds=30)
+        await told(box, ("failed", "davis"))
+
+
+# ---- how much is told
+
+
+def fail(notifier: Notifier, number: int) -> None:
+    """So many items have failed."""
+    for n in range(number):
+        notifier._queue(replace(NOTICE, id=f"item{n}"))
+
+
+async def fail_until_it_is_too_much(place: Workplace, notifier: Notifier, number: int) -> None:
+    """So many items have failed, and the notifier waits until it may tell more."""
+    await place.sleeps(MINUTE)
+    place.later(seconds=7)  # whoever slept for a minute has less of it left
+    fail(notifier, number)
+    await place.sleeps(MINUTE)
+
+
+@asynccontextmanager
+async def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Whatever is told is true."""
+
+    async def true(board: Any, notice: Notice) -> Notice:
+        return notice
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "confirmed", true)
+        yield
+
+
+@at_work
+async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    async with unconfirmed(monkeypatch), notifying(at, box, at_most=3) as notifier:
+        await fail_until_it_is_too_much(place, notifier, 50)
+        assert [event for event, _ in box.told] == ["failed"] * 3
+        place.later(seconds=60)
+        await until(lambda: len(box.got) == 4, "the rest is told")
+        await until(lambda: len(at.of(Kind.NOTIFIED)) == 50, "all are told of")
+    summary = box.got[3]
+    assert (summary["event"], summary["counts"]) == ("more", {"failed": 47})
+    assert [one["id"] for one in summary["items"]] == [f"item{n}" for n in range(3, 50)]
+    assert summary["text"].startswith("town: 47 failed: item3, item4, ")
+    assert [row.data["taken"] for row in await notices(place)] == [True] * 50
+
+
+@at_work
+async def test_a_worker_that_ends_tells_what_still_waits_at_once(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    async with unconfirmed(monkeypatch):
+        async with notifying(at, box, at_most=1) as notifier:
+            await fail_until_it_is_too_much(place, notifier, 10)
+            assert len(box.got) == 1
+        assert [event for event, _ in box.told] == ["failed", "more"]
+
+
+@at_work
+async def test_the_line_of_what_waits_is_of_bounded_length(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    async with notifying(at, box) as notifier:
+        fail(notifier, MOST_WAITING + 5)
+        assert len(notifier._waiting) == MOST_WAITING
+        assert at.of(Kind.NOTIFY)[0].message == (
+            "notices: more than 1,000 wait; the rest is dropped"
+        )
+        notifier._waiting.clear()
+
+
+# ---- the dead-man address
+
+
+@at_work
+async def test_a_walk_is_followed_by_a_ping_but_not_oftener_than_is_polite(
+    place: Workplace,
+) -> None:
+    ping, at = Box("dead_man"), await place.worker()
+    async with notifying(at, dead_man=ping):
+        await at.walk()
+        await until(lambda: ping.asked == 1, "the first ping")
+        await at.walk()
+        await at.walk()
+        await place.sleeps(PING_EVERY)
+        assert ping.asked == 1
+        place.later(seconds=PING_EVERY)
+        await until(lambda: ping.asked == 2, "the next ping")
+    assert ping.pings == 2
+
+
+@at_work
+async def test_a_walk_that_failed_is_followed_by_no_ping(place: Workplace) -> None:
+    ping, at = Box("dead_man"), await place.worker()
+    async with notifying(at, dead_man=ping):
+        place.table.script_reads(Fault.AWAY)
+        await at.walk()
+        await at.tells(Kind.STORE)
+    assert ping.asked == 0
+
+
+@at_work
+async def test_a_ping_that_fails_is_trouble_and_no_more(place: Workplace) -> None:
+    ping, at = Box("dead_man"), await place.worker()
+    ping.refusals.append(NOT_NOW)
+    async with notifying(at, dead_man=ping):
+        await at.walk()
+        assert (await at.tells(Kind.NOTIFY)).message == "dead_man here: it answered 500"
+        await place.sleeps(PING_EVERY)
+        place.later(seconds=PING_EVERY)
+        await at.walk()
+        await until(lambda: ping.pings, "the next ping")
+
+
+@at_work
+async def test_without_anybody_to_tell_a_walk_speaks_of_nothing_overdue(place: Workplace) -> None:
+    at = await place.worker()
+    assert at.worker.walk.overdue_after is None
+    await place.add("davis", item_type="unknown", every="1h")
+    place.later(hours=1)
+    seen = await at.worker.walk.walk()
+    assert (seen.overdue, at.worker.notify) == ((), None)
+    async with notifying(at, dead_man=Box()) as notifier:
+        assert notifier.overdue_after is None
+    at.worker.walk.overdue_after = timedelta(minutes=1)
+    seen = await at.worker.walk.walk()
+    assert [one.id for one in seen.overdue] == ["davis"]

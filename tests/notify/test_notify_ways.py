@@ -1,0 +1,217 @@
+"""How notices go out: real requests, real commands, and nothing secret in what is said of them."""
+
+import asyncio
+import json
+import stat
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from blackboard.notify.settings import NotifyTable, check_address, place
+from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, ways_of
+from tests.support.listening import listening
+from tests.support.stores import Run
+
+PAYLOAD = {"event": "failed", "id": "davis", "type": "feed", "outcome": "failed", "text": "naïve"}
+SECRET = "T0PSECRET"
+
+
+def address(template: str, *, seconds: float = 10.0) -> Address:
+    return Address(name="webhook", template=template, seconds=seconds, environ={})
+
+
+def refused(run: Run, way: Way) -> NotSent:
+    with pytest.raises(NotSent) as caught:
+        run(way.send(PAYLOAD))
+    assert SECRET not in str(caught.value)
+    assert SECRET not in way.where()
+    return caught.value
+
+
+def test_a_webhook_is_sent_json(run: Run) -> None:
+    with listening() as listener:
+        run(address(f"{listener.address}/hook?x=1").send(PAYLOAD))
+    (asked,) = listener.asked
+    assert (asked.method, asked.path, asked.json) == ("POST", "/hook?x=1", PAYLOAD)
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.headers["user-agent"].startswith("blackboard/")
+
+
+def test_a_dead_man_address_is_asked_for(run: Run) -> None:
+    with listening() as listener:
+        table = NotifyTable(dead_man=f"{listener.address}/ping")
+        way = dead_man_of(table, {})
+        assert way is not None
+        run(way.ping())
+    assert [(one.method, one.path, one.body) for one in listener.asked] == [("GET", "/ping", b"")]
+    assert ways_of(table, {}) == []
+
+
+def test_a_variable_is_taken_from_the_environment_when_something_is_sent(run: Run) -> None:
+    environ = {"KEY": "first"}
+    with listening() as listener:
+        way = Address(
+            name="webhook", template=f"{listener.address}/${{KEY}}", seconds=10.0, environ=environ
+        )
+        run(way.send(PAYLOAD))
+        environ["KEY"] = "second"
+        run(way.send(PAYLOAD))
+        assert way.where() == listener.address
+    assert [one.path for one in listener.asked] == ["/first", "/second"]
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "final"),
+    [
+        (500, "it answered 500", False),
+        (503, "it answered 503", False),
+        (429, "it answered 429", False),
+        (404, "it answered 404", True),
+        (302, "it redirects (302): name the address it redirects to", True),
+        (308, "it redirects (308): name the address it redirects to", True),
+    ],
+)
+def test_an_answer_that_is_no_success_is_told_by_its_number(
+    *, run: Run, status: int, problem: str, final: bool
+) -> None:
+    with listening() as listener:
+        listener.answers.append(status)
+        listener.location = f"{listener.address}/elsewhere"
+        trouble = refused(run, address(f"{listener.address}/{SECRET}"))
+    assert (str(trouble), trouble.final) == (problem, final)
+    assert len(listener.asked) == 1
+
+
+def test_a_redirect_to_a_file_is_not_followed(run: Run, tmp_path: Path) -> None:
+    with listening() as listener:
+        listener.answers.append(301)
+        listener.location = tmp_path.as_uri()
+        way = Address(name="dead_man", template=listener.address, seconds=10.0, environ={})
+        assert "redirects (301)" in str(refused(run, way))
+
+
+def test_an_address_that_does_not_answer_is_given_up(run: Run) -> None:
+    with listening() as listener:
+        listener.hold = threading.Event()
+        trouble = refused(run, address(f"{listener.address}/{SECRET}", seconds=0.05))
+    assert str(trouble).startswith("it did not answer")
+    assert not trouble.final
+
+
+def test_one_that_hangs_holds_up_no_other(run: Run) -> None:
+    with listening() as hanging, listening() as listener:
+        hanging.hold = threading.Event()
+        refused(run, address(hanging.address, seconds=0.05))
+        run(address(listener.address).send(PAYLOAD))
+    assert len(listener.asked) == 1
+
+
+def test_nobody_there_is_told_in_the_systems_words(run: Run) -> None:
+    with listening() as listener:
+        gone = listener.address
+    assert str(refused(run, address(f"{gone}/{SECRET}"))) == "Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("template", "environ", "problem"),
+    [
+        ("${HOOK}", {}, "the environment variable HOOK is not set"),
+        ("${HOOK}", {"HOOK": f"ftp://{SECRET}/x"}, "it is no http or https address"),
+        ("${HOOK}", {"HOOK": f"file:///{SECRET}"}, "it is no http or https address"),
+        ("${HOOK}", {"HOOK": f"https://a.example/{SECRET}\n"}, "it has characters"),
+        ("${HOOK}", {"HOOK": f"https://me:{SECRET}@a.example/"}, "a user and password"),
+        ("${HOOK}", {"HOOK": f"https://a.example:{SECRET}/"}, "it is no http or https address"),
+        ("https://a.example/${KEY}", {}, "the environment variable KEY is not set"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_not_repeated(
+    run: Run, template: str, environ: Mapping[str, str], problem: str
+) -> None:
+    way = Address(name="webhook", template=template, seconds=10.0, environ=environ)
+    with pytest.raises(NotSent):
+        way.check()
+    trouble = refused(run, way)
+    assert str(trouble).startswith(problem)
+    assert trouble.final
+    assert way.where() == ""
+
+
+@pytest.mark.parametrize("text", ["http://[::1]:8080/a", "https://hooks.example.org", "http://a"])
+def test_http_addresses_can_be_used(text: str) -> None:
+    check_address(text, "webhook")
+    assert text.startswith(place(text))
+
+
+# ---- commands
+
+SCRIPT = """
+import json, os, sys
+told = {name: text for name, text in os.environ.items() if name.startswith("BLACKBOARD_")}
+with open(sys.argv[1], "w") as out:
+    json.dump({"stdin": json.load(sys.stdin), "environ": told, "args": sys.argv[2:]}, out)
+"""
+
+
+def command(*argv: str, seconds: float = 30.0, **environ: str) -> Command:
+    return Command(argv=argv, seconds=seconds, environ=environ)
+
+
+def test_a_command_reads_json_and_finds_the_rest_in_its_environment(
+    run: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    way = command(sys.executable, "-c", SCRIPT, str(out), "${WHO} $HOME;", WHO="ann")
+    run(way.send({**PAYLOAD, "id": "a\0b"}))
+    told = json.loads(out.read_text())
+    assert told["stdin"] == {**PAYLOAD, "id": "a\0b"}
+    assert told["args"] == ["ann $HOME;"]
+    assert told["environ"] == {
+        "BLACKBOARD_EVENT": "failed",
+        "BLACKBOARD_ITEM": "ab",
+        "BLACKBOARD_TYPE": "feed",
+        "BLACKBOARD_OUTCOME": "failed",
+        "BLACKBOARD_TEXT": "naïve",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem", "final"),
+    [
+        (("false",), "it ended with 1", False),
+        (("sh", "-c", "exit 7", "${SECRET}"), "it ended with 7", False),
+        (("sh", "-c", "kill -9 $$"), "it ended with -9", False),
+        (("/absent/program",), "it cannot be run: No such file or directory", True),
+        (("echo", "a\0b"), "it cannot be run: it holds a NUL character", True),
+        (("echo", "${ABSENT}"), "the environment variable ABSENT is not set", True),
+    ],
+)
+def test_a_command_that_does_not_take_it_says_how_it_ended(
+    *, run: Run, argv: tuple[str, ...], problem: str, final: bool
+) -> None:
+    trouble = refused(run, command(*argv, SECRET=SECRET, PATH="/usr/bin:/bin"))
+    assert (str(trouble), trouble.final) == (problem, final)
+
+
+def test_a_command_that_reads_nothing_may_take_it(run: Run) -> None:
+    run(command("true", PATH="/usr/bin:/bin").send({**PAYLOAD, "error": "x" * 1_000_000}))
+
+
+def test_a_command_that_does_not_end_is_killed_with_what_it_started(
+    run: Run, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    mkfifo = command("mkfifo", str(pipe), PATH="/usr/bin:/bin")
+    run(mkfifo.send(PAYLOAD))
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    way = command("sh", "-c", f"sleep 600 > {pipe} & wait", seconds=0.3, PATH="/usr/bin:/bin")
+
+    async def send() -> bytes:
+        reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
+        with pytest.raises(NotSent, match="did not end within"):
+            await way.send(PAYLOAD)
+        return await reading
+
+    assert run(send()) == b"", "the pipe is read to its end when nobody holds it any more"

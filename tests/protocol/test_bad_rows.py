@@ -1,0 +1,248 @@
+"""What is done about single rows that are not as they should be: nobody goes by them or is held up
+by them, and the doctor tells.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from blackboard.cli.answers import marked
+from blackboard.cli.session import emit
+from blackboard.display.toml_text import lines_of
+from blackboard.errors import BadInput, BadRow, BlackboardError
+from blackboard.model import Applied, QueuedRun, replace
+from blackboard.protocol import keys
+from blackboard.protocol.batches import token_of
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of, record_of
+from blackboard.records import decoded
+from blackboard.spec import decode_spec
+from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
+from tests.cli.command_line import CommandLine, blackboard
+from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
+from tests.support.ailments import codes, plant, repaired
+from tests.support.boards import Scene, settings_of, story
+from tests.support.faults import Fault
+from tests.support.working import Workplace, at_work
+
+__all__ = ["blackboard"]
+
+DEEP = "[" * 5_000
+KEY = keys.item_key("davis")
+
+
+@pytest.mark.parametrize(
+    ("record", "column", "value"),
+    [
+        (ITEM, "state", 3),
+        (ITEM, "outcome", []),
+        (ITEM, "running", "yes"),
+        (ITEM, "fence", True),
+        (ITEM, "spec", 5),
+        (ITEM, "requests", "{"),
+        (ITEM, "requests", '[{"name":"a","slot":"2026-11-21T09:00"}]'),
+        (ITEM, "requests", DEEP),
+        (ITEM, "applied", '{"a":1}'),
+        (TOKEN, "ready", "soon"),
+        (TOKEN, "ready", datetime(2026, 11, 21)),  # noqa: DTZ001 - that is what is wrong
+        (TOKEN, "slot", datetime.max.replace(tzinfo=UTC)),
+        (TOKEN, "planned", datetime.min.replace(tzinfo=UTC)),
+        (TOKEN, "fence", -1),
+        (TOKEN, "attempt", 10**12),
+        (LOCK, "stale_after", float("nan")),
+        (LOCK, "owner", None),
+        (RUN, "lag", float("inf")),
+        (MEMBER, "seen", 7),
+    ],
+)
+def test_a_column_that_is_not_what_its_field_says_makes_a_row_unreadable(
+    record: Any, column: str, value: Any
+) -> None:
+    row = Row("key", "1", {**data_of(record), column: value})
+    with pytest.raises(BadRow, match=f"no good {column}"):
+        record_of(type(record), row)
+
+
+def test_what_a_release_goes_by_may_be_there() -> None:
+    requests = (QueuedRun(name="a", slot=TOKEN.slot, once='{"a":1}'),)
+    item = replace(
+        ITEM, requests=requests, applied=(Applied(name="mine", at=TOKEN.slot),), etag="1"
+    )
+    assert record_of(type(item), Row("key", "1", data_of(item))) == item
+
+
+def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode_spec('{"params":' + '{"a":' * 5_000)
+    assert decoded(DEEP) == DEEP
+    assert marked(DEEP) == DEEP
+
+
+@at_work
+async def test_a_token_under_another_key_holds_up_nobody(place: Workplace) -> None:
+    """It comes first in every walk, and nobody could claim it."""
+    await place.add("davis")
+    stray = keys.NEXT + "20000101T000000.000Z:davis"
+    await plant(place, Insert(stray, data_of(await place.token("davis"))))
+    worker = await place.worker(at_once=True)
+    await place.ended("davis")
+    assert worker.order == ["davis"]
+    assert codes(await repaired(place.other)) == ["D1"]
+    assert await place.rows(stray) == []
+
+
+@at_work
+async def test_a_token_in_a_wrong_shard_holds_up_nobody(place: Workplace, *, shards: int) -> None:
+    await place.add("davis")
+    wrong = place.other.shard(1 - keys.shard_of("davis", shards))
+    name = next(one for one in "abcdef" if place.other.partition(one) == wrong)
+    await place.add(name)
+    token = await place.token("davis")
+    stray = replace(token, ready=datetime(2000, 1, 1, tzinfo=UTC))
+    key = keys.next_key(stray.ready, "davis")
+    await place.table.table.commit(wrong, [Insert(key, data_of(stray))])
+    worker = await place.worker(at_once=True)
+    await place.ended(name)
+    assert sorted(worker.order) == sorted(["davis", name])
+    assert [one.repaired for one in (await repaired(place.other)).findings] == [True]
+
+
+test_a_token_in_a_wrong_shard_holds_up_nobody = pytest.mark.parametrize("shards", [2])(
+    test_a_token_in_a_wrong_shard_holds_up_nobody
+)
+
+
+@story
+async def test_a_token_that_is_ready_at_another_time_than_its_key_says_is_told_and_put_right(
+    scene: Scene,
+) -> None:
+    item = await scene.add()
+    token = replace(token_of(item), ready=datetime(2400, 1, 1, tzinfo=UTC))
+    key = keys.next_key(item.ready, "davis")
+    await plant(scene, Merge(key, {"ready": token.ready}, ANY))
+    assert await scene.tokens() == []
+    mended = await repaired(scene.board)
+    assert [(one.code, one.problem, one.repaired) for one in mended.findings] == [
+        ("D5", "its token has another ready", True)
+    ]
+    assert (await scene.token()).ready == item.ready
+
+
+@story
+async def test_a_history_whose_item_is_lost_is_told(scene: Scene) -> None:
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    rows = await scene.rows("item:")
+    lost: list[Op] = [Delete(row.key, ANY) for row in await scene.rows() if "run:" not in row.key]
+    await plant(scene, *lost)
+    report = await repaired(scene.board)
+    assert [(one.code, one.subject, one.repaired) for one in report.findings] == [
+        ("D6", "davis", False)
+    ]
+    assert not report.clean
+    await plant(scene, Insert(KEY, {**rows[0].data, "state": "removed"}))
+
+
+@story
+async def test_an_item_that_says_no_sense_is_refused_and_told(scene: Scene) -> None:
+    await scene.add()
+    before = (await scene.rows("item:"))[0].data
+    await plant(scene, Merge(KEY, {"requests": "soon"}, ANY))
+    with pytest.raises(BadRow, match="no good requests"):
+        await scene.board.item("davis")
+    assert [item async for item in scene.board.items()] == []
+    report = await repaired(scene.board)
+    assert [(one.code, one.problem) for one in report.findings] == [
+        ("D7", "item:davis: no good requests")
+    ]
+    await plant(scene, Merge(KEY, before, ANY))
+
+
+@at_work
+async def test_a_run_of_a_type_that_is_unknown_here_fails_and_ends_nobody(
+    place: Workplace,
+) -> None:
+    """Its lock names a type that is taken here, its item another."""
+    await place.add("davis", every="1h", stale_after="3s")
+    await place.add("paris")
+    await place.claimed("davis", board=place.other, owner="dead")
+    await plant(place, Merge(KEY, {"type": "gosling"}, ANY))
+    place.later(seconds=4)
+    worker = await place.worker(at_once=True)
+    await place.ended("davis", runs=2)
+    await place.ended("paris")
+    assert await place.outcomes("davis") == [(1, "abandoned"), (2, "failed")]
+    assert "no handler here for 'gosling'" in (await place.item("davis")).error
+    assert worker.order == ["paris"]
+
+
+@story
+async def test_a_board_without_a_number_of_shards_is_refused(scene: Scene) -> None:
+    partition = keys.meta_partition(scene.board.name)
+    for wrong in (0, 101, "2", 1.0):
+        await scene.table.table.commit(partition, [Merge("board", {"shards": wrong}, ANY)])
+        with pytest.raises(BadRow, match="no good shards"):
+            await type(scene.board).open(
+                scene.table,
+                name="town",
+                clock=scene.clock,
+                chance=scene.board.chance,
+                resolve=settings_of,
+            )
+
+
+def harm(blackboard: CommandLine, **columns: Any) -> None:
+    """Write over columns of davis."""
+
+    async def done(board: BoardTable) -> None:
+        await board.table.commit(board.partition("davis"), [Merge(KEY, columns, ANY)])
+
+    blackboard.on_board(done)
+
+
+def test_a_pause_that_cannot_be_read_is_one_that_nobody_knows_of(blackboard: CommandLine) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "--type", "feed", "--every", "1h")
+    blackboard("pause", "davis")
+    for broken in ("soon", '"x"', DEEP):
+        harm(blackboard, paused=broken)
+        assert "It was paused; no run starts" in blackboard("why", "davis").out
+
+
+def test_a_run_whose_item_has_no_spec_is_not_cancelled_and_that_is_told(
+    blackboard: CommandLine,
+) -> None:
+    blackboard("init")
+    blackboard("add", "davis", "--type", "feed", "--every", "1h")
+    blackboard.start("davis")
+    harm(blackboard, spec="soon")
+    said = blackboard("cancel", "davis", code=1)
+    assert "the spec of 'davis' cannot be read" in said.err
+
+
+def test_what_is_nested_too_deeply_is_refused_in_one_line() -> None:
+    nested: list[Any] = []
+    for _ in range(20_000):
+        nested = [nested]
+    with pytest.raises(BadInput, match="nested too deeply"):
+        list(lines_of({"params": nested}))
+    with pytest.raises(BlackboardError, match="nested so deeply"):
+        emit(nested)
+
+
+@story
+async def test_a_run_whose_fence_the_history_has_does_not_hold_up_its_worker(scene: Scene) -> None:
+    """Its token was put back to an older fence: what it is to release is in the history already."""
+
+    async def enough() -> None:
+        raise AssertionError("it is sent again and again")
+
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    item = await scene.item()
+    await plant(scene, Merge(keys.next_key(item.ready, "davis"), {"fence": 0}, ANY))
+    again = await scene.claimed()
+    scene.table.script(*[Fault.NONE] * 100, enough)
+    await scene.let_go(again)
+    scene.table._commits.clear()

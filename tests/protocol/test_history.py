@@ -1,0 +1,259 @@
+"""Which runs are kept."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.doctor import Examination, examine
+from blackboard.model import Item, Outcome, Run, State, replace
+from blackboard.protocol import keys
+from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.retention import (
+    Retention,
+    is_kept,
+    is_time,
+    looks_itself,
+    prune,
+    prune_next,
+)
+from blackboard.protocol.rows import data_of
+from blackboard.table import ANY, Delete, Insert, Merge
+from tests.support.boards import Scene, story
+from tests.support.clocks import START
+from tests.support.faults import Fault
+from tests.support.plans import item as an_item
+
+RUN = Run(
+    id="davis",
+    type="feed",
+    fence=1,
+    attempt=1,
+    slot=START,
+    start=START,
+    stop=START,
+    lag=0.0,
+    outcome=Outcome.OK,
+    worker="me",
+    nonce="n",
+)
+TEN = Retention(runs=10, age=timedelta(days=7))
+
+
+@pytest.mark.parametrize(
+    ("age", "place", "kept"),
+    [
+        (timedelta(hours=2), 0, True),
+        (timedelta(hours=2), 9, True),
+        (timedelta(hours=2), 10, False),
+        (timedelta(days=7), 0, True),
+        (timedelta(days=7, seconds=1), 0, False),
+        (timedelta(minutes=1), 10, False),
+        (timedelta(minutes=-5), 9, True),
+    ],
+)
+def test_runs_are_kept_by_number_and_age(age: timedelta, place: int, *, kept: bool) -> None:
+    assert is_kept(RUN, place=place, retention=TEN, now=START + age) is kept
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ABANDONED, Outcome.CANCELLED])
+@pytest.mark.parametrize(
+    ("age", "kept"),
+    [(timedelta(minutes=59), True), (timedelta(hours=1), False), (timedelta(minutes=-5), True)],
+)
+def test_a_run_that_may_come_back_late_is_never_dropped_young(
+    outcome: Outcome, age: timedelta, *, kept: bool
+) -> None:
+    """A late finisher finds its row by it."""
+    run = replace(RUN, outcome=outcome)
+    assert is_kept(run, place=10_000, retention=TEN, now=START + age) is kept
+
+
+@pytest.mark.parametrize(
+    ("fence", "runs", "looks"),
+    [(16, 100, True), (17, 100, False), (32, 100, True), (3, 3, True), (4, 3, False), (1, 1, True)],
+)
+def test_every_sixteenth_fence_looks_or_as_many_as_are_kept(
+    fence: int, runs: int, *, looks: bool
+) -> None:
+    assert is_time(fence, retention=Retention(runs=runs)) is looks
+
+
+@pytest.mark.parametrize(
+    ("hours", "fence", "looks"),
+    [(21, 96, True), (21, 16, False), (22, 16, True), (24 * 366 * 6000, 16, True)],
+)
+def test_runs_that_are_too_many_before_they_are_too_old_are_looked_at_seldom(
+    hours: int, fence: int, *, looks: bool
+) -> None:
+    """90 days are 100 runs of 21.6 hours."""
+    interval = timedelta(hours=hours)
+    assert is_time(fence, retention=Retention(), interval=interval) is looks
+
+
+async def history(scene: Scene, count: int) -> None:
+    """Runs that ended an hour apart, the last just now; their item was added by itself."""
+    await scene.add()
+    rows = [
+        Insert(
+            keys.run_key("davis", fence),
+            data_of(replace(RUN, fence=fence, stop=START + timedelta(hours=fence))),
+        )
+        for fence in range(1, count + 1)
+    ]
+    for row in rows:
+        await scene.table.table.commit(scene.other.partition("davis"), [row])
+    scene.later(hours=count)
+
+
+async def forgotten(scene: Scene) -> None:
+    for row in await scene.rows("run:"):
+        await scene.table.table.commit(scene.other.partition("davis"), [Delete(row.key, row.etag)])
+
+
+@story
+async def test_pruning_keeps_the_newest(scene: Scene) -> None:
+    await history(scene, 30)
+    assert await prune(scene.board, "davis", retention=TEN) == 20
+    assert [run.fence for run in await scene.runs()] == list(range(30, 20, -1))
+    assert await prune(scene.board, "davis", retention=TEN) == 0
+    await forgotten(scene)
+
+
+@story
+async def test_pruning_a_long_history_takes_several_batches(scene: Scene) -> None:
+    await history(scene, 30)
+    scene.table.max_rows = 8
+    assert await prune(scene.board, "davis", retention=TEN) == 20
+    assert [len(batch) for batch in scene.table.batches[1:]] == [8, 8, 4]
+    await forgotten(scene)
+
+
+@story
+async def test_who_prunes_at_the_same_time_leaves_it_to_the_other(scene: Scene) -> None:
+    await history(scene, 12)
+
+    async def another_is_faster() -> None:
+        await prune(scene.other, "davis", retention=TEN)
+
+    scene.table.script(another_is_faster)
+    assert await prune(scene.board, "davis", retention=TEN) == 0
+    scene.table.script(Fault.NEVER)
+    assert await prune(scene.board, "davis", retention=Retention(runs=3)) == 0
+    assert len(await scene.runs()) == 10
+    await forgotten(scene)
+
+
+# ---- histories that no release of their own looks at
+
+
+async def runs_of(scene: Scene, item_id: str, count: int) -> None:
+    for fence in range(1, count + 1):
+        run = replace(RUN, id=item_id, fence=fence)
+        row = Insert(keys.run_key(item_id, fence), data_of(run))
+        await scene.table.table.commit(scene.other.partition(item_id), [row])
+
+
+async def is_said(scene: Scene, item_id: str, **said: str) -> None:
+    """Something that the item says of itself, as a worker has written it."""
+    row = Merge(keys.item_key(item_id), said, ANY)
+    await scene.table.table.commit(scene.other.partition(item_id), [row])
+
+
+async def unlooked(scene: Scene) -> None:
+    """Items of every kind, each with twenty runs that are too old; "e" is well."""
+    for name in ("a", "b", "c", "d", "e"):
+        await scene.add(name)
+        await runs_of(scene, name, 20)
+    await remove(scene.other, "a")
+    await pause(scene.other, "b", scene.mark())
+    for name in ("c", "d"):
+        await is_said(scene, name, outcome="abandoned")
+    await runs_of(scene, "nobody", 20)
+    scene.later(days=8)
+
+
+async def left_of(scene: Scene) -> dict[str, int]:
+    names = ("a", "b", "c", "d", "e", "nobody")
+    return {name: len(await scene.runs(name)) for name in names}
+
+
+GONE = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 20, "nobody": 0}
+
+
+async def tidied(scene: Scene) -> None:
+    """No history is left that its item knows nothing of."""
+    for name in GONE:
+        for row in [row async for row in scene.table.table.scan(scene.board.partition(name))]:
+            if row.key.startswith(keys.RUN):
+                gone = [Delete(row.key, row.etag)]
+                await scene.table.table.commit(scene.board.partition(name), gone)
+
+
+@story
+async def test_each_look_goes_on_to_one_history_of_another(scene: Scene) -> None:
+    await unlooked(scene)
+    behind, looks = "", 0
+    while behind or not looks:
+        before = sum((await left_of(scene)).values())
+        shard = scene.board.partition("a")
+        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
+        assert before - sum((await left_of(scene)).values()) in {0, 20}
+        looks += 1
+    assert looks == 7, "six histories, and the end of them"
+    assert await left_of(scene) == GONE
+    assert (await scene.item("a")).state is State.REMOVED, "its fence is kept"
+    await tidied(scene)
+
+
+@story
+async def test_a_row_that_cannot_be_read_is_not_in_the_way_of_others(scene: Scene) -> None:
+    await unlooked(scene)
+    bad = [Merge(keys.run_key("a", 20), {"outcome": "soon"}, ANY)]
+    await scene.table.table.commit(scene.board.partition("a"), bad)
+    behind = ""
+    for _ in range(7):
+        shard = scene.board.partition("a")
+        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
+    (shown, *_) = await scene.rows("run:")
+    assert shown.key == keys.run_key("a", 20)
+    assert [row for row in await scene.rows("run:") if row.data["item"] in {"b", "c"}] == []
+    await tidied(scene)
+
+
+@story
+async def test_a_repair_prunes_every_history(scene: Scene) -> None:
+    await unlooked(scene)
+    told = await examine(scene.board, Examination(retention=TEN))
+    assert "history" not in {one.code for one in told.findings}
+    assert sum((await left_of(scene)).values()) == 120
+    mended = await examine(scene.board, Examination(retention=TEN, repair=True))
+    (found,) = [one for one in mended.findings if one.code == "history"]
+    assert (found.problem, found.repaired) == ("120 runs kept beyond the retention", True)
+    assert sum((await left_of(scene)).values()) == 0
+    assert (await scene.item("a")).state is State.REMOVED
+    again = await examine(scene.board, Examination(retention=TEN, repair=True))
+    assert "history" not in {one.code for one in again.findings}
+
+
+@story
+async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scene) -> None:
+    await scene.add("davis")
+    await scene.claimed("davis")
+    await remove(scene.other, "davis")
+    shard = scene.board.partition("davis")
+    for hours, left in ((0, 1), (1, 0)):
+        scene.later(hours=hours)
+        await prune_next(scene.board, shard, after="", retention=Retention(runs=0))
+        assert len(await scene.runs("davis")) == left
+
+
+def well(**said: Any) -> Item:
+    return replace(an_item(start=START), failures=0, **said)
+
+
+def test_an_item_that_is_well_looks_itself() -> None:
+    assert looks_itself(well())
+    assert not looks_itself(None)
+    for state in (State.PAUSED, State.DONE, State.REMOVED):
+        assert not looks_itself(well(state=state))

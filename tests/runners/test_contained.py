@@ -1,0 +1,255 @@
+"""Nothing that a coroutine handler starts, leaves behind or raises ends the worker's loop."""
+
+import asyncio
+import gc
+import json
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard.cli import called, worker
+from blackboard.model import Ended, Outcome
+from blackboard.runners.inline import InlineRunner, run_loop
+from blackboard.runners.secrets import Mask
+from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS
+from tests.support.patience import patience
+from tests.support.runs import PATIENCE, Told, call_of, coroutines, run
+
+ENDING = ("exit 0", "exit 2", "exit", "interrupt")
+"""What asyncio lets out of the loop."""
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """As in a worker, which listens to SIGINT on its loop. Threads may raise, too."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+    KEPT.clear()
+
+
+def on_a_contained_loop(story: Callable[[InlineRunner], Coroutine[Any, Any, None]]) -> None:
+    async def told() -> None:
+        async with coroutines() as runner:
+            await story(runner)
+            ended = await run(runner, "a-describe")  # the loop turns as before
+            assert ended.outcome is Outcome.OK
+
+    run_loop(told())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", HOWS)
+def test_whatever_a_handler_starts_and_that_raises_is_its_own_runs_failure(
+    how: str, kind: str
+) -> None:
+    expected = Outcome.OK if how in ELSEWHERE else Outcome.FAILED
+
+    async def story(runner: InlineRunner) -> None:
+        beside = runner.start(call_of("a-describe"), Told(), math.inf)
+        ended = await run(runner, "a-starts", how=how, kind=kind)
+        assert ended.outcome is expected
+        if ended.outcome is Outcome.FAILED:
+            assert ended.error.splitlines()[0].startswith(type(KINDS[kind]()).__name__)
+            assert "leaving_the_loop.py" in ended.error
+        assert (await beside.wait()).outcome is Outcome.OK
+
+    on_a_contained_loop(story)
+
+
+@pytest.mark.parametrize("kind", ENDING)
+@pytest.mark.parametrize("how", ["soon", "when cancelled", "generator", "stop"])
+def test_what_a_handler_left_behind_ends_nothing(
+    how: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        ended = await run(runner, "a-leaves-behind", how=how, kind=kind)
+        assert ended == Ended(outcome=Outcome.OK, result="left behind")
+        await asyncio.sleep(0.05)
+
+    on_a_contained_loop(story)
+    if how in {"soon", "when cancelled"}:
+        told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+        name = type(KINDS[kind]()).__name__
+        what = "what the a-leaves-behind handler of x left behind"
+        assert f"{what} raised {name} after its run had ended" in told
+
+
+@pytest.mark.parametrize("later", [0.0, 0.04])
+@pytest.mark.parametrize(
+    "how", ["task", "task of a task", "own task", "callback", "future", "argument"]
+)
+def test_what_is_logged_of_a_handlers_tasks_and_callbacks_is_masked(
+    how: str, later: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        call = call_of("a-says-a-secret", how=how, later=later, secret="canary-one")
+        masked = replace(call, mask=Mask({"TOKEN": "canary-one"}))
+        await runner.start(masked, Told(), math.inf).wait()
+        await asyncio.sleep(0.06)
+        gc.collect()
+
+    on_a_contained_loop(story)
+    assert "${TOKEN}" in caplog.text
+    assert "canary" not in caplog.text
+
+
+@pytest.mark.parametrize("later", [0.0, 0.03])
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        *product(["task", "callback", "exception handler", "blame"], ["unnamed", "shy", "exit 0"]),
+        ("gather", "unnamed"),
+    ],
+)
+def test_blaming_a_handler_ends_nothing_whatever_it_raises(
+    how: str, kind: str, later: float
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        ended = await run(runner, "a-is-hostile", how=how, kind=kind, later=later)
+        if how == "gather" or (not later and how in {"task", "callback"}):
+            assert ended.outcome is Outcome.FAILED
+        await asyncio.sleep(0.06)
+        gc.collect()
+
+    on_a_contained_loop(story)
+
+
+def test_a_program_still_ends_itself() -> None:
+    async def ending() -> None:
+        raise SystemExit(7)
+
+    with pytest.raises(SystemExit) as ended:
+        run_loop(ending())
+    assert ended.value.code == 7
+
+
+def test_what_the_loop_runs_is_answered_and_its_error_raised() -> None:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def fail() -> int:
+        raise LookupError
+
+    assert run_loop(answer()) == 7
+    with pytest.raises(LookupError):
+        run_loop(fail())
+
+
+def test_ctrl_c_ends_a_program_that_does_not_listen_to_it() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    async def interrupted() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGINT)
+        await asyncio.sleep(PATIENCE)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(interrupted())
+
+
+# ---- the worker, from outside
+
+
+def said(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "blackboard", "--store", "town.db", *args],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+
+
+def declare(folder: Path, items: dict[str, tuple[str, str]]) -> None:
+    """A board with these items: by their ids the types, and params in TOML."""
+    jobs = str(Path(__file__).resolve().parents[1] / "jobs_for_tests")
+    lines = [f"[board]\njobs = [{jobs!r}]\n"]
+    for name, (type_, params) in items.items():
+        lines.append(f"[[items]]\nid = {name!r}\ntype = {type_!r}\nparams = {params}\n")
+    (folder / "blackboard.toml").write_text("\n".join(lines))
+    for command in ("init", "apply"):
+        done = said(folder, command)
+        assert done.returncode == 0, done.stderr
+
+
+def outcomes(folder: Path) -> dict[str, str]:
+    logged = json.loads(said(folder, "log", "--json", "-n", "1000").stdout)
+    return {one["id"]: one["outcome"] for one in logged}
+
+
+def test_a_worker_outlives_its_handlers_and_ends_when_it_is_done(tmp_path: Path) -> None:
+    left = ("soon", "when cancelled", "generator", "stop", "thread", "executor", "to thread")
+    kinds = ("exit 0", "exit 2", "interrupt")
+    items = {
+        f"{how}, {kind}": ("a-starts", f"{{ how = {how!r}, kind = {kind!r} }}")
+        for how in HOWS
+        for kind in kinds
+    }
+    items |= {
+        f"left {how}": ("a-leaves-behind", f"{{ how = {how!r}, kind = {kind!r} }}")
+        for how, kind in zip(left, cycle(kinds), strict=False)
+    }
+    declare(tmp_path, items)
+    done = said(tmp_path, "worker", "--until-idle", "--slots", "4")
+    assert done.returncode == 0, done.stderr
+    assert outcomes(tmp_path) == {
+        name: "ok" if name.startswith(("left", *ELSEWHERE)) and "thread's" not in name else "failed"
+        for name in items
+    }
+
+
+@pytest.mark.parametrize("code", [0, 2, None, "a text"])
+def test_no_system_exit_decides_the_exit_code_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: object
+) -> None:
+    """One that a signal handler raised, for example, in the middle of the worker's own work."""
+
+    async def ended(*_: object, **__: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(worker, "_work", ended)
+    jobs = str(Path(__file__).resolve().parents[1] / "jobs_for_tests")
+    assert called(["--store", "town.db", "worker", "--jobs", jobs]) == 1
+
+
+@pytest.mark.parametrize("how", ["os._exit", "cancel", "kill"])
+def test_a_worker_that_a_handler_ends_is_followed_by_another(tmp_path: Path, how: str) -> None:
+    declare(
+        tmp_path,
+        {
+            f"end {code}": ("a-ends-its-worker", f"{{ how = {how!r}, code = {code} }}")
+            for code in (0, 2)
+        },
+    )
+    command = ["worker", "--processes", "2", "--slots", "1", "--cycle", "1s"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "blackboard", "--store", "town.db", *command],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as fleet:
+        assert fleet.stderr is not None
+        lines = iter(fleet.stderr.readline, "")
+        ended = list(islice((one for one in lines if "another in" in one), 2))
+        started = next(one for one in lines if "worker started" in one)
+        codes = {"os._exit": {"0", "2"}, "cancel": {"1"}, "kill": {"-9"}}[how]
+        found = {line.split("a worker ended with ")[1].split(";")[0] for line in ended}
+        assert found == codes, (found, started)
+        fleet.terminate()
+        fleet.stderr.read()
+        assert fleet.wait(PATIENCE) == 0

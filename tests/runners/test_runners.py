@@ -1,0 +1,215 @@
+"""Plain handlers in child processes: what they are given, say, print and return."""
+
+import logging
+import math
+import os
+
+import msgspec
+import pytest
+
+from blackboard.model import Ended, Outcome
+from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
+from blackboard.runners import output, wire
+from blackboard.runners.process import ProcessRunner
+from tests.support.runs import DUE, Told, run, with_processes
+
+
+def test_a_plain_handler_is_given_its_item_and_its_context_on_the_main_thread() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "describe", feed="ü 🐝")
+        pid = ended.result.pop("pid")
+        assert pid != os.getpid()
+        assert ended.outcome is Outcome.OK
+        assert ended.result == {
+            "id": "x",
+            "type": "describe",
+            "params": {"feed": "ü 🐝"},
+            "due": DUE.isoformat(),
+            "fence": 7,
+            "attempt": 2,
+            "worker": "host:1:nonce",
+            "fenced": True,
+            "settings": {"allow": ["file"]},
+            "lost": False,
+            "on_main_thread": True,
+            "stdin": "",
+        }
+
+    with_processes(story)
+
+
+def test_what_a_plain_handler_returns_comes_back_as_json_holds_it() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        for value in (None, True, 0, -1.5, "ü 🐝 \x00\n", [1, [2]], {"a": {"b": None}}):
+            ended = await run(runner, "return", value=value)
+            assert ended == Ended(outcome=Outcome.OK, result={"value": value, "bytes": ""})
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ("object", "returned object, which is not JSON"),
+        ("nested", "returned dict, which is not JSON: Encoding objects of type object"),
+        ("cycle", "returned list, which is not JSON"),
+        ("lone", "returned str, which is not JSON"),
+    ],
+)
+def test_a_result_that_json_cannot_hold_fails_the_run_and_names_its_type(
+    what: str, problem: str
+) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "return-odd", what=what)
+        assert (ended.outcome, ended.result) == (Outcome.FAILED, None)
+        assert problem in ended.error
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> None:
+    for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
+        with pytest.raises(output.Unfit, match=f"the number {number}, which JSON cannot hold"):
+            output.encode_result(value)
+
+
+def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
+    assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
+
+
+def test_a_result_larger_than_a_row_fails_the_run_and_names_both_sizes() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        for size, told in ((24_600, "32,82"), (65 << 20, "90,876,")):
+            ended = await run(runner, "return", value=1, size=size)
+            assert ended.outcome is Outcome.FAILED
+            assert f"the result is {told}" in ended.error
+            assert "32,768" in ended.error
+            assert ended.error.endswith("write it to a file or a blob and return where it is")
+        assert (await run(runner, "return", value=1, size=24_500)).outcome is Outcome.OK
+
+    with_processes(story)
+
+
+def test_logs_and_progress_reach_the_report_in_order() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        assert (await run(runner, "speak", told=told)).outcome is Outcome.OK
+        assert told.progressed == [(1, 3), (3, 3)]
+        assert told.logs[:3] == [
+            (logging.DEBUG, "a detail"),
+            (logging.INFO, "one of 3"),
+            (logging.WARNING, "grüße 🐝 \\ud800"),
+        ]
+        level, text = told.logs[3]
+        assert level == logging.ERROR
+        assert text.startswith("it went wrong\nTraceback")
+        assert text.endswith("LookupError: nothing there")
+
+    with_processes(story)
+
+
+def test_everything_printed_in_whatever_way_is_kept_and_nothing_of_another_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "print")
+        assert ended.output == (
+            "from print, without a newline; from stderr\n"
+            "from a descriptor\n"
+            "from C\n"
+            "from a grandchild\n"
+            "not \ufffd UTF-8; über\n"
+        )
+        assert (await run(runner, "describe")).output == ""
+
+    with_processes(story)
+
+
+def test_a_closed_output_is_read_to_its_end_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+    read = os.read
+
+    def counted(descriptor: int, size: int) -> bytes:
+        data = read(descriptor, size)
+        if not data:
+            ends.append(descriptor)
+        return data
+
+    async def story(runner: ProcessRunner) -> None:
+        assert (await run(runner, "silence-the-output")).result == "still here"
+        monkeypatch.setattr(os, "read", counted)
+        for _ in range(5):
+            assert (await run(runner, "describe")).outcome is Outcome.OK
+        assert len(ends) <= 1
+
+    with_processes(story)
+
+
+def test_the_last_8_kib_of_much_output_are_kept_from_a_whole_character_on() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        for lines in (5_000, 5_001):
+            output = (await run(runner, "print-much", lines=lines)).output
+            assert LONGEST_OUTPUT - 1 <= len(output.encode()) <= LONGEST_OUTPUT
+            assert output.endswith(f"line {lines - 1}  {'ü' * 20}\n")
+            assert "\ufffd" not in output
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize(
+    ("what", "first_line"),
+    [
+        ("value", "ValueError: bad feed ü \\ud800"),
+        ("exit", "SystemExit: 3"),
+        ("interrupt", "KeyboardInterrupt: "),
+    ],
+)
+def test_a_handler_that_raises_fails_with_a_traceback_of_its_own_frames_alone(
+    what: str, first_line: str
+) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "raise", what=what)
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.splitlines()[0] == first_line
+        assert "jobs_for_tests/plain.py" in ended.error
+        assert "blackboard/runners" not in ended.error
+        assert (await run(runner, "describe")).outcome is Outcome.OK
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("what", ["long", "endless"])
+def test_a_long_error_comes_with_its_head_and_its_end(what: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        error = (await run(runner, "raise", what=what)).error
+        assert len(error) == LONGEST_ERROR
+        assert error.startswith("ValueError: xxx")
+        assert error.endswith("xxx")
+        assert "characters left out" in error
+
+    with_processes(story)
+
+
+def test_a_handler_that_forks_and_returns_twice_is_answered_for_once() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        assert (await run(runner, "fork")).result is True
+        assert (await run(runner, "fork")).result is True
+
+    with_processes(story)
+
+
+def test_an_exception_whose_message_raises_is_still_told() -> None:
+    class Bad(Exception):
+        def __str__(self) -> str:
+            raise LookupError
+
+    assert output.failure(Bad()).startswith("Bad: (its message raised LookupError)")
+
+
+def test_a_message_that_announces_too_much_is_refused() -> None:
+    assert wire.size_of(wire.LARGEST_ANSWER.to_bytes(4)) == wire.LARGEST_ANSWER
+    with pytest.raises(wire.TooLong, match="1,048,577 bytes"):
+        wire.size_of((wire.LARGEST_ANSWER + 1).to_bytes(4))

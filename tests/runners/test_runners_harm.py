@@ -1,0 +1,258 @@
+"""Plain handlers that harm their process, never end or are stopped; and idle children."""
+
+import asyncio
+import math
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from blackboard.handlers import load
+from blackboard.model import Ended, Outcome
+from blackboard.runners.process import ProcessRunner
+from tests.support.runs import (
+    PATIENCE,
+    Told,
+    call_of,
+    eventually,
+    is_gone,
+    run,
+    started,
+    with_processes,
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "printed"),
+    [
+        ("exit", "the child process ended: exit code 3 (os._exit or sys.exit", ""),
+        ("segfault", "the child process was killed by SIGSEGV", "crashing.py"),
+        ("killed", "the child process was killed by SIGKILL (out of memory?)", ""),
+        ("terminated", "the child process was killed by SIGTERM", ""),
+    ],
+)
+def test_a_child_that_dies_fails_the_run_with_the_reason_and_what_it_had_printed(
+    how: str, error: str, printed: str
+) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "die", how=how)
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith(error)
+        assert ended.output.startswith("about to\n")
+        assert printed in ended.output
+        assert (await run(runner, "describe")).outcome is Outcome.OK
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("close", "the child process ended: exit code 1"),
+        ("end", "the child process closed its connection"),
+        ("nonsense", "the child process sent an invalid message"),
+        ("too large", "the child process sent an invalid message: 4,294,967,295 bytes"),
+    ],
+)
+def test_a_handler_that_breaks_the_connection_fails_its_run_and_no_other(
+    how: str, error: str
+) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "break-the-connection", how=how)
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith(error)
+        assert (await run(runner, "describe")).outcome is Outcome.OK
+
+    with_processes(story, patience=0.5)
+
+
+@pytest.mark.parametrize("how", ["sleep", "spin", "regex", "hold-the-lock", "print"])
+def test_a_handler_that_never_ends_delays_nobody_and_is_killed_when_stopped(how: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution, told = await started(runner, "never-ends", how=how)
+        ((pid, _),) = told.progressed
+        assert (await run(runner, "describe")).outcome is Outcome.OK
+        execution.stop(Outcome.TIMEOUT, "ran for longer than 10m")
+        execution.stop(Outcome.CANCELLED, "too late to say")
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "ran for longer than 10m")
+        assert ("over and over\n" if how == "print" else "about to\n") in ended.output
+        assert not psutil.pid_exists(pid)
+        assert await execution.wait() == ended
+
+    with_processes(story)
+
+
+def test_stopping_kills_what_the_handler_started_too() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution, told = await started(runner, "with-grandchild")
+        ((grandchild, _),) = told.progressed
+        execution.stop(Outcome.TIMEOUT, "enough")
+        await execution.wait()
+        await eventually(lambda: is_gone(grandchild))
+
+    with_processes(story)
+
+
+def test_a_run_that_is_stopped_before_it_began_never_calls_its_handler() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        execution = runner.start(call_of("never-ends", how="sleep"), told, math.inf)
+        execution.stop(Outcome.CANCELLED, "not wanted")
+        assert await execution.wait() == Ended(outcome=Outcome.CANCELLED, error="not wanted")
+        assert told.progressed == []
+
+    with_processes(story)
+
+
+def test_after_the_end_nothing_that_is_said_to_a_run_matters() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution = runner.start(call_of("describe"), Told(), math.inf)
+        ended = await execution.wait()
+        execution.stop(Outcome.TIMEOUT, "late")
+        execution.lose("late")
+        execution.extend(0.0)
+        assert await execution.wait() == ended
+        again = await run(runner, "describe")
+        assert again.result["pid"] == ended.result["pid"]
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_plain_handler_sees_that_its_lock_is_lost(early: bool) -> None:  # noqa: FBT001
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        execution = runner.start(call_of("wait-until-lost"), told, math.inf)
+        if not early:
+            await eventually(lambda: bool(told.progressed))
+        execution.lose("overridden by another")
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert ended.result[2:] == [True, True, "overridden by another"]
+        if not early:
+            assert ended.result[:2] == [False, False]
+        again, _ = await started(runner, "wait-until-lost")
+        again.lose("again")
+        assert (await again.wait()).result == [False, False, True, True, "again"]
+
+    with_processes(story)
+
+
+def test_a_module_that_fails_to_import_in_the_child_fails_the_run_with_its_error(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "fickle.py"
+    declared = "from blackboard import handler\n@handler('fickle')\ndef f(item, ctx): ...\n"
+    file.write_text(declared)
+    jobs = load([str(file)], tmp_path)
+    file.write_text(declared + "import no_such_module\n")
+
+    async def story(runner: ProcessRunner) -> None:
+        execution = runner.start(call_of("fickle", jobs=jobs), Told(), math.inf)
+        ended = await execution.wait()
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith("ModuleNotFoundError: No module named 'no_such_module'")
+        assert str(file) in ended.error
+        assert "importlib" not in ended.error
+
+    with_processes(story)
+
+
+def test_a_process_that_cannot_be_started_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", "/no/such/python")
+            ended = await run(runner, "describe")
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith("the child process could not be started")
+        assert (await run(runner, "describe")).outcome is Outcome.OK
+
+    with_processes(story)
+
+
+def test_params_that_cannot_be_sent_fail_the_run() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "describe", odd=object())
+        assert ended.outcome is Outcome.FAILED
+        assert "Encoding objects of type object is unsupported" in ended.error
+
+    with_processes(story)
+
+
+def test_the_end_of_a_process_is_noticed_where_the_kernel_offers_no_pidfd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(pid: int) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "pidfd_open", forbidden)
+
+    async def story(runner: ProcessRunner) -> None:
+        assert (await run(runner, "die", how="exit")).error.startswith("the child process ended")
+        execution, _ = await started(runner, "never-ends", how="spin")
+        execution.stop(Outcome.TIMEOUT, "enough")
+        assert (await execution.wait()).error == "enough"
+
+    with_processes(story)
+
+
+def test_an_idle_child_leaves_kindly_after_a_while(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    (tmp_path / "kind.py").write_text(
+        "import atexit, os, pathlib\nfrom blackboard import handler\n"
+        f"atexit.register(pathlib.Path({str(left)!r}).touch)\n"
+        "@handler('kind')\ndef kind(item, ctx):\n    return os.getpid()\n"
+    )
+    jobs = load(["kind.py"], tmp_path)
+
+    async def story(runner: ProcessRunner) -> None:
+        ended = await runner.start(call_of("kind", jobs=jobs), Told(), math.inf).wait()
+        await eventually(lambda: not psutil.pid_exists(ended.result))
+        assert left.exists()
+
+    with_processes(story, idle_after=0.01)
+
+
+def test_no_more_children_wait_than_there_is_room_for() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await asyncio.gather(*(run(runner, "describe") for _ in range(3)))
+        pids = {one.result["pid"] for one in ended}
+        assert len(pids) == 3
+        await eventually(lambda: sum(psutil.pid_exists(pid) for pid in pids) == 1)
+
+    with_processes(story, idle=1)
+
+
+def test_a_child_that_died_while_it_waited_is_not_given_a_run() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        first = (await run(runner, "describe")).result["pid"]
+        os.kill(first, signal.SIGKILL)
+        (child,) = runner.idle._waiting
+        while child.is_alive():  # the loop has not heard of it yet
+            time.sleep(0.001)  # noqa: ASYNC251
+        ended = await run(runner, "describe")
+        assert ended.outcome is Outcome.OK
+        assert ended.result["pid"] != first
+
+    with_processes(story)
+
+
+def test_closing_stops_what_runs_as_cancelled_and_leaves_no_process() -> None:
+    async def story() -> None:
+        before = psutil.Process().children(recursive=True)
+        runner = ProcessRunner()
+        execution, told = await started(runner, "never-ends", how="spin")
+        idle = (await run(runner, "describe")).result["pid"]
+        children = set(psutil.Process().children(recursive=True)) - set(before)
+        assert {idle, told.progressed[0][0]} <= {one.pid for one in children}
+        await runner.close()
+        ended = await execution.wait()
+        assert (ended.outcome, ended.error) == (Outcome.CANCELLED, "the worker ended")
+        assert not any(one.is_running() for one in children)
+        await runner.close()
+
+    asyncio.run(story())

@@ -1,0 +1,82 @@
+"""What one run leaves behind in its process, no other meets."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from blackboard.model import Outcome
+from blackboard.runners import child
+from blackboard.runners.process import ProcessRunner
+from tests.jobs_for_tests import leaving
+from tests.support.runs import Told, eventually, is_gone, run, with_processes
+
+
+@pytest.mark.parametrize("what", leaving.WAYS)
+def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again(what: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        ended = await run(runner, "leave-behind", told=told, what=what)
+        assert ended.outcome is Outcome.OK, ended.error
+        await eventually(lambda: all(is_gone(pid) for pid in ended.result))
+        after = await run(runner, "tidy")
+        assert after.result[0] not in ended.result
+        ((level, text),) = told.logs
+        assert level == logging.DEBUG
+        assert text.startswith("its child process is not used again, because it left behind: ")
+
+    with_processes(story)
+
+
+def test_a_child_is_used_again_after_runs_that_put_everything_back() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        runs = [(await run(runner, "tidy")).result for _ in range(3)]
+        assert runs == [[runs[0][0], "nothing"]] * 3
+
+    with_processes(story)
+
+
+def test_a_dump_that_a_run_has_planned_does_not_end_the_next() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        (pid, _) = (await run(runner, "tidy")).result
+        ended = await run(runner, "rest", seconds=0.4)
+        assert (ended.outcome, ended.result) == (Outcome.OK, pid)
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("what", ["value", "exit", "interrupt"])
+def test_a_child_in_which_a_run_failed_is_not_used_again(what: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        first = (await run(runner, "describe")).result["pid"]
+        assert (await run(runner, "describe")).result["pid"] == first
+        await run(runner, "raise", what=what)
+        assert (await run(runner, "describe")).result["pid"] != first
+
+    with_processes(story)
+
+
+def test_a_child_is_replaced_after_a_number_of_runs() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        pids = [(await run(runner, "describe")).result["pid"] for _ in range(7)]
+        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+
+    with_processes(story, runs=3)
+
+
+@pytest.fixture(name="here")
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_working_folder_is_told_by_what_it_is(here: Path) -> None:
+    """Another one may have its name by now."""
+    before = child.state()
+    here.rename(here.with_name("old"))
+    assert "the working folder" not in child.left(before)
+    here.mkdir()
+    (here / "x").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert "the working folder" in child.left(before)

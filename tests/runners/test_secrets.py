@@ -1,0 +1,383 @@
+"""No secret comes out: every command is run with canaries planted, and what came out is searched.
+
+What comes out is stdout, stderr, logs at DEBUG (those of the Azure libraries, too), files that were
+written and the rows of the store. The canaries are an account key and a shared access signature
+that open the store, others that do not, and what `${CANARY}` stands for in params and `[notify]`,
+which the handlers here quote in all that they print, log, return and raise.
+"""
+
+import base64
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.data.tables import (
+    AccountSasPermissions,
+    ResourceTypes,
+    TableClient,
+    generate_account_sas,
+)
+
+from blackboard.cli import COMMANDS, called
+from tests.support.identities import emulator
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCOUNT = "devstoreaccount1"
+
+
+def key_of(seed: str) -> str:
+    """An account key as Azure makes them: 64 bytes in base64."""
+    return base64.b64encode(hashlib.sha512(seed.encode()).digest()).decode()
+
+
+def signature_by(key: str) -> str:
+    """A shared access signature for whatever a board needs, for longer than this code will live."""
+    return generate_account_sas(
+        AzureNamedKeyCredential(ACCOUNT, key),
+        resource_types=ResourceTypes(service=True, container=True, object=True),
+        permission=AccountSasPermissions(
+            read=True, write=True, delete=True, list=True, add=True, create=True, update=True
+        ),
+        expiry=datetime(2099, 1, 1, tzinfo=UTC),
+    )
+
+
+KEY, WRONG_KEY = key_of("canary"), key_of("another canary")
+SIGNATURE, WRONG_SIGNATURE = signature_by(KEY), signature_by(WRONG_KEY)
+PARAM = "canary/of+a=param:"
+
+
+def forms(secret: str) -> set[str]:
+    """How a secret may look when it comes out, shortened to what tells it from anything else."""
+    plain = unquote(secret)
+    encoded = base64.b64encode(plain.encode()).decode()
+    return {form[:14] for form in (secret, plain, quote(plain), quote(plain, safe=""), encoded)}
+
+
+CANARIES = set.union(
+    *(forms(secret) for secret in (KEY, WRONG_KEY, PARAM)),
+    *(forms(one.rpartition("sig=")[2]) for one in (SIGNATURE, WRONG_SIGNATURE)),
+)
+
+
+def seen_in(text: str) -> list[str]:
+    return [canary for canary in CANARIES if canary in text]
+
+
+SETTINGS = """
+[board]
+jobs = ["jobs.py"]
+
+[notify]
+webhook = "http://127.0.0.1:1/hook?token=${CANARY}"
+dead_man = "http://127.0.0.1:1/${CANARY}"
+command = ["/none/such", "${CANARY}"]
+
+[[items]]
+id = "salem"
+type = "works"
+every = "8h"
+params = { token = "${CANARY}" }
+"""
+JOBS = """
+from urllib.parse import quote
+
+from blackboard import handler
+
+
+def say(item, ctx):
+    token = item.params["token"]
+    url = "https://ann?token=" + quote(token, safe="")
+    print("printed", token, url, repr(token))
+    ctx.log.warning("logged %s and %s", token, url)
+    return {"token": token, token: [{"url": url}]}
+
+
+@handler("works", every="8h")
+async def works(item, ctx):
+    return say(item, ctx)
+
+
+@handler("plain", every="8h")
+def plain(item, ctx):
+    return say(item, ctx)
+
+
+@handler("fails", every="8h")
+async def fails(item, ctx):
+    raise RuntimeError(f"{say(item, ctx)} were not enough")
+
+
+@handler("breaks", every="8h")
+def breaks(item, ctx):
+    try:
+        raise KeyError(item.params["token"])
+    except KeyError as missing:
+        raise RuntimeError(f"{say(item, ctx)} were not enough") from missing
+"""
+
+LINES = {
+    "init": 0,
+    "add davis keene --type works --every 8h --set token=${CANARY}": 0,
+    "add derry --type fails --every 8h --set token=${CANARY}": 0,
+    "add epsom --type plain --every 8h --set token=${CANARY}": 0,
+    "add exeter --type breaks --every 8h --set token=${CANARY}": 0,
+    "add bow --type works --every 8h --set token=${MISSING}": 0,
+    "apply": 0,
+    "export": 0,
+    "edit davis --set days=7": 0,
+    "show": 0,
+    "log": 0,
+    "next davis": 0,
+    "why davis": 0,
+    "report davis": 1,
+    "pause davis": 0,
+    "resume davis": 0,
+    "run davis --here --jobs jobs.py --set other=${CANARY}": 0,
+    "run davis --set other=${CANARY}": 0,
+    "run derry --here --jobs jobs.py": 1,
+    "run epsom --here --jobs jobs.py": 0,
+    "run exeter --here --jobs jobs.py": 1,
+    "run bow --here --jobs jobs.py": 1,
+    "log --output": 0,
+    "cancel davis": 1,
+    "unlock davis": 1,
+    "workers": 0,
+    "cost": 0,
+    "simulate --hours 0.1": 0,
+    "check": 1,
+    "doctor": 0,
+    "rm keene": 0,
+    "why nobody": 2,
+    "notify --test": 1,
+    "demo --nonsense": 2,
+}
+"""Every command, and its exit code on a store that works."""
+ELSEWHERE = {"worker", "azurite"}
+"""Commands that are run in processes of their own, below."""
+WITHOUT_STORE = {"notify --test", "demo --nonsense"}
+
+
+def test_every_command_is_run() -> None:
+    assert {line.split()[0] for line in LINES} | ELSEWHERE == COMMANDS.keys()
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Where a store is said to be, and with what connection string."""
+
+    url: str
+    said: str = ""
+    code: int | None = None
+    """The exit code of whoever asks it; None: it works."""
+    words: str = ""
+    """Why it does not."""
+
+
+def planted(port: int) -> dict[str, Planted]:
+    here, nowhere = f"azurite://127.0.0.1:{port}/town", "azurite://127.0.0.1:1/town"
+    key = f"AccountName={ACCOUNT};AccountKey={KEY}"
+    signed = f"AccountName={ACCOUNT};SharedAccessSignature={SIGNATURE}"
+    return {
+        "key": Planted(here, key),
+        "signature": Planted(here, signed),
+        "wrong_key": Planted(here, key.replace(KEY, WRONG_KEY), 2, "refuses the account key"),
+        "wrong_signature": Planted(
+            here, signed.replace(SIGNATURE, WRONG_SIGNATURE), 2, "refuses the shared access"
+        ),
+        "key_for_nobody": Planted(nowhere, key, 3, "takes no connection"),
+        "signature_for_nobody": Planted(nowhere, signed, 3, "takes no connection"),
+        "no_connection_string": Planted(here, f"{KEY};{SIGNATURE}", 2, "no connection string"),
+        "half_a_key": Planted(here, key[:-3], 2, "not whole"),
+        "another_account": Planted(
+            "https://ann.table.core.windows.net/town", key, 2, "account ann"
+        ),
+        "signature_in_the_address": Planted(f"{here}?{SIGNATURE}", "", 2, "holds a secret"),
+        "key_in_the_address": Planted(key, "", 2, "holds a secret"),
+        "password_in_the_address": Planted(
+            here.replace("//", f"//ann:{KEY}@"), "", 2, "holds a secret"
+        ),
+    }
+
+
+@pytest.fixture(scope="module", name="port")
+def _port() -> Iterator[int]:
+    """Of an emulator whose account has the canary for its key."""
+    with emulator(key=KEY) as port:
+        yield port
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLACKBOARD_STORE", raising=False)
+    monkeypatch.setenv("CANARY", PARAM)
+    (tmp_path / "blackboard.toml").write_text(SETTINGS)
+    (tmp_path / "jobs.py").write_text(JOBS)
+    return tmp_path
+
+
+@dataclass
+class Listener:
+    """Calls commands, and hears all that they say."""
+
+    capsys: pytest.CaptureFixture[str]
+    caplog: pytest.LogCaptureFixture
+
+    def __call__(self, *args: str, code: int, words: str = "") -> list[str]:
+        """The canaries in what a command said, which must hold `words`."""
+        self.caplog.clear()
+        found = called([*args])
+        told = "".join([*self.capsys.readouterr(), self.caplog.text])
+        assert found == code, told
+        assert words in told
+        return seen_in(told)
+
+
+@pytest.fixture(name="listener")
+def _listener(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Listener:
+    caplog.set_level(logging.DEBUG)
+    return Listener(capsys, caplog)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", planted(0))
+def test_no_command_tells_a_secret(
+    port: int, listener: Listener, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For people and as JSON, on stores that work and on stores that do not."""
+    store = planted(port)[name]
+    monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", store.said)
+    told: dict[str, list[str]] = {}
+    heard: set[str] = set()
+    for line, well in LINES.items():
+        code, words = (well, "") if line in WITHOUT_STORE else (store.code or well, store.words)
+        at = ("--store", store.url, "--board", name)
+        told[line] = listener(*at, *line.split(), code=code, words=words)
+        if store.code or line.split()[0] in {"show", "log", "export", "why", "doctor"}:
+            told[line] += listener(*at, "--json", *line.split(), code=code, words=words)
+        heard |= {record.name.partition(".")[0] for record in listener.caplog.records}
+    assert {line: seen for line, seen in told.items() if seen} == {}
+    assert store.code == 2 or "azure" in heard
+
+
+def ran(store: Planted, *args: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own."""
+    environ = {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
+    return subprocess.run(
+        [sys.executable, "-W", "always", "-m", "blackboard", "--store", store.url, *args],
+        env=environ | {"BLACKBOARD_CONNECTION_STRING": store.said, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(90),
+    )
+
+
+@pytest.mark.parametrize("name", planted(0))
+def test_no_worker_tells_a_secret(port: int, folder: Path, name: str) -> None:
+    """Nor does what it leaves behind: its log at full length, the rows of the board, and files."""
+    store = planted(port)[name]
+    board = ("--board", f"worked_{name}")
+    kinds = {"works": "ok", "plain": "ok", "fails": "failed", "breaks": "failed"}
+    for kind in kinds:
+        ran(store, *board, "add", kind, "--type", kind, "--set", "token=${CANARY}")
+    done = ran(store, *board, "worker", "--until-idle", "-v")
+    assert done.returncode == (store.code or 0), done.stderr
+    assert store.words in done.stderr
+    assert seen_in(done.stdout + done.stderr) == []
+    assert "nclosed" not in done.stderr
+    for file in folder.rglob("*"):
+        assert not file.is_file() or seen_in(file.read_text(errors="replace")) == []
+    if store.code is None:
+        logged = json.loads(ran(store, *board, "log", "--json").stdout)
+        assert {one["id"]: one["outcome"] for one in logged} == kinds
+        rows = stored(port, board[1])
+        assert len(rows) > 6
+        assert [row for row in rows if seen_in(row)] == []
+
+
+def rows_of(folder: Path) -> str:
+    """All that a board in a file holds, as text."""
+    with closing(sqlite3.connect(folder / "town.db")) as connection:
+        return "\n".join(connection.iterdump())
+
+
+@pytest.mark.parametrize("kind", ["works", "plain", "fails", "breaks"])
+@pytest.mark.parametrize("how", ["worker --until-idle -v --jobs jobs.py", "run x --here"])
+def test_what_a_handler_quotes_is_told_by_its_name(folder: Path, kind: str, how: str) -> None:
+    """In all four ways: it is there, and only the secret is not."""
+    town = Planted("town.db")
+    ran(town, "init")
+    ran(town, "add", "x", "--type", kind, "--every", "8h", "--set", "token=${CANARY}")
+    told = ran(town, *how.split())
+    log = ran(town, "log", "x", "--output", "--json")
+    said = told.stdout + told.stderr + log.stdout + rows_of(folder)
+    assert seen_in(said) == []
+    assert "logged ${CANARY} and https://ann?token=${CANARY}" in told.stderr
+    (run,) = json.loads(log.stdout)
+    assert run["output"] == "printed ${CANARY} https://ann?token=${CANARY} '${CANARY}'\n"
+    result = {"token": "${CANARY}", "${CANARY}": [{"url": "https://ann?token=${CANARY}"}]}
+    if run["outcome"] == "ok":
+        assert run["result"] == result
+    else:
+        assert run["error"].startswith(f"RuntimeError: {result} were not enough\n")
+    assert ("KeyError: '${CANARY}'" in said) is (kind == "breaks")
+
+
+def test_a_variable_that_is_not_set_is_named_in_one_line(folder: Path) -> None:
+    """Where its value is wanted, and nothing else is told."""
+    town = Planted("town.db")
+    ran(town, "init")
+    ran(town, "add", "x", "--type", "works", "--set", "token=${MISSING}")
+    told = ran(town, "run", "x", "--here")
+    assert told.returncode == 1
+    assert told.stderr == (
+        "params.token: the environment variable MISSING is not set "
+        "(set it where the worker runs; $${ stands for ${)\n"
+    )
+
+
+def stored(port: int, board: str) -> list[str]:
+    """All rows of a board, as text."""
+    client = TableClient(
+        f"http://127.0.0.1:{port}/{ACCOUNT}",
+        "town",
+        credential=AzureNamedKeyCredential(ACCOUNT, KEY),
+    )
+    with client:
+        return [
+            repr(dict(entity))
+            for entity in client.list_entities()
+            if entity["PartitionKey"].startswith(board)
+        ]
+
+
+def test_an_emulator_that_cannot_start_tells_no_secret(port: int) -> None:
+    done = ran(planted(port)["key"], "azurite", "--port", str(port))
+    assert done.returncode == 2, done.stderr
+    assert seen_in(done.stdout + done.stderr) == []
+
+
+def test_a_canary_would_be_seen() -> None:
+    """In every form: so the tests above can fail."""
+    for secret in (KEY, WRONG_KEY, PARAM):
+        assert seen_in(f"...{secret}...")
+        assert seen_in(f"https://ann?x={quote(secret, safe='')}")
+        assert seen_in(base64.b64encode(secret.encode()).decode())
+    assert seen_in(SIGNATURE)
+    assert seen_in(unquote(WRONG_SIGNATURE))

@@ -1,0 +1,150 @@
+"""A board on Azurite as it is with and without a proxy between, and workers that run it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from blackboard.board import WorkerSettings, assemble
+from blackboard.clock import SystemChance, SystemClock
+from blackboard.doctor import Examination, examine
+from blackboard.events import Event, Events, Kind
+from blackboard.handlers import Handler, handler, handler_of
+from blackboard.model import Outcome, Run
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.runners.inline import InlineRunner
+from blackboard.settings import Settings, resolver
+from blackboard.spec import Spec
+from blackboard.table import Table
+from blackboard.tables.azure import AzureTable
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_credentials import credential_for
+from blackboard.worker.wake import CycleWake
+from blackboard.worker.worker import Mode, Worker
+from tests.support.proxy import Proxy
+
+SLOTS = 8
+AT_ONCE = 16
+"""Items that are added at a time."""
+
+
+async def opened(port: int, table: str) -> AzureTable:
+    """A table of the emulator, or of what stands before it, at a port of this machine."""
+    address = azure_address(f"azurite://127.0.0.1:{port}/{table}")
+    credential = credential_for(address, lambda name: None, interactive=False)
+    return await AzureTable.open(address, SystemClock(), credential=credential, create=True)
+
+
+@dataclass(kw_only=True)
+class Place:
+    """One board, seen through a proxy, and as it is."""
+
+    proxy: Proxy
+    name: str
+    through: BoardTable
+    direct: BoardTable
+    ran: Counter[tuple[str, datetime]] = field(default_factory=Counter)
+    """Calls of handlers, by item and what they were due for."""
+    told: list[Event] = field(default_factory=list)
+    """By all workers."""
+    tables: list[Table] = field(default_factory=list)
+
+    async def add(self, *ids: str) -> None:
+        """Items that are due, and again in an hour: whoever has to wait is not run here. Each who
+        asks for the store's time may think it a second earlier.
+        """
+        spec, due = Spec(every="1h"), await self.direct.table.now() - timedelta(minutes=1)
+        for number in range(0, len(ids), AT_ONCE):
+            some = ids[number : number + AT_ONCE]
+            adding = (
+                add(self.direct, item_id=one, item_type="noop", spec=spec, first=due)
+                for one in some
+            )
+            await asyncio.gather(*adding)
+
+    async def works(self, owner: str) -> None:
+        """Be a worker until nothing is due and nothing runs."""
+        await (await self.hired(owner)).work(Mode.UNTIL_IDLE)
+
+    async def hired(self, owner: str) -> Worker:
+        """A worker with a connection of its own."""
+        table = await opened(self.proxy.port, self.name)
+        self.tables.append(table)
+        return self._worker(await board_on(table), owner)
+
+    def _worker(self, board: BoardTable, owner: str) -> Worker:
+        @handler("noop", every="1h")
+        async def noop(item: Any, ctx: Any) -> None:
+            self.ran[item.id, ctx.due] += 1
+
+        found = handler_of(noop)
+        handlers: Mapping[str, Handler] = {found.type: found}
+        events, inline = Events(owner), InlineRunner()
+        events.subscribe(self.told.append)
+        return assemble(
+            board,
+            owner=owner,
+            settings=WorkerSettings(cycle=timedelta(seconds=1), slots=SLOTS),
+            handlers=handlers,
+            job_settings={},
+            events=events,
+            wake=CycleWake(1.0),
+            inline=inline,
+            process=inline,
+        )
+
+    def of(self, kind: Kind) -> list[Event]:
+        return [event for event in self.told if event.kind is kind]
+
+    async def histories(self) -> dict[str, list[Run]]:
+        """By item, the oldest run first."""
+        return {
+            item.id: [run async for run in self.direct.runs(item.id)][::-1]
+            async for item in self.direct.items()
+        }
+
+    async def problems(self) -> list[str]:
+        """What must not be on a board whose items were due once, and none of whose locks went
+        stale.
+        """
+        found = [f"ran {count} times: {what}" for what, count in self.ran.items() if count > 1]
+        for item, runs in (await self.histories()).items():
+            good = [run for run in runs if run.outcome is Outcome.OK]
+            if len(good) != 1:
+                found.append(f"{item}: {[(run.fence, run.outcome.value) for run in runs]}")
+        report = await examine(self.direct, Examination(types=["noop"]))
+        return found + [str(finding) for finding in report.findings if finding.grave]
+
+
+async def board_on(table: Table) -> BoardTable:
+    return await BoardTable.create(
+        table,
+        name="town",
+        shards=1,
+        clock=SystemClock(),
+        chance=SystemChance(),
+        resolve=resolver(Settings(), {}),
+    )
+
+
+@asynccontextmanager
+async def place_behind(proxy: Proxy) -> AsyncIterator[Place]:
+    """A fresh board behind a proxy that does no harm yet."""
+    name = f"test{SystemChance().nonce()}"
+    through, direct = await opened(proxy.port, name), await opened(proxy.upstream, name)
+    place = Place(
+        proxy=proxy,
+        name=name,
+        through=await board_on(through),
+        direct=await board_on(direct),
+        tables=[through, direct],
+    )
+    try:
+        yield place
+    finally:
+        for table in place.tables:
+            await table.close()

@@ -1,0 +1,112 @@
+"""Follows a page of the documentation: writes its files, types its commands in one folder, and
+compares what the page shows of their output with what they print, but for times and the names of
+workers.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.patience import patience
+
+VOLATILE = (
+    (re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+    (re.compile(r"\b\d+s ago|\bnow\b"), "JUST NOW"),
+    (re.compile(r"\b\d+(\.\d)?s\b"), "SECONDS"),
+    (re.compile(r"\b[\w.-]+:\d+(?= |$)", re.MULTILINE), "WORKER"),
+    (re.compile(r" +"), " "),
+)
+
+FIGURES = re.compile(r"\d[\d,.]*(%|[dhms]\b)?( \d+[hms]\b)?")
+"""What a simulation found: another number whenever a worker asks its store in another order."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What stands between two fences."""
+
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """The file it is, when its first line names one."""
+        match = re.match(r"# ([\w./]+\.(?:py|toml|txt))\n", self.text)
+        return match[1] if match else None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line that is typed, and what the README shows below it."""
+
+    line: str
+    shown: str
+
+
+def blocks(text: str) -> list[Block]:
+    found = re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(match[1], match[2]) for match in found]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.replace("\\\n", " ").partition("\n")
+        yield Command(line, shown)
+
+
+def same_each_time(command: Command, output: str) -> str:
+    """An output, as far as it is the same each time."""
+    if "--after" in command.line:
+        return output
+    if " simulate " in command.line:
+        output = FIGURES.sub("FIGURE", output)
+    for pattern, word in VOLATILE:
+        output = pattern.sub(word, output)
+    return output
+
+
+def environment() -> Mapping[str, str]:
+    """`blackboard` on the path, and nothing that says where a board is or how wide a terminal."""
+    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    kept = {name: value for name, value in kept.items() if not name.startswith("BLACKBOARD_")}
+    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def typed(command: Command, folder: Path) -> str:
+    """What the command prints; it must succeed."""
+    done = subprocess.run(
+        shlex.split(command.line),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+    assert done.returncode == 0, f"$ {command.line}\n{done.stdout}{done.stderr}"
+    assert "warning" not in done.stderr, f"$ {command.line}\n{done.stderr}"
+    return done.stdout
+
+
+def follow(text: str, folder: Path) -> list[Command]:
+    """Do what the page says, in order; the commands that were typed."""
+    done = []
+    for block in blocks(text):
+        if block.file:
+            file = folder / block.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
+        elif block.language == "console":
+            for command in commands(block):
+                output = typed(command, folder)
+                if command.shown:
+                    assert same_each_time(command, output) == same_each_time(
+                        command, command.shown
+                    ), command.line
+                done.append(command)
+    return done

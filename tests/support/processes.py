@@ -1,0 +1,271 @@
+"""Real workers on a real board: how a test starts them, waits for what they do, and ends them.
+
+Whatever was started is killed at the end, also what its processes started. Nothing here says how
+long something takes: a test waits for a condition, and gives up only after `PATIENCE`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import psutil
+
+from blackboard.clock import SystemChance, SystemClock
+from blackboard.handlers import Registry, load
+from blackboard.model import Item, Lock, Outcome, Run
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.settings import Settings, resolver
+from blackboard.spec import Spec
+from blackboard.stores import open_table
+from tests.support.patience import is_over, patience
+
+HERE = Path(__file__).resolve().parents[1]
+FOLDER = HERE / "chaos_jobs"
+PATIENCE = patience(90.0)
+"""Seconds that something may take here before it counts as not happening."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+Answer = TypeVar("Answer")
+
+
+def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = PATIENCE) -> Answer:
+    """What `condition` answers as soon as that is something."""
+    begun = time.monotonic()
+    while not (found := condition()):
+        assert not is_over(begun, seconds), f"it did not happen within {seconds:g} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def own_environ() -> dict[str, str]:
+    """The environment here, without what would be settings of a board."""
+    return {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
+
+
+@dataclass
+class Started:
+    """A process that was started here: a worker, or several under a supervisor."""
+
+    process: subprocess.Popen[bytes]
+    told: Path
+    """What it writes on stderr."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def text(self) -> str:
+        return self.told.read_text(errors="replace")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What it has told as JSON lines."""
+        return [json.loads(line) for line in self.text.splitlines() if line.startswith("{")]
+
+    def has_told(self, event: str, **about: Any) -> bool:
+        """Whether there was such an event, with such values."""
+        return any(
+            one["event"] == event and all(one.get(name) == about[name] for name in about)
+            for one in self.events
+        )
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self, *, seconds: float = PATIENCE) -> int:
+        """Wait for its end; its exit code, negative for the signal that ended it."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {seconds:g} s:\n{self.text}") from None
+
+
+@dataclass
+class Site:
+    """A folder, a board, and the processes that were started there."""
+
+    folder: Path
+    store: str
+    """The address of the board's store."""
+    started: list[Started] = field(default_factory=list)
+    orphans: list[psutil.Process] = field(default_factory=list)
+    """Seen below a process that was started here."""
+
+    # ---- processes
+
+    def worker(
+        self,
+        *args: str,
+        cycle: str = "500ms",
+        slots: int = 8,
+        store: str = "",
+        environ: Mapping[str, str] = NOTHING,
+    ) -> Started:
+        """`blackboard worker`, with all handlers of the chaos jobs; at another address of the
+        store, if one is given.
+        """
+        jobs = ("--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
+        return self.start("worker", "--store", store or self.store, *jobs, *args, environ=environ)
+
+    def start(self, *args: str, environ: Mapping[str, str] = NOTHING) -> Started:
+        told = self.folder / f"stderr-{len(self.started)}"
+        with told.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "blackboard", *args],
+                cwd=self.folder,
+                env={**own_environ(), **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self.started.append(Started(process, told))
+        return self.started[-1]
+
+    def works(self, worker: Started) -> Started:
+        """Wait until it has said that it works."""
+        eventually(
+            lambda: "worker started" in worker.text or worker.process.poll() is not None,
+            "the worker starts",
+        )
+        assert worker.process.poll() is None, worker.text
+        return worker
+
+    def below(self, started: Started) -> list[psutil.Process]:
+        """All processes that it has started, and those they have started."""
+        with suppress(psutil.NoSuchProcess):
+            found = psutil.Process(started.pid).children(recursive=True)
+            self.orphans += found
+            return found
+        return []
+
+    def close(self) -> None:
+        for one in self.started:
+            self.below(one)
+        for one in self.started:
+            if one.process.poll() is None:
+                one.process.kill()
+                one.process.wait()
+        for orphan in self.orphans:
+            with suppress(psutil.NoSuchProcess):
+                orphan.kill()  # a number that was given away again is noticed
+
+    # ---- the board
+
+    def run(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Do something with the board, as a process of its own would."""
+
+        async def done() -> Answer:
+            clock = SystemClock()
+            table = await open_table(self.store, clock, create=True)
+            try:
+                board = await BoardTable.create(
+                    table,
+                    name="blackboard",
+                    shards=1,
+                    clock=clock,
+                    chance=SystemChance(),
+                    resolve=resolver(Settings(), HANDLERS),
+                )
+                return await work(board)
+            finally:
+                await table.close()
+
+        return asyncio.run(done())
+
+    def add(self, *ids: str, type_: str, every: str | None = "1h", **said: Any) -> None:
+        """Items that are due at once. What is no field of a spec is a param."""
+        fields = {name: said.pop(name) for name in tuple(said) if name in Spec.__struct_fields__}
+        spec = Spec(every=every, params={"folder": str(self.folder), **said}, **fields)
+
+        async def added(board: BoardTable) -> None:
+            for item_id in ids:
+                await add(board, item_id=item_id, item_type=type_, spec=spec)
+
+        self.run(added)
+
+    def item(self, item_id: str) -> Item:
+        found = self.run(lambda board: board.item(item_id))
+        assert found is not None
+        return found
+
+    def lock(self, item_id: str) -> Lock | None:
+        return self.run(lambda board: board.lock(item_id))
+
+    def runs(self, item_id: str) -> list[Run]:
+        """The history of an item, the oldest first."""
+
+        async def found(board: BoardTable) -> list[Run]:
+            return [run async for run in board.runs(item_id)][::-1]
+
+        return self.run(found)
+
+    def outcomes(self, item_id: str) -> list[tuple[int, str]]:
+        return [(run.fence, run.outcome.value) for run in self.runs(item_id)]
+
+    def is_ok(self, *ids: str) -> bool:
+        """Whether the latest run of each ended well, and none runs."""
+        found = [self.item(item_id) for item_id in ids]
+        return all(one.outcome is Outcome.OK and not one.running for one in found)
+
+    def doctor(self, environ: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+        """What `blackboard doctor` finds."""
+        doctor = subprocess.run(
+            [sys.executable, "-m", "blackboard", "doctor", "--store", self.store, "--json"],
+            capture_output=True,
+            check=False,
+            cwd=self.folder,
+            env={**own_environ(), **environ},
+        )
+        return dict(json.loads(doctor.stdout))
+
+    # ---- what handlers leave behind
+
+    def mark(self, name: str) -> None:
+        """What some handlers wait for."""
+        (self.folder / name).touch()
+
+    def has_begun(self, item_id: str, fence: int = 1) -> bool:
+        return (self.folder / f"began-{item_id}-{fence}").exists()
+
+    def begun(self, item_id: str, fence: int = 1) -> int:
+        """Wait until that run of the item has begun; the process it is in."""
+        eventually(lambda: self.has_begun(item_id, fence), f"run {fence} of {item_id} begins")
+        return int((self.folder / f"began-{item_id}-{fence}").read_text())
+
+
+HANDLERS: Registry = load([str(FOLDER)], HERE)
+
+
+@contextmanager
+def site(folder: Path, store: str) -> Iterator[Site]:
+    """A site in `folder`; what was started there is killed at the end."""
+    made = Site(folder, store)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def all_gone(processes: Sequence[psutil.Process]) -> bool:
+    return all(not one.is_running() or one.status() == psutil.STATUS_ZOMBIE for one in processes)

@@ -1,0 +1,117 @@
+"""Calling the handlers of `jobs_for_tests` with real runners, and waiting for what they do."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from blackboard.context import HandlerItem
+from blackboard.handlers import Registry, load
+from blackboard.model import Ended
+from blackboard.runner import Execution, HandlerCall, Runner
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.process import ProcessRunner
+from tests.support.patience import patience
+
+HERE = Path(__file__).resolve().parents[1]
+JOBS = load(["jobs_for_tests"], HERE)
+DUE = datetime(2026, 3, 1, 4, 5, 6, 789000, tzinfo=UTC)
+PATIENCE = patience(30.0)
+"""Seconds that something may take here before it counts as not happening."""
+
+
+@dataclass
+class Told:
+    """A report that remembers."""
+
+    logs: list[tuple[int, str]] = field(default_factory=list)
+    progressed: list[tuple[int, int]] = field(default_factory=list)
+
+    def log(self, level: int, message: str) -> None:
+        self.logs.append((level, message))
+
+    def progress(self, done: int, total: int) -> None:
+        self.progressed.append((done, total))
+
+
+def call_of(type_: str, *, jobs: Registry = JOBS, id_: str = "x", **params: Any) -> HandlerCall:
+    return HandlerCall(
+        handler=jobs[type_],
+        item=HandlerItem(id_, type_, params),
+        due=DUE,
+        fence=7,
+        attempt=2,
+        worker="host:1:nonce",
+        settings={"allow": ["file"]},
+        fenced=True,
+    )
+
+
+async def run(runner: Runner, type_: str, *, told: Told | None = None, **params: Any) -> Ended:
+    execution = runner.start(call_of(type_, **params), told or Told(), math.inf)
+    return await asyncio.wait_for(execution.wait(), PATIENCE)
+
+
+async def started(runner: Runner, type_: str, **params: Any) -> tuple[Execution, Told]:
+    """A handler that has reported its first progress, so that it is known to run."""
+    told = Told()
+    execution = runner.start(call_of(type_, **params), told, math.inf)
+    await eventually(lambda: bool(told.progressed))
+    return execution, told
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - what is waited for is outside this process
+            await asyncio.sleep(0.005)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@asynccontextmanager
+async def processes(**settings: Any) -> AsyncIterator[ProcessRunner]:
+    runner = ProcessRunner(**settings)
+    try:
+        yield runner
+    finally:
+        await runner.close()
+
+
+def with_processes(
+    story: Callable[[ProcessRunner], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    async def told() -> None:
+        async with processes(**settings) as runner:
+            await story(runner)
+
+    asyncio.run(told())
+
+
+@asynccontextmanager
+async def coroutines(**settings: Any) -> AsyncIterator[InlineRunner]:
+    runner = InlineRunner(**settings)
+    try:
+        yield runner
+    finally:
+        await runner.close()
+
+
+def on_the_loop(
+    story: Callable[[InlineRunner], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    async def told() -> None:
+        async with coroutines(**settings) as runner:
+            await story(runner)
+
+    asyncio.run(told())

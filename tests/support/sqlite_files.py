@@ -1,0 +1,52 @@
+"""What tests do to a board's file."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from blackboard.table import Insert
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
+from tests.support.clocks import ManualClock
+from tests.support.stores import Run
+
+P = "town"
+
+
+def fill(run: Run, path: Path, rows: int = 2_000) -> None:
+    """A board with some hundred pages, closed."""
+
+    async def filled() -> None:
+        table = await SqliteTable.open(path, ManualClock(), Opening(create=True))
+        for start in range(0, rows, 500):
+            keys = [f"k{number:05}" for number in range(start, start + 500)]
+            await table.commit(P, [Insert(key, {"text": "x" * 200}) for key in keys])
+        await table.close()
+
+    run(filled())
+
+
+@contextmanager
+def write_lock(path: Path) -> Iterator[None]:
+    """Another program writes."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def setting(table: SqliteTable, name: str) -> Any:
+    file = table._file
+    (value,) = await table._thread.call(
+        lambda: file._connection.execute(f"PRAGMA {name}").fetchone()
+    )
+    return value
+
+
+def damage(path: Path, start: int, garbage: bytes) -> None:
+    """Somebody writes over a part of it."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(garbage)

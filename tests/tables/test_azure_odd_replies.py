@@ -1,0 +1,165 @@
+"""Replies that no table gives: from what stands in between, or from a service that is not well.
+
+Whatever they are, a batch is then of unknown outcome and a page is not to be had; no worker ends.
+"""
+
+import asyncio
+import gzip
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.utils import format_datetime
+
+import pytest
+
+from blackboard.clock import SystemClock
+from blackboard.table import Insert, Unavailable, Unknown
+from blackboard.tables import azure
+from blackboard.tables.azure import AzureTable
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_credentials import credential_for
+from tests.support.clocks import START
+from tests.support.stores import rows_of
+
+DATE = format_datetime(START, usegmt=True)
+JSON = {"Content-Type": "application/json;odata=minimalmetadata"}
+SERVICE = {"x-ms-request-id": "1", "x-ms-version": "2019-02-02", "Date": DATE}
+
+
+def reply(status: int, body: bytes = b"", /, **headers: str) -> bytes:
+    """A reply as bytes."""
+    said = {"Content-Length": str(len(body)), "Connection": "close"}
+    said |= {name.replace("_", "-"): text for name, text in headers.items()}
+    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {text}" for name, text in said.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+EMPTY = reply(200, b'{"value":[]}', **JSON, **SERVICE)
+HTML = {"Content-Type": "text/html"}
+
+
+def page(text: str) -> bytes:
+    return reply(200, text.encode(), **JSON, **SERVICE)
+
+
+def error(status: int, said: object) -> bytes:
+    return reply(status, json.dumps({"odata.error": said}).encode(), **JSON, **SERVICE)
+
+
+ODD_PAGES = {
+    "an empty body": page(""),
+    "null": page("null"),
+    "no rows": page("{}"),
+    "null rows": page('{"value":null}'),
+    "a row without a stamp": page('{"value":[{"PartitionKey":"p","RowKey":"a"}]}'),
+    "a row without keys": page('{"value":[{"n":1}]}'),
+    "deeply nested": page('{"value":' + "[" * 100_000),
+    "no gzip": reply(200, b"no gzip", Content_Encoding="gzip", **JSON, **SERVICE),
+    "half a gzip": reply(200, gzip.compress(b"x" * 99)[:9], Content_Encoding="gzip", **JSON),
+    "a page of HTML": reply(200, b"<html>log in</html>", **HTML),
+    "somewhere else": reply(302, Location="https://login.example.org/"),
+    "502": reply(502, b"<html>bad gateway</html>", **HTML),
+}
+ODD_BATCHES = {
+    "an empty body": reply(202, **SERVICE),
+    "no boundary": reply(202, b"x", Content_Type="multipart/mixed", **SERVICE),
+    "no parts": reply(202, b"--b--", Content_Type="multipart/mixed; boundary=b", **SERVICE),
+    "a page": page('{"value":[]}'),
+    "nothing of the service's": reply(404, b"<html>not here</html>", **HTML),
+    "a conflict of somebody else": reply(409, b"<html>conflict</html>", **HTML),
+    "an account that is being made": error(
+        409, {"code": "AccountBeingCreated", "message": {"value": "wait"}}
+    ),
+    **{
+        f"{status}": reply(status, b"<html>no</html>", **HTML)
+        for status in (400, 405, 407, 408, 412, 413, 421, 425, 429, 499, 500, 502, 503, 504)
+    },
+}
+ODD_ERRORS = {
+    "no error": error(500, None),
+    "no message": error(500, {"code": "InternalError", "message": None}),
+    "a message that is text": error(500, {"code": "InternalError", "message": "text"}),
+    "a wait that overflows": reply(
+        503, Retry_After="Tue, 09 Jun 2026 10:00:00 +9999999999999", **SERVICE
+    ),
+}
+
+
+@asynccontextmanager
+async def answering(said: bytes) -> AsyncIterator[AzureTable]:
+    """A table that opens, and then has this one answer."""
+    answers = iter([EMPTY])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            (line for line in head.splitlines() if b"content-length" in line.lower()), b""
+        )
+        await reader.readexactly(int(length.partition(b":")[2] or 0))
+        writer.write(next(answers, said))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        address = azure_address(f"azurite://127.0.0.1:{port}/odd")
+        credential = credential_for(address, os.getenv, interactive=False)
+        table = await AzureTable.open(address, SystemClock(), credential=credential)
+        try:
+            yield table
+        finally:
+            await table.close()
+
+
+@pytest.mark.parametrize("said", ODD_PAGES.values(), ids=list(ODD_PAGES))
+def test_a_page_that_is_none_is_not_to_be_had(said: bytes) -> None:
+    async def story() -> None:
+        async with answering(said) as table:
+            with pytest.raises(Unavailable):
+                await rows_of(table, "p")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "said", [*ODD_BATCHES.values(), *ODD_ERRORS.values()], ids=[*ODD_BATCHES, *ODD_ERRORS]
+)
+def test_a_batch_without_an_answer_of_the_service_is_unknown(said: bytes) -> None:
+    async def story() -> None:
+        async with answering(said) as table:
+            with pytest.raises(Unknown):
+                await table.commit("p", [Insert("a", {"n": 1})])
+
+    asyncio.run(story())
+
+
+def test_a_range_of_empty_pages_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azure, "MOST_PAGES", 20)
+    more = {
+        "x-ms-continuation-NextPartitionKey": "p",
+        "x-ms-continuation-NextRowKey": "a",
+    }
+    endless = reply(200, b'{"value":[]}', **JSON, **SERVICE, **more)
+
+    async def story() -> None:
+        async with answering(endless) as table:
+            with pytest.raises(Unavailable, match="no end"):
+                await rows_of(table, "p")
+
+    asyncio.run(story())
+
+
+def test_the_clock_of_what_stands_in_between_says_nothing() -> None:
+    """Or an item would run early, for a gateway that is an hour ahead."""
+    ahead = reply(502, b"", Date="Sat, 21 Nov 2026 23:00:00 GMT")
+
+    async def story() -> None:
+        async with answering(ahead) as table:
+            before = await table.now()
+            with pytest.raises(Unavailable):
+                await rows_of(table, "p")
+            assert (await table.now() - before).total_seconds() < 60
+            assert abs((await table.now() - START).total_seconds()) < 60
+
+    asyncio.run(story())

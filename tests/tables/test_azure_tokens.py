@@ -1,0 +1,140 @@
+"""Tokens: a real managed identity that asks a giver on this machine, and every way to get none."""
+
+import asyncio
+import logging
+import os
+import traceback
+
+import pytest
+from azure.core.credentials import AccessToken
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+
+from blackboard.tables import azure_credentials
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_credentials import Credential, NoToken, Tokens, credential_for
+from tests.support.identities import AUDIENCE, Giver, giving
+
+ANN = "https://ann.table.core.windows.net/town"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*os.environ]:
+        if name.startswith(("AZURE_", "BLACKBOARD_", "IDENTITY_", "MSI_", "IMDS_")):
+            monkeypatch.delenv(name)
+
+
+def known_to(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in giver.environment.items():
+        monkeypatch.setenv(name, text)
+
+
+def who_asks() -> Credential:
+    return credential_for(azure_address(ANN), os.getenv, interactive=False)
+
+
+def tokens_given(*, times: int = 1) -> list[str]:
+    """What the managed identity gives."""
+
+    async def story() -> list[str]:
+        found = who_asks()
+        assert isinstance(found.azure, Tokens)
+        try:
+            given = [await found.azure.get_token(f"{AUDIENCE}/.default") for _ in range(times)]
+        finally:
+            await found.close()
+        return [one.token for one in given]
+
+    return asyncio.run(story())
+
+
+def test_a_managed_identity_gives_a_token_for_tables(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked once, by its own name when the environment has one; no log has the token."""
+    caplog.set_level(logging.DEBUG)
+    with giving("canary") as giver:
+        known_to(giver, monkeypatch)
+        assert tokens_given(times=2) == ["canary", "canary"]
+        monkeypatch.setenv("AZURE_CLIENT_ID", "worker")
+        assert tokens_given() == ["canary"]
+    assert [one["resource"] for one in giver.asked] == [AUDIENCE, AUDIENCE]
+    assert [one["header"] for one in giver.asked] == [giver.environment["IDENTITY_HEADER"]] * 2
+    assert [one.get("client_id") for one in giver.asked] == [None, "worker"]
+    assert any(record.name.startswith("azure.identity") for record in caplog.records)
+    assert "canary" not in caplog.text
+    assert giver.environment["IDENTITY_HEADER"] not in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_who_gets_no_token_hears_who_was_asked_and_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Of what the giver said only the directory's code is told."""
+    with giving("canary", status=status) as giver:
+        known_to(giver, monkeypatch)
+        with pytest.raises(NoToken) as caught:
+            tokens_given()
+    line = who_asks().no_token(azure_address(ANN), caught.value.why)
+    assert line.startswith(
+        f"{ANN}: no token for the managed identity of this host: AADSTS700016 "
+        "(it must be assigned to this host; or set BLACKBOARD_CONNECTION_STRING; "
+        "it needs the role Storage Table Data Contributor"
+    )
+    assert "\n" not in line
+    assert caught.value.response is None
+    assert "unheard of" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_no_giver_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        azure_credentials, "TOKEN_WITHIN", 0.1
+    )  # the library tries for a few seconds
+    with giving("canary") as giver:
+        known_to(giver, monkeypatch)
+    with pytest.raises(NoToken):
+        tokens_given()
+
+
+class Failing(AsyncTokenCredential):
+    """Gives no token, in some way."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self._error = error
+
+    async def get_token(self, *scopes: str, **wanted: object) -> AccessToken:
+        if self._error is not None:
+            raise self._error
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async def close(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+WAYS: list[tuple[BaseException | None, str]] = [
+    (ClientAuthenticationError("canary AADSTS90002: canary"), "AADSTS90002"),
+    (ClientAuthenticationError("canary"), ""),
+    (ServiceRequestError("canary"), ""),
+    (ValueError("canary"), ""),
+    (FileNotFoundError(2, "No such file or directory", "/run/canary"), "No such file or directory"),
+    (None, "no answer within 0.01 s"),
+]
+
+
+@pytest.mark.parametrize(("error", "why"), WAYS)
+def test_however_a_token_fails_it_is_one_error_that_quotes_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | None, why: str
+) -> None:
+    monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 0.01)
+    with pytest.raises(NoToken) as caught:
+        asyncio.run(Tokens(Failing(error)).get_token("scope"))
+    assert caught.value.why == why
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_who_is_cancelled_gets_no_answer() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Tokens(Failing(asyncio.CancelledError())).get_token("scope"))

@@ -1,0 +1,248 @@
+"""What is particular to a board in a file: the file, its ages, other processes, its thread."""
+
+import asyncio
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from blackboard.clock import SystemClock
+from blackboard.table import (
+    Busy,
+    Conflict,
+    Insert,
+    Merge,
+    read,
+)
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening
+from tests.support.clocks import START, ManualClock
+from tests.support.patience import patience
+from tests.support.sqlite_files import P, fill, setting, write_lock
+from tests.support.stores import Run, rows_of
+
+CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "blackboard.db"
+
+
+@pytest.fixture
+def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
+    table = run(SqliteTable.open(path, clock, Opening(create=True, wait=0.05)))
+    yield table
+    run(table.close())
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "sqlite"]
+
+
+# --- the file
+
+
+def test_the_files_are_for_their_owner_alone(path: Path, run: Run) -> None:
+    before = os.umask(0)
+    try:
+        fill(run, path, rows=500)
+        table = run(SqliteTable.open(path, ManualClock()))
+        run(table.commit(P, [Insert("a", {"n": 1})]))
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir()}
+        run(table.close())
+    finally:
+        os.umask(before)
+    name = path.name
+    assert modes == {name: "0o600", f"{name}-wal": "0o600", f"{name}-shm": "0o600"}
+
+
+def test_a_closed_board_is_one_file(path: Path, run: Run) -> None:
+    fill(run, path, rows=500)
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("full", "level"), [(False, 1), (True, 2)])
+def test_it_is_flushed_at_checkpoints_or_at_every_batch(
+    path: Path, run: Run, *, full: bool, level: int
+) -> None:
+    table = run(SqliteTable.open(path, ManualClock(), Opening(create=True, full=full)))
+    assert run(setting(table, "synchronous")) == level
+    assert run(setting(table, "journal_mode")) == "wal"
+    run(table.close())
+
+
+def test_a_row_can_be_read_by_a_person(table: SqliteTable, path: Path, run: Run) -> None:
+    run(table.commit(P, [Insert("a", {"at": START, "n": 1, "text": "Łódź"})]))
+    with closing(sqlite3.connect(path)) as other:
+        rows = other.execute("SELECT part, key, data FROM rows").fetchall()
+    assert rows == [(P, "a", '{"at":["2026-11-21T09:00:00Z"],"n":1,"text":"Łódź"}')]
+
+
+def test_keys_beyond_ascii_sort_by_code_point(table: SqliteTable, run: Run) -> None:
+    keys = ["🏙", "﨑", "é", "z", "東"]
+    run(table.commit(P, [Insert(key, {"n": 1}) for key in keys]))
+    assert [row.key for row in run(rows_of(table, P))] == ["z", "é", "東", "﨑", "🏙"]
+
+
+# --- ages
+
+
+def test_a_row_of_another_boot_is_infinitely_old(
+    table: SqliteTable, path: Path, run: Run, clock: ManualClock
+) -> None:
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    after = run(SqliteTable.open(path, ManualClock(monotonic=5.0), Opening(boot="kernel:another")))
+    row = run(read(after, P, "a"))
+    assert row is not None
+    assert after.age(row) == math.inf
+    run(after.commit(P, [Merge("a", {"n": 2}, row.etag)]))
+    row = run(read(after, P, "a"))
+    assert row is not None
+    assert after.age(row) == 0
+    run(after.close())
+
+
+def test_an_age_is_never_negative(table: SqliteTable, path: Path, run: Run) -> None:
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    behind = run(SqliteTable.open(path, ManualClock(monotonic=1.0)))
+    row = run(read(behind, P, "a"))
+    assert row is not None
+    assert behind.age(row) == 0
+    run(behind.close())
+
+
+def test_the_stamp_is_taken_under_the_write_lock(path: Path, run: Run, clock: ManualClock) -> None:
+    """A stamp taken before would be as old as the wait for the lock."""
+
+    async def story() -> float:
+        table = await SqliteTable.open(path, clock, Opening(create=True, wait=60))
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def seen(statement: str) -> None:
+            if statement == "BEGIN IMMEDIATE":
+                loop.call_soon_threadsafe(begun.set)
+
+        file = table._file
+        await table._thread.call(lambda: file._connection.set_trace_callback(seen))
+        with write_lock(path):
+            writing = asyncio.create_task(table.commit(P, [Insert("a", {"n": 1})]))
+            await begun.wait()
+            clock.advance(4)
+        await writing
+        row = await read(table, P, "a")
+        assert row is not None
+        await table.close()
+        return table.age(row)
+
+    assert run(story()) == 0
+
+
+# --- other processes
+
+
+def test_a_lock_held_too_long_by_another_is_busy(table: SqliteTable, path: Path, run: Run) -> None:
+    with write_lock(path):
+        with pytest.raises(Busy) as caught:
+            run(table.commit(P, [Insert("a", {"n": 1})]))
+        assert run(rows_of(table, P)) == []
+    assert caught.value.retry_after > 0
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+
+
+@pytest.mark.case("ME05", on="sqlite")
+def test_me05_processes_that_make_one_board_count_exactly(path: Path, run: Run) -> None:
+    children = [
+        subprocess.Popen([sys.executable, CHILD, "count", path, "50"], stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    said = [child.communicate(timeout=patience(120))[1].decode() for child in children]
+    assert [child.returncode for child in children] == [0, 0, 0, 0], said
+    table = run(SqliteTable.open(path, SystemClock()))
+    row = run(read(table, P, "counter"))
+    assert row is not None
+    assert row.data["count"] == 200
+    run(table.close())
+
+
+@pytest.mark.case("KI03", on="sqlite")
+def test_ki03_a_process_killed_while_it_writes_leaves_whole_batches(path: Path, run: Run) -> None:
+    acknowledged = 0
+    for batches in (1, 7, 20):
+        command = [sys.executable, str(CHILD), "write", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for _ in range(batches):
+                acknowledged = int(child.stdout.readline())
+            child.kill()
+            said = child.stdout.read().splitlines(keepends=True)
+            acknowledged = max([acknowledged, *(int(line) for line in said if line[-1] == "\n")])
+        table = run(SqliteTable.open(path, SystemClock()))
+        rows = run(rows_of(table, P))
+        assert run(table.integrity()) == []
+        run(table.close())
+        assert len(rows) == 40
+        (number,) = {int(str(row.data["number"])) for row in rows}
+        assert number - acknowledged in (0, 1)
+
+
+# --- the thread
+
+
+def test_the_thread_ends_with_the_table(path: Path, run: Run) -> None:
+    table = run(SqliteTable.open(path, ManualClock(), Opening(create=True)))
+    assert threads() == ["sqlite"]
+    run(table.close())
+    assert threads() == []
+
+
+def test_a_table_outlives_the_loop_of_a_request_that_nobody_waited_for(path: Path) -> None:
+    async def leave() -> SqliteTable:
+        table = await SqliteTable.open(path, ManualClock(), Opening(create=True))
+        with write_lock(path):
+            task = asyncio.create_task(table.commit(P, [Insert("a", {"n": 1})]))
+            await asyncio.sleep(0)
+            task.cancel()
+        return table
+
+    table = asyncio.run(leave())
+    found = asyncio.run(rows_of(table, P))
+    asyncio.run(table.close())
+    assert [row.key for row in found] == ["a"]
+
+
+def test_a_cancelled_caller_does_not_stop_its_batch(path: Path, run: Run) -> None:
+    async def story() -> list[str]:
+        table = await SqliteTable.open(path, ManualClock(), Opening(create=True, wait=60))
+        with write_lock(path):
+            task = asyncio.create_task(table.commit(P, [Insert("a", {"n": 1})]))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        with pytest.raises(Conflict):
+            await table.commit(P, [Insert("a", {"n": 2})])
+        rows = await rows_of(table, P)
+        await table.close()
+        return [row.key for row in rows]
+
+    assert run(story()) == ["a"]
+
+
+def test_a_caller_cancelled_while_it_opens_leaves_no_thread(path: Path) -> None:
+    async def story() -> None:
+        task = asyncio.create_task(SqliteTable.open(path, ManualClock(), Opening(create=True)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert threads() == []

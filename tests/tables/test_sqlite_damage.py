@@ -1,0 +1,214 @@
+"""A board in a file when the disk is full, or the file damaged, cut short or removed."""
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from blackboard.table import (
+    ANY,
+    Busy,
+    Delete,
+    Insert,
+    Merge,
+    TableError,
+    Unavailable,
+    Unknown,
+    Unusable,
+)
+from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite_open import Opening, answer
+from tests.support.clocks import ManualClock
+from tests.support.sqlite_files import P, damage, fill, setting
+from tests.support.stores import Run, rows_of
+
+CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "blackboard.db"
+
+
+@pytest.fixture
+def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
+    table = run(SqliteTable.open(path, clock, Opening(create=True, wait=0.05)))
+    yield table
+    run(table.close())
+
+
+# --- a full disk
+
+
+@pytest.mark.case("DF02", on="sqlite")
+def test_a_full_disk_refuses_whole_batches_until_there_is_room(
+    table: SqliteTable, run: Run
+) -> None:
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    pages = run(setting(table, "page_count"))
+    run(setting(table, f"max_page_count = {pages + 3}"))
+    big = [Insert(f"k{number}", {"text": "x" * 30_000}) for number in range(10)]
+    with pytest.raises(Unavailable, match="full"):
+        run(table.commit(P, [Merge("a", {"n": 2}, ANY), *big]))
+    assert [dict(row.data) for row in run(rows_of(table, P))] == [{"n": 1}]
+    run(setting(table, "max_page_count = 10000"))
+    run(table.commit(P, [Merge("a", {"n": 2}, ANY), *big]))
+    assert len(run(rows_of(table, P))) == 11
+    assert run(table.integrity()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can be mounted by root alone")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+async def write_until_full(table: SqliteTable) -> int:
+    """How many batches of three rows were acknowledged."""
+    for number in range(1_000):
+        batch = [Insert(f"{number:04}.{part}", {"text": "x" * 9_000}) for part in range(3)]
+        try:
+            await table.commit(P, batch)
+        except Unavailable:
+            return number
+    raise AssertionError("the disk is never full")
+
+
+@pytest.mark.case("DF02", on="sqlite")
+def test_df02_a_disk_that_fills_up_loses_nothing_acknowledged(small_disk: Path, run: Run) -> None:
+    async def story() -> None:
+        table = await SqliteTable.open(small_disk / "b.db", ManualClock(), Opening(create=True))
+        filler = small_disk / "filler"
+        filler.write_bytes(b"x" * 400_000)
+        written = await write_until_full(table)
+        assert written > 0
+        assert len(await rows_of(table, P)) == 3 * written
+        filler.unlink()
+        await table.commit(P, [Insert("after", {"n": 1})])
+        assert len(await rows_of(table, P)) == 3 * written + 1
+        assert await table.integrity() == []
+        await table.close()
+
+    run(story())
+
+
+def test_a_batch_that_fails_among_its_writes_leaves_nothing(
+    table: SqliteTable, path: Path, run: Run
+) -> None:
+    run(table.commit(P, [Insert("a", {"n": 1}), Insert("b", {"n": 1})]))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(
+            "CREATE TRIGGER poison BEFORE INSERT ON rows WHEN NEW.key = 'z' "
+            "BEGIN SELECT RAISE(FAIL, 'poisoned'); END"
+        )
+    before = run(rows_of(table, P))
+    with pytest.raises(Unavailable, match="poisoned"):
+        run(table.commit(P, [Delete("a", ANY), Merge("b", {"n": 2}, ANY), Insert("z", {"n": 1})]))
+    assert run(rows_of(table, P)) == before
+    run(table.commit(P, [Delete("a", ANY)]))
+
+
+# --- damage
+
+
+@pytest.mark.case("CR04", on="sqlite")
+def test_cr04_a_file_damaged_at_work_is_unavailable(path: Path, run: Run) -> None:
+    fill(run, path)
+    table = run(SqliteTable.open(path, ManualClock()))
+    size = path.stat().st_size
+    damage(path, 3 * 4096, bytes(range(256)) * ((size - 3 * 4096) // 256))
+    with pytest.raises(Unavailable, match=r"blackboard\.db is damaged.*restore a copy"):
+        run(rows_of(table, P))
+    with pytest.raises(Unavailable, match="damaged"):
+        run(table.commit(P, [Merge(f"k{number:05}", {"n": 1}, ANY) for number in range(900)]))
+    assert run(table.integrity()) != []
+    run(table.close())
+
+
+@pytest.mark.case("CR04", on="sqlite")
+def test_cr04_a_file_cut_short_at_work_is_unavailable(path: Path, run: Run) -> None:
+    fill(run, path)
+    table = run(SqliteTable.open(path, ManualClock()))
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(Unavailable, match=r"blackboard\.db"):
+        run(rows_of(table, P))
+    run(table.close())
+
+
+@pytest.mark.case("CR04", on="sqlite")
+def test_cr04_a_row_that_is_no_text_is_told_and_not_quoted(path: Path, run: Run) -> None:
+    fill(run, path, rows=500)
+    damage(path, path.read_bytes().index(b"xxxx"), b"\xff")
+    table = run(SqliteTable.open(path, ManualClock()))
+    with pytest.raises(Unusable, match="damaged: a row of it is no text") as caught:
+        run(rows_of(table, P))
+    assert "xxxx" not in str(caught.value)
+    run(table.close())
+
+
+@pytest.mark.case("CR04", on="sqlite")
+def test_cr04_a_damaged_row_is_named(path: Path, run: Run) -> None:
+    fill(run, path, rows=500)
+    raw = path.read_bytes()
+    damage(path, raw.index(b'{"text"'), b"!")
+    table = run(SqliteTable.open(path, ManualClock()))
+    with pytest.raises(Unavailable, match=r"damaged: row k\d{5}"):
+        run(rows_of(table, P))
+    everything = [Merge(f"k{number:05}", {"n": 1}, ANY) for number in range(500)]
+    with pytest.raises(Unavailable, match=r"damaged: row k\d{5}"):
+        run(table.commit(P, everything))
+    run(table.close())
+
+
+@pytest.mark.case("SO08", on="sqlite")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_removed_takes_no_more_writes(
+    table: SqliteTable, path: Path, run: Run, *, replaced: bool
+) -> None:
+    """They would go to a file that nobody can open again."""
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    path.unlink()
+    if replaced:
+        path.write_bytes(b"another")
+    with pytest.raises(Unavailable, match="removed or replaced"):
+        run(table.commit(P, [Delete("a", ANY)]))
+    with pytest.raises(Unavailable, match="removed or replaced"):
+        run(rows_of(table, P))
+    assert run(table.integrity()) != []
+
+
+ANSWERS: dict[int, tuple[type[TableError], str]] = {
+    sqlite3.SQLITE_BUSY: (Busy, "busy"),
+    sqlite3.SQLITE_BUSY_SNAPSHOT: (Busy, "busy"),
+    sqlite3.SQLITE_LOCKED: (Busy, "busy"),
+    sqlite3.SQLITE_PROTOCOL: (Busy, "busy"),
+    sqlite3.SQLITE_FULL: (Unusable, "make room"),
+    sqlite3.SQLITE_IOERR_WRITE: (Unusable, "disk"),
+    sqlite3.SQLITE_IOERR_FSYNC: (Unknown, "b.db"),
+    sqlite3.SQLITE_READONLY_DBMOVED: (Unusable, "permissions"),
+    sqlite3.SQLITE_CANTOPEN: (Unusable, "permissions"),
+    sqlite3.SQLITE_CORRUPT_INDEX: (Unusable, "damaged"),
+    sqlite3.SQLITE_NOTADB: (Unusable, "damaged"),
+    sqlite3.SQLITE_ERROR: (Unusable, "b.db: told"),
+}
+
+
+@pytest.mark.case("DF02", on="sqlite")
+@pytest.mark.parametrize("code", ANSWERS)
+def test_an_error_of_sqlite_is_an_answer_of_the_contract(code: int) -> None:
+    error = sqlite3.OperationalError("told")
+    error.sqlite_errorcode = code
+    kind, words = ANSWERS[code]
+    found = answer(error, Path("b.db"))
+    assert type(found) is kind
+    assert words in str(found)

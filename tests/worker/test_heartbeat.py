@@ -1,0 +1,278 @@
+"""Renewals, deadlines and lost locks, by a clock that is turned by hand."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from blackboard.events import Kind
+from blackboard.model import Claim
+from blackboard.protocol.claims import renew
+from blackboard.protocol.edits import remove, unlock
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.breaker import LONGEST
+from blackboard.table import Merge, Op
+from blackboard.worker import heartbeat
+from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
+from tests.support.faults import Fault
+from tests.support.working import AtWork, FakeRun, Workplace, at_work, until
+
+BEAT = 1.0
+
+
+async def beats(place: Workplace, count: int, *, beat: float = BEAT) -> None:
+    for _ in range(count):
+        await place.sleeps(beat)
+        place.later(seconds=beat)
+    await place.sleeps(beat)
+
+
+def renewals(place: Workplace) -> list[Sequence[Op]]:
+    return [
+        batch
+        for batch in place.table.batches
+        if len(batch) == 1 and isinstance(batch[0], Merge) and batch[0].key.startswith("lock:")
+    ]
+
+
+async def held(place: Workplace, **said: str) -> tuple[AtWork, FakeRun]:
+    """A run under way."""
+    await place.add("davis", every="2h", timeout="2h", **said)
+    worker = await place.worker()
+    return worker, await worker.run("davis")
+
+
+@pytest.mark.parametrize(("lease", "every"), [("30s", 10), ("2m", 40), ("1h", 60)])
+def test_a_lock_is_renewed_every_third_of_its_lease_or_minute(
+    lease: str, every: int, open_table: object
+) -> None:
+    @at_work
+    async def story(place: Workplace) -> None:
+        _, run = await held(place, stale_after=lease)
+        await beats(place, every - 1)
+        assert renewals(place) == []
+        for number in (1, 2):
+            await beats(place, 1 if number == 1 else every)
+            await until(lambda: len(run.deadlines) == number + 1, "a renewal")  # noqa: B023
+            assert len(renewals(place)) == number
+        assert run.deadlines == sorted(run.deadlines)
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_the_deadline_counts_from_the_sending_and_is_before_anybody_may_take_it(
+    place: Workplace,
+) -> None:
+    began = place.clock.monotonic()
+    _, run = await held(place, stale_after="30s")
+    assert run.deadlines == [began + 24]
+    await beats(place, 10)
+    await until(lambda: len(run.deadlines) == 2, "a renewal")
+    assert run.deadlines[-1] == began + 10 + 24
+
+
+@at_work
+async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Workplace) -> None:
+    _, run = await held(place, stale_after="5m")
+    run.report.progress(1, 3)
+    await beats(place, 4)
+    assert renewals(place) == []
+    await beats(place, 1)
+    await until(lambda: len(run.deadlines) == 2, "the news is written")
+    assert (await place.lock()).progress == "[1,3]"
+    run.report.progress(2, 3)
+    run.report.progress(3, 3)
+    await beats(place, 4)
+    assert len(renewals(place)) == 1
+    await beats(place, 2)
+    await until(lambda: len(run.deadlines) == 3, "the latest news is written")
+    assert (await place.lock()).progress == "[3,3]"
+    await beats(place, 20)
+    assert len(renewals(place)) == 2
+
+
+@at_work
+async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_with_the_next(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is the last that there is to tell."""
+    answered = asyncio.Event()
+
+    async def slowly(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
+        renewed = await renew(board, claim, progress=progress)
+        await answered.wait()
+        return renewed
+
+    monkeypatch.setattr(heartbeat, "renew", slowly)
+    _, run = await held(place, stale_after="5m")
+    run.report.progress(1, 3)
+    await beats(place, 6)
+    await until(lambda: len(renewals(place)) == 1, "the news is sent")
+    run.report.progress(3, 3)
+    answered.set()
+    await until(lambda: len(run.deadlines) == 2, "its answer")
+    await beats(place, 6)
+    await until(lambda: len(renewals(place)) == 2, "the later news is sent")
+    await until(lambda: len(run.deadlines) == 3, "its answer")
+    assert (await place.lock()).progress == "[3,3]"
+
+
+@pytest.mark.case("LR05")
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
+def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_table: object) -> None:
+    @at_work
+    async def story(place: Workplace) -> None:
+        worker, run = await held(place, stale_after="30s")
+        place.table.script(fault)
+        await beats(place, 11)
+        await until(lambda: len(run.deadlines) == 2, "the renewal")
+        assert worker.of(Kind.LOST) == []
+        run.end()
+        assert await place.ended("davis") == [(1, "ok")]
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Workplace) -> None:
+    """It is told once, not with every try."""
+    worker, run = await held(place, stale_after="30s")
+    place.table.script(*[Fault.AWAY] * 3)
+    for _ in range(23):
+        place.later(seconds=BEAT)
+        await asyncio.sleep(0.005)
+    await until(lambda: len(run.deadlines) == 2, "a renewal")
+    assert (run.lost, run.stopped) == ("", None)
+    assert len(worker.of(Kind.STORE)) == 1
+    place.later(seconds=LONGEST)  # what is no renewal waits longer
+
+
+@at_work
+async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Workplace) -> None:
+    """Its handler is told, and stopped a little later; should nobody have taken the lock, its
+    item is due at once.
+    """
+    worker, run = await held(place, stale_after="30s")
+    place.table.script(*[Fault.AWAY] * 100)
+    await beats(place, 26)
+    assert run.lost == ""
+    await beats(place, 2)
+    assert "not answered" in run.lost
+    assert run.stopped is None
+    place.table._commits.clear()
+    await place.sleeps(LOST_GRACE)
+    place.later(seconds=LOST_GRACE)
+    assert await place.ended("davis") == [(1, "cancelled")]
+    assert (await place.token()).ready <= place.clock.now()
+    (event,) = worker.of(Kind.LOST)
+    assert (event.item, event.fence) == ("davis", 1)
+
+
+@at_work
+async def test_a_lock_that_was_unlocked_is_found_by_the_next_walk(place: Workplace) -> None:
+    worker, run = await held(place, stale_after="1h")
+    await unlock(place.other, "davis", place.mark("stuck"), fence=1)
+    await worker.walk()
+    await worker.tells(Kind.LOST)
+    assert "unlocked" in run.lost
+    await place.sleeps(LOST_GRACE)
+    place.later(seconds=LOST_GRACE)
+    await until(lambda: run.stopped, "it is stopped")
+    await worker.tells(Kind.ENDED)
+    assert (1, "superseded") in await place.outcomes()
+
+
+@at_work
+async def test_a_handler_that_ends_when_told_of_its_lost_lock_is_not_stopped(
+    place: Workplace,
+) -> None:
+    worker, run = await held(place, stale_after="1h")
+    await remove(place.other, "davis")
+    await worker.walk()
+    await worker.tells(Kind.LOST)
+    run.end()
+    await worker.tells(Kind.ENDED)
+    await place.sleeps(LOST_GRACE)
+    place.later(seconds=LOST_GRACE)
+    assert run.stopped is None
+
+
+@at_work
+async def test_a_worker_that_stood_still_asks_before_it_gives_up(place: Workplace) -> None:
+    """Nobody may have been there to take its lock."""
+    worker, run = await held(place, stale_after="30s")
+    await beats(place, 2)
+    place.later(seconds=500)
+    await until(lambda: len(run.deadlines) > 1, "a renewal")
+    assert run.deadlines[-1] > place.clock.monotonic()
+    assert worker.of(Kind.LOST) == []
+
+
+@at_work
+async def test_a_worker_that_stood_still_over_an_answer_looks_at_it_first(
+    place: Workplace,
+) -> None:
+    worker, run = await held(place, stale_after="30s")
+
+    async def stand_still() -> None:
+        before = len(worker.turned)
+        place.later(seconds=500)
+        await until(lambda: len(worker.turned) > before, "a beat before the answer")
+
+    place.table.script(stand_still)
+    await beats(place, 9)
+    place.later(seconds=BEAT)
+    await until(lambda: len(run.deadlines) == 2, "the answer to what was sent before")
+    await beats(place, 1)
+    await until(lambda: run.deadlines[-1] > place.clock.monotonic(), "a renewal that counts")
+    assert worker.of(Kind.LOST) == []
+
+
+# ---- the beat as others hear it
+
+
+@at_work
+async def test_whoever_listens_hears_until_when_the_loop_may_stand_still(place: Workplace) -> None:
+    """As long as the shortest lease may be trusted, and a little more; at last for ever."""
+    idle = await place.worker(owner="idle", handlers={})
+    now = place.clock.monotonic()
+    assert set(idle.turned) == {now + LONGEST_STANDSTILL}
+    worker, _ = await held(place, stale_after="3s")
+    assert worker.turned[-1] == pytest.approx(now + 0.9 * 3)
+    worker.worker.stop()
+    worker.worker.stop()
+    await worker.ended()
+    assert worker.turned[-1] == math.inf
+
+
+@at_work
+async def test_a_lease_that_ran_out_leaves_time_for_the_next_beat(place: Workplace) -> None:
+    worker, _ = await held(place, stale_after="1h")
+    place.later(seconds=4000)
+    await until(lambda: len(worker.turned) > 2, "a beat")
+    assert min(worker.turned[-1], math.inf) > place.clock.monotonic() + BEAT
+
+
+@at_work
+async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one_batch(
+    place: Workplace,
+) -> None:
+    """The renewal changes the etag that the release has to state: it is waited for."""
+    _, run = await held(place, stale_after="30s")
+
+    async def ends_meanwhile() -> None:
+        run.end()
+        await turns(20)
+
+    async def turns(count: int = 60) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    place.table.script(ends_meanwhile, turns)
+    await beats(place, 10)
+    assert await place.ended("davis") == [(1, "ok")]
+    assert len(renewals(place)) == 1
+    releases = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
+    assert len(releases) == 2, "the renewal, and one release"

@@ -1,0 +1,163 @@
+"""Who is there, as far as they have said so."""
+
+import pytest
+
+from blackboard.model import VERSION, Member, replace
+from blackboard.protocol.keys import worker_key, workers_partition
+from blackboard.table import ANY, Delete, Insert, Merge, Value
+from blackboard.worker.membership import (
+    ANNOUNCE_EVERY,
+    LOST_AFTER,
+    Sighting,
+    announce,
+    forget,
+    takers,
+    workers,
+)
+from tests.support.boards import Scene, story
+from tests.support.clocks import ManualClock
+from tests.support.faults import Fault
+
+START = ManualClock().now()
+A = Member(
+    owner="host:1:a",
+    started=START,
+    seen=START,
+    slots=8,
+    running=0,
+    release="0.1.0",
+    types="calendars,feed",
+    cycle=60.0,
+)
+B = replace(A, owner="host:2:b")
+
+
+async def owners(scene: Scene) -> list[str]:
+    return [one.member.owner for one in await workers(scene.other)]
+
+
+@story
+async def test_an_announcement_is_seen_with_its_age(scene: Scene) -> None:
+    scene.later(seconds=7)
+    announced = await announce(scene.board, A)
+    assert announced.seen == scene.clock.now()
+    scene.later(seconds=30)
+    (seen,) = await workers(scene.other)
+    assert seen.member == announced
+    assert seen.age == pytest.approx(30.0, abs=0.1)
+    assert not seen.lost
+
+
+@story
+async def test_the_next_announcement_writes_over_the_last(scene: Scene) -> None:
+    first = await announce(scene.board, A)
+    scene.later(seconds=60)
+    await announce(scene.board, replace(first, running=3))
+    (seen,) = await workers(scene.other)
+    assert (seen.member.running, seen.member.started) == (3, START)
+    assert seen.member.seen == scene.clock.now()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
+@story
+async def test_a_lost_reply_leaves_one_row_and_no_error(scene: Scene, fault: Fault) -> None:
+    first = await announce(scene.board, A)
+    scene.table.script(fault)
+    second = await announce(scene.board, replace(first, running=1))
+    await announce(scene.board, replace(second, running=2))
+    assert [one.member.running for one in await workers(scene.other)] == [2]
+
+
+@story
+async def test_a_worker_whose_row_was_deleted_announces_itself_anew(scene: Scene) -> None:
+    first = await announce(scene.board, A)
+    await forget(scene.other, A.owner)
+    await announce(scene.board, first)
+    assert await owners(scene) == [A.owner]
+
+
+@story
+async def test_whoever_restarts_under_its_name_takes_its_row_over(scene: Scene) -> None:
+    await announce(scene.board, A)
+    await announce(scene.board, replace(A, slots=2))
+    assert [one.member.slots for one in await workers(scene.other)] == [2]
+
+
+@story
+async def test_a_row_that_others_keep_writing_is_given_up_for_now(scene: Scene) -> None:
+    announced = await announce(scene.board, A)
+
+    async def touch() -> None:
+        touched = [Merge(worker_key(A.owner), {"slots": 1}, ANY)]
+        await scene.other.table.commit(workers_partition(scene.other.name), touched)
+
+    scene.table.script(*[touch] * 5)
+    later = await announce(scene.board, replace(announced, running=7))
+    await announce(scene.board, later)
+    assert [one.member.running for one in await workers(scene.other)] == [7]
+
+
+@story
+async def test_who_leaves_in_good_order_is_forgotten_twice_without_harm(scene: Scene) -> None:
+    await announce(scene.board, A)
+    await announce(scene.board, B)
+    await forget(scene.board, A.owner)
+    await forget(scene.board, A.owner)
+    assert await owners(scene) == [B.owner]
+
+
+@story
+async def test_after_a_day_a_newcomer_forgets_the_lost(scene: Scene) -> None:
+    await announce(scene.board, A)
+    scene.later(hours=23)
+    await announce(scene.board, B)
+    assert await owners(scene) == [A.owner, B.owner]
+    scene.later(hours=2)
+    await announce(scene.board, replace(B, owner="host:3:c"))
+    assert await owners(scene) == [B.owner, "host:3:c"]
+
+
+@story
+async def test_rows_that_cannot_be_read_are_passed_over_and_stay(scene: Scene) -> None:
+    newer: dict[str, Value] = {"owner": "host:9:z", "version": VERSION + 1}
+    rows = [Insert("worker:new", newer), Insert("worker:half", {"owner": "half"})]
+    partition = workers_partition(scene.other.name)
+    await scene.other.table.commit(partition, rows)
+    scene.later(days=3)
+    await announce(scene.board, A)
+    assert await owners(scene) == [A.owner]
+    await scene.other.table.commit(partition, [Delete(row.key, ANY) for row in rows])
+
+
+@pytest.mark.parametrize("cycle", [0.1, 60.0, 3600.0])
+def test_a_worker_is_lost_when_it_missed_two_announcements(cycle: float) -> None:
+    """Whatever its cycle."""
+    member = replace(A, cycle=cycle)
+    assert LOST_AFTER > 2 * ANNOUNCE_EVERY
+    assert not Sighting(member=member, age=LOST_AFTER).lost
+    assert Sighting(member=member, age=LOST_AFTER + 0.1).lost
+    assert Sighting(member=member, age=float("inf")).lost
+
+
+def test_who_takes_a_type_and_is_there() -> None:
+    seen = [
+        Sighting(member=A, age=1.0),
+        Sighting(member=B, age=9999.0),
+        Sighting(member=replace(A, types="feeds"), age=1.0),
+        Sighting(member=replace(A, types=""), age=1.0),
+    ]
+    assert takers(seen, "feed") == [seen[0]]
+
+
+@story
+async def test_a_row_of_the_future_is_forgotten_too(scene: Scene) -> None:
+    """It was written under a clock that was wrong, and would never be a day old."""
+    scene.clock.jump(3653 * 86_400.0)
+    await owners(scene)
+    await scene.board.item("davis")
+    await announce(scene.board, A)
+    scene.clock.jump(-3653 * 86_400.0)
+    await owners(scene)
+    await scene.board.item("davis")
+    await announce(scene.board, B)
+    assert await owners(scene) == [B.owner]

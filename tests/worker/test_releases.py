@@ -1,0 +1,242 @@
+"""What has ended is let go in batches: who waits for that keeps its lock, and no slot longer."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from blackboard.events import Kind
+from blackboard.model import State
+from blackboard.protocol import keys
+from blackboard.protocol.edits import remove
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import FinishedRun, Leases, Released, release
+from blackboard.protocol.retention import Retention
+from blackboard.rules.due import HOLDERS_SHARE
+from blackboard.table import Busy, Etag, Merge, Op, Unknown
+from blackboard.worker import release_queue as releases
+from blackboard.worker.release_queue import STUCK
+from tests.support.working import Workplace, at_work, ids_of_shard, until
+
+
+@at_work
+async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writing of another takes longer than a lease."""
+    for item_id in ("first", "second"):
+        await place.add(item_id, every="1h", stale_after="10s")
+    worker = await place.worker(slots=2)
+    first, second = await worker.run("first"), await worker.run("second")
+    written = asyncio.Event()
+
+    async def slowly(
+        board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases
+    ) -> list[Released]:
+        await written.wait()
+        return await release(board, finished, leases=leases)
+
+    monkeypatch.setattr(releases, "release", slowly)
+    first.end()
+    await until(lambda: any(held.ended for held in worker.worker.holdings), "it is written")
+    second.end()
+    await until(lambda: worker.worker.releases.waiting, "the other waits")
+    for renewals in range(1, 5):
+        place.later(seconds=4)
+        await until(lambda: len(renewed(place, "second")) == renewals, "a renewal")  # noqa: B023
+        await until(lambda: not any(held.asking for held in worker.worker.holdings), "its answer")
+    written.set()
+    assert await place.ended("second") == [(1, "ok")]
+
+
+@at_work
+async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
+    place: Workplace,
+) -> None:
+    """Its item is not run again, however long that takes, and one release is enough then."""
+    await place.add("davis", every="1h", stale_after="10s")
+    worker = await place.worker()
+    run = await worker.run("davis")
+    sent = place.board.table.commit
+    refused, touched = 0, [place.clock.monotonic()]
+
+    async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        nonlocal refused
+        if len(ops) > 1 and refused < 10:
+            refused += 1
+            raise Busy(2.0)
+        if ops[0].key == "lock:davis":
+            touched.append(place.clock.monotonic())
+        return await sent(partition, ops)
+
+    place.table.commit = commit  # type: ignore[method-assign]
+    run.end()
+    for _ in range(400):
+        place.later(seconds=0.25)
+        await asyncio.sleep(0.005)
+        if worker.of(Kind.ENDED):
+            break
+    assert refused == 10
+    assert max(later - earlier for earlier, later in pairwise(touched)) < HOLDERS_SHARE * 10
+    assert await place.outcomes() == [(1, "ok")]
+    releases_sent = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
+    assert sum(len(batch) > 1 for batch in releases_sent) == 1
+
+
+@pytest.mark.parametrize("lands", [True, False], ids=["lands late", "never lands"])
+def test_a_run_is_renewed_while_its_release_has_no_answer(
+    *, lands: bool, open_table: object
+) -> None:
+    """And told once, whichever of the two the store has done first."""
+
+    @at_work
+    async def story(place: Workplace) -> None:
+        await place.add("davis", every="1h", stale_after="10s")
+        worker = await place.worker()
+        run = await worker.run("davis")
+        sent, gate = place.board.table.commit, asyncio.Event()
+        hanging: list[Sequence[Op]] = []
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if len(ops) > 1 and not hanging:
+                hanging.append(ops)
+                await gate.wait()
+                if not lands:
+                    raise Unknown
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        run.end()
+        await until(lambda: hanging, "the release is sent")
+        for _ in range(4):
+            place.later(seconds=6)
+            before = len(renewed(place, "davis"))
+            await until(lambda: len(renewed(place, "davis")) > before, "a renewal")  # noqa: B023
+            await until(lambda: not any(one.asking for one in worker.worker.holdings), "its answer")
+        gate.set()
+        await worker.tells(Kind.ENDED)
+        assert await place.outcomes() == [(1, "ok")]
+        assert worker.of(Kind.LOST) == []
+
+    story(open_table=open_table)
+
+
+@at_work
+async def test_a_renewal_that_comes_after_the_release_has_landed_is_no_loss(
+    place: Workplace,
+) -> None:
+    """The reply to the release is late, and the lock is gone."""
+    await place.add("davis", every="1h", stale_after="10s")
+    worker = await place.worker()
+    run = await worker.run("davis")
+    sent, gate = place.board.table.commit, asyncio.Event()
+    landed: list[Sequence[Op]] = []
+
+    async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        etags = await sent(partition, ops)
+        if len(ops) > 1 and not landed:
+            landed.append(ops)
+            await gate.wait()
+        return etags
+
+    place.table.commit = commit  # type: ignore[method-assign]
+    run.end()
+    await until(lambda: landed, "the release lands")
+    spent = len(place.table.batches)
+    for _ in range(20):
+        place.later(seconds=1)
+        await asyncio.sleep(0.005)
+    assert len(place.table.batches) == spent + 1, "one renewal finds that it is gone"
+    gate.set()
+    await worker.tells(Kind.ENDED)
+    assert await place.outcomes() == [(1, "ok")]
+    assert worker.of(Kind.LOST) == []
+
+
+def test_a_slow_shard_holds_up_no_release_of_another_and_no_slot(open_table: object) -> None:
+    """Its runs have ended: what they wait for is no work."""
+
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        assert shards == place.board.shards
+        sick, well = ids_of_shard(place.board, 0)[:3], sorted(ids_of_shard(place.board, 1)[:4])
+        for item_id in sick:
+            await place.add(item_id, every="1h", stale_after="1h")
+        place.later(seconds=1)
+        for item_id in well:
+            await place.add(item_id, every="1h", stale_after="1h")
+        worker = await place.worker(slots=3)
+        gate, sent = asyncio.Event(), place.board.table.commit
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if partition == place.board.shard(0):
+                await gate.wait()
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        for item_id in sick:
+            (await worker.run(item_id)).end()
+        await place.sleeps(STUCK)
+        place.later(seconds=STUCK)
+        runs = [await worker.run(item_id) for item_id in well[:3]]
+        for run in runs:
+            run.end()
+        await worker.tells(Kind.ENDED, 3)
+        (await worker.run(well[3])).end()
+        await worker.tells(Kind.ENDED, 4)
+        gate.set()
+        await worker.tells(Kind.ENDED, 7)
+        assert {event.data["outcome"] for event in worker.of(Kind.ENDED)} == {"ok"}
+
+    story(open_table=open_table, shards=4)
+
+
+def renewed(place: Workplace, item_id: str) -> list[Op]:
+    key = keys.lock_key(item_id)
+    sent = [op for batch in place.table.batches for op in batch]
+    return [op for op in sent if isinstance(op, Merge) and op.key == key]
+
+
+@at_work
+async def test_pruning_keeps_no_slot(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned = asyncio.Event()
+
+    async def slowly(*_: object, **__: object) -> int:
+        await pruned.wait()
+        return 0
+
+    monkeypatch.setattr(releases, "prune", slowly)
+    await place.add("davis", every="5s", stale_after="60s")
+    await place.add("elko")
+    worker = await place.worker(slots=1, retention=Retention(runs=1))
+    (await worker.run("davis")).end()
+    await worker.tells(Kind.ENDED)
+    (await worker.run("elko")).end()
+    await worker.tells(Kind.ENDED, 2)
+    pruned.set()
+
+
+@at_work
+async def test_the_history_of_a_removed_item_is_pruned_by_the_releases_of_others(
+    place: Workplace,
+) -> None:
+    await place.add("davis", every="5s", stale_after="60s")
+    await place.add("elko", every="5s", stale_after="60s")
+    worker = await place.worker(slots=2, retention=Retention(runs=1, age=timedelta(days=1)))
+    for name in ("davis", "elko"):
+        (await worker.run(name)).end()
+    await worker.tells(Kind.ENDED, 2)
+    await remove(place.other, "davis")
+    place.later(days=2)
+    for number in (1, 2):
+        worker.wake.now()
+        (await worker.run("elko", number)).end()
+        await worker.tells(Kind.ENDED, 2 + number)
+        place.later(seconds=10)
+    await worker.worker.releases.pruned()
+    assert [run async for run in place.other.runs("davis")] == []
+    removed = await place.other.item("davis")
+    assert removed is not None
+    assert removed.state is State.REMOVED

@@ -1,0 +1,93 @@
+"""A table that is deleted and made anew under workers that have it open."""
+
+import pytest
+
+from blackboard.events import Kind
+from blackboard.protocol.edits import add
+from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
+from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.spec import Spec
+from blackboard.table import ANY, Delete
+from blackboard.worker.membership import ANNOUNCE_EVERY, workers
+from tests.support.boards import make_board
+from tests.support.village import Village, in_a_village
+
+CYCLE = 30.0
+
+
+async def remake(village: Village, *, shards: int) -> BoardTable:
+    """All rows go; then there is a board of the same name."""
+    await delete(village)
+    return await make_board(
+        village.table.table, village.clock, shards=shards, name=village.board.name
+    )
+
+
+async def delete(village: Village) -> None:
+    table, name = village.table.table, village.board.name
+    for part in (meta_partition(name), f"{name}-workers", partition(name, 0, 1)):
+        rows = [row async for row in table.scan(part)]
+        for row in rows:
+            await table.commit(part, [Delete(row.key, ANY)])
+
+
+@in_a_village
+async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
+    village: Village,
+) -> None:
+    """It would look for ever where nothing is."""
+    await village.add("davis", every="1h")
+    ann = await village.hire("ann", cycle=CYCLE)
+    await village.turn(CYCLE)
+    assert ann.order == ["davis"]
+    board = await remake(village, shards=4)
+    for number in range(8):
+        await add(board, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
+    await village.turn(ANNOUNCE_EVERY + 5)
+    assert ann.task.done()
+    with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this worker again"):
+        await ann.task
+    assert any("made anew" in event.message for event in ann.of(Kind.STORE))
+    assert ann.order == ["davis"], "what it cannot place it leaves alone"
+
+
+@in_a_village
+async def test_a_board_that_is_gone_is_waited_for_and_known_when_it_is_back(
+    village: Village,
+) -> None:
+    ann = await village.hire("ann", cycle=CYCLE)
+    await village.turn(CYCLE)
+    await delete(village)
+    await village.turn(3 * ANNOUNCE_EVERY)
+    assert not ann.task.done()
+    await make_board(village.table.table, village.clock, shards=2, name=village.board.name)
+    await village.turn(ANNOUNCE_EVERY)
+    assert ann.task.done()
+
+
+@in_a_village
+async def test_a_board_that_is_made_anew_as_it_was_is_worked_on(village: Village) -> None:
+    ann = await village.hire("ann", cycle=CYCLE)
+    await village.turn(CYCLE)
+    await remake(village, shards=1)
+    await village.add("toronto", every="1h")
+    await village.turn(ANNOUNCE_EVERY + CYCLE)
+    assert ann.order == ["toronto"]
+    assert [one.member.owner for one in await workers(village.board)] == ["ann"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (1, 3)])
+@in_a_village
+async def test_until_it_is_noticed_only_items_that_lie_where_they_should_are_taken(
+    village: Village, before: int, after: int
+) -> None:
+    table, clock, name = village.table.table, village.clock, "county"
+    old = await make_board(table, clock, shards=before, name=name)
+    await table.commit(meta_partition(name), [Delete(BOARD_KEY, ANY)])
+    new = await make_board(table, clock, shards=after, name=name)
+    for number in range(24):
+        await add(new, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
+    seen = [
+        found for number in range(before) async for found in old.walk(number, until=clock.now())
+    ]
+    assert all(old.partition(found.id) == new.partition(found.id) for found in seen)

@@ -1,0 +1,187 @@
+"""A worker whose loop stands still is ended; one that was stopped, or that waits, is not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from blackboard.runners import guard
+from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
+from tests.support import turning
+from tests.support.patience import patience
+from tests.support.processes import all_gone, eventually, is_gone
+
+WORKER = 4711
+
+
+# ---- the rule
+
+
+@pytest.mark.parametrize(
+    ("stopped", "pid", "late", "then"),
+    [
+        (False, LOOP, 0.0, "killed"),
+        (False, LOOP, LOOK_AGAIN + 0.1, {LOOP: AWAKE}),  # the guard stood still as well
+        (True, LOOP, 0.0, {ASLEEP: LOOK_AGAIN}),
+        (True, ASLEEP, 0.0, {ASLEEP: LOOK_AGAIN}),
+        (False, ASLEEP, 0.0, {LOOP: AWAKE}),
+    ],
+)
+def test_only_a_loop_that_had_its_chance_is_ended(
+    monkeypatch: pytest.MonkeyPatch, *, stopped: bool, pid: int, late: float, then: object
+) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(guard, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(guard, "is_stopped", lambda _: stopped)
+    monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
+    deadlines: dict[int, float] = {}
+    check_loop(pid, deadlines, WORKER, late=late)
+    if then == "killed":
+        assert killed == [(WORKER, signal.SIGABRT)]
+        assert deadlines == {}
+    else:
+        assert killed == []
+        assert {pid: at - 1000.0 for pid, at in deadlines.items()} == then
+
+
+def test_who_has_said_more_meanwhile_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(guard, "is_stopped", lambda _: False)
+    deadlines = {LOOP: 1030.0}
+    check_loop(ASLEEP, deadlines, WORKER, late=0.0)
+    assert deadlines == {LOOP: 1030.0}
+
+
+def test_a_worker_that_has_just_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    deadlines: dict[int, float] = {}
+    check_loop(LOOP, deadlines, process.pid, late=0.0)
+    assert deadlines == {}
+    assert not is_stopped(process.pid)
+
+
+def test_a_stopped_process_is_known_from_one_that_runs() -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        assert not is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "a stop")
+        assert is_stopped(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+# ---- real processes
+
+
+class Turning:
+    """A process of `turning.py`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said, self.complained = folder / "out", folder / "err"
+        with self.said.open("wb") as out, self.complained.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, turning.__file__],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                cwd=Path(turning.__file__).parents[2],
+            )
+        eventually(lambda: b"turning" in self.said.read_bytes(), "it turns")
+        self.below = psutil.Process(self.process.pid).children()
+
+    def tell(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n".encode())
+        self.process.stdin.flush()
+
+    def turns_on(self, beats: int = 5) -> bool:
+        """Whether it says so that many times more."""
+        wanted = self.said.read_bytes().count(b"turning") + beats
+        eventually(
+            lambda: (
+                self.said.read_bytes().count(b"turning") >= wanted
+                or self.process.poll() is not None
+            ),
+            "it turns on or ends",
+        )
+        return self.process.poll() is None
+
+    @property
+    def guard(self) -> int:
+        return int(self.said.read_text().split()[-1])
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Turning]:
+    made = Turning(tmp_path)
+    yield made
+    made.process.kill()
+    made.process.wait()
+    assert made.process.stdin is not None
+    made.process.stdin.close()
+    eventually(lambda: all_gone(made.below), "its guard ends")
+
+
+@pytest.mark.parametrize(("word", "where"), [("block", "in block"), ("hold", "in hold_the_lock")])
+def test_a_loop_that_stands_still_ends_its_process_and_shows_where(
+    child: Turning, word: str, where: str
+) -> None:
+    child.tell(word)
+    assert child.process.wait(patience(60)) == -signal.SIGABRT
+    assert where in child.complained.read_text()
+
+
+def test_a_loop_that_turns_is_left_alone(child: Turning) -> None:
+    since = time.monotonic()
+    while time.monotonic() < since + 2 * turning.PATIENCE:
+        assert child.turns_on()
+    child.tell("end")
+    assert child.process.wait(patience(60)) == 0
+
+
+def test_a_process_that_is_stopped_and_continued_lives_on(child: Turning) -> None:
+    """However long it was stopped."""
+    child.process.send_signal(signal.SIGSTOP)
+    since = time.monotonic()
+    eventually(lambda: time.monotonic() > since + 3 * turning.PATIENCE, "its patience ends")
+    child.process.send_signal(signal.SIGCONT)
+    assert child.turns_on(20)
+
+
+def test_a_process_that_does_not_go_on_when_continued_is_ended(child: Turning) -> None:
+    child.tell("block")
+    child.process.send_signal(signal.SIGSTOP)
+    since = time.monotonic()
+    eventually(lambda: time.monotonic() > since + 2 * turning.PATIENCE, "its patience ends")
+    assert child.process.poll() is None
+    child.process.send_signal(signal.SIGCONT)
+    assert child.process.wait(patience(60)) == -signal.SIGABRT
+
+
+def test_nobody_watches_a_loop_that_needs_no_watching(child: Turning) -> None:
+    child.tell("free")
+    assert child.turns_on()
+    child.tell("wait")
+    assert child.turns_on()
+
+
+def test_a_guard_that_takes_the_place_of_another_watches_the_loop(child: Turning) -> None:
+    first = child.guard
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: is_gone(first), "the guard ends")
+    eventually(
+        lambda: child.said.read_text().splitlines()[-1].split()[-1] not in {"None", str(first)},
+        "another comes",
+    )
+    child.below += psutil.Process(child.process.pid).children()
+    child.tell("block")
+    assert child.process.wait(patience(60)) == -signal.SIGABRT

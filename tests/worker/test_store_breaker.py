@@ -1,0 +1,154 @@
+"""What a worker asks of partitions in trouble, and how others fare beside them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from blackboard.events import Event, Events, Kind
+from blackboard.rules.breaker import LONGEST, SPACING, Need
+from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
+from blackboard.worker.store_breaker import StoreBreaker
+from tests.support.clocks import ManualClock, SeededChance
+
+SHARDS = [f"town-0{number}" for number in range(4)]
+SICK, *WELL = SHARDS
+WORKERS = "town-workers"
+STEP = 0.25
+
+Trouble = Callable[[], TableError]
+TROUBLES: dict[str, Trouble] = {
+    "busy": lambda: Busy(0.0),
+    "busy for an hour": lambda: Busy(3600.0),
+    "away": Unavailable,
+    "silent": Unknown,
+    "unusable": lambda: Unusable("refused"),
+}
+
+
+class Partitions:
+    """A store whose partitions are in trouble or well, and the one who asks it."""
+
+    def __init__(self) -> None:
+        self.clock, self.told = ManualClock(), list[Event]()
+        events = Events("me")
+        events.subscribe(self.told.append)
+        self.breaker = StoreBreaker(self.clock, SeededChance(1), events)
+        self.troubles: dict[str, Trouble] = {}
+        self.sent: list[tuple[float, str]] = []
+
+    def ask(self, partition: str, need: Need = Need.OTHER) -> float:
+        """Ask once; the seconds that are left until it would have been let through."""
+        try:
+            request = self.breaker.begin(need, partition)
+        except Busy as busy:
+            return busy.retry_after
+        except Unusable:
+            return LONGEST
+        self.sent.append((self.clock.monotonic(), partition))
+        trouble = self.troubles.get(partition)
+        if trouble is None:
+            self.breaker.answered(request, batch=True)
+        else:
+            self.breaker.ended(request, trouble())
+        return 0.0
+
+    def ask_for(self, seconds: float, *partitions: str) -> None:
+        """Each of them, for either need, as often as it likes."""
+        for _ in range(round(seconds / STEP)):
+            for one in partitions:
+                for need in Need:
+                    self.ask(one, need)
+            self.clock.advance(STEP)
+
+    def count(self, *partitions: str) -> int:
+        return sum(partition in partitions for _, partition in self.sent)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=list(TROUBLES))
+@pytest.mark.parametrize("sick", [SICK, WORKERS])
+def test_one_partition_in_trouble_is_asked_once_a_second_and_the_others_as_ever(
+    sick: str, trouble: Trouble
+) -> None:
+    store = Partitions()
+    everything = [*SHARDS, WORKERS]
+    store.ask_for(10, *everything)
+    store.troubles[sick] = trouble
+    store.sent.clear()
+    store.ask_for(60, *everything)
+    assert 5 <= store.count(sick) <= 60 + 2
+    for one in everything:
+        if one != sick:
+            assert store.count(one) == 60 / STEP * len(Need)
+
+
+def test_two_partitions_in_trouble_do_not_wait_for_each_other() -> None:
+    store = Partitions()
+    store.ask_for(10, *SHARDS)
+    for one in SHARDS[:2]:
+        store.troubles[one] = Unavailable
+    store.ask_for(30, *SHARDS)
+    store.troubles.pop(SICK)
+    store.clock.advance(LONGEST)
+    assert store.ask(SICK) == 0.0
+    assert store.ask(SICK) == 0.0, "it is well"
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=list(TROUBLES))
+def test_an_account_that_is_away_is_asked_once_a_second_and_is_back_for_all_soon(
+    trouble: Trouble,
+) -> None:
+    many = [f"town-{number:02}" for number in range(100)]
+    store = Partitions()
+    store.ask_for(2, *many)
+    for one in many:
+        store.troubles[one] = trouble
+    store.ask_for(3, *many)  # each has failed by itself
+    store.sent.clear()
+    store.ask_for(120, *many)
+    assert 10 <= len(store.sent) <= 120 + 1
+    store.troubles.clear()
+    store.ask_for(LONGEST + 2, *many)
+    store.sent.clear()
+    store.ask_for(1, *many)
+    assert store.count(*many) == 100 / STEP * len(Need)
+
+
+def test_a_partition_that_was_not_asked_for_long_waits_a_second_at_the_most() -> None:
+    """Nothing else tells that it is not the whole account that is away."""
+    store = Partitions()
+    store.ask_for(1, *SHARDS)
+    store.clock.advance(3600)
+    store.troubles[SICK] = Unavailable
+    store.ask(SICK)
+    for _ in range(20):
+        for need in Need:
+            store.ask(SICK, need)
+        store.clock.advance(STEP)
+    waits = store.ask(WELL[0])
+    assert waits <= SPACING
+    store.clock.advance(waits)
+    assert store.ask(WELL[0]) == 0.0
+    assert [store.ask(one) for one in WELL] == [0.0] * 3
+
+
+def test_trouble_of_a_partition_is_told_by_its_name_and_that_of_all_without() -> None:
+    store = Partitions()
+    store.ask_for(1, *SHARDS)
+    store.troubles[SICK] = lambda: Unavailable("no answer")
+    store.ask_for(130, *SHARDS)
+    store.troubles.pop(SICK)
+    store.ask_for(20, *SHARDS)
+    messages = [event.message for event in store.told]
+    assert len(messages) == 4
+    assert messages[0] == "partition town-00: no answer"
+    assert messages[1].startswith("partition town-00: away for 1m")
+    assert messages[3].startswith("partition town-00 is back after 2m")
+    store.told.clear()
+    store.clock.advance(60)
+    for one in SHARDS:
+        store.troubles[one] = lambda: Unavailable("no answer")
+    store.clock.advance(60)
+    store.ask_for(70, *SHARDS)
+    assert store.told[0].message == "no answer"
+    assert store.told[1].message.startswith("away for 1m")
+    assert {event.kind for event in store.told} == {Kind.STORE}

@@ -1,0 +1,122 @@
+"""`worker --until-idle` works until nothing is due and nothing runs, and no longer."""
+
+import asyncio
+from typing import Any
+
+from blackboard.events import Kind
+from blackboard.protocol import keys
+from blackboard.table import ANY, Merge
+from blackboard.worker.worker import Mode
+from tests.support.stores import OpenTable
+from tests.support.working import (
+    AtWork,
+    Workplace,
+    at_work,
+    beside_a_stray_token,
+    beside_an_odd_lock,
+    ids_of_shard,
+    until,
+)
+
+
+async def waiting(place: Workplace, **settings: Any) -> AtWork:
+    """A worker that has looked, and waits for another's end."""
+    working = asyncio.ensure_future(place.worker(Mode.UNTIL_IDLE, **settings))
+    await until(
+        lambda: place.workers and (place.workers[0].wake.waiting or place.workers[0].task.done()),
+        "it has looked",
+    )
+    (worker,) = place.workers
+    assert not worker.task.done(), "it has ended"
+    working.add_done_callback(lambda done: done.result())
+    return worker
+
+
+@at_work
+async def test_until_idle_waits_for_what_another_was_faster_at(place: Workplace) -> None:
+    await place.add("davis")
+    place.later(seconds=1)
+    claims = []
+
+    async def another_is_faster() -> None:
+        claims.append(await place.claimed("davis", board=place.other, owner="another"))
+
+    place.table.script(another_is_faster)
+    worker = await waiting(place)
+    (made,) = claims
+    await place.let_go(made, board=place.other)
+    worker.wake.now()
+    await worker.ended()
+
+
+def test_until_idle_leaves_nothing_that_is_due_to_others(open_table: OpenTable) -> None:
+    """Somebody was faster in one shard; what is known of another is read again a little later."""
+
+    @at_work
+    async def story(place: Workplace, shards: int) -> None:
+        first, second = (ids_of_shard(place.board, number)[0] for number in range(shards))
+        for item_id in (first, second):
+            await place.add(item_id)
+            place.later(seconds=1)
+
+        async def another_is_faster() -> None:
+            made = await place.claimed(first, board=place.other, owner="another")
+            await place.let_go(made, board=place.other)
+
+        place.table.script(another_is_faster)
+        worker = await waiting(place, slots=1)
+        place.later(seconds=1)
+        worker.wake.now()
+        (await worker.run(second)).end()
+        await worker.ended()
+
+    story(open_table=open_table, shards=2)
+
+
+@at_work
+async def test_until_idle_does_not_wait_for_a_lock_that_cannot_be_taken_over(
+    place: Workplace,
+) -> None:
+    async with beside_an_odd_lock(place):
+        worker = await waiting(place)
+        while not worker.task.done():
+            assert worker.wake.rounds < 5
+            await worker.looks_again()
+
+
+@at_work
+async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
+    """It knows of nothing that is due, and another is still at work."""
+    await place.add("other", every="1h")
+    other = await place.claimed("other", board=place.other, owner="another")
+    worker = await waiting(place)
+    await worker.looks_again()
+    assert not worker.task.done()
+    await place.let_go(other, board=place.other)
+    worker.wake.now()
+    await worker.ended()
+
+
+@at_work
+async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: Workplace) -> None:
+    """It is that of a missed slot, beside the one that its item has."""
+    async with beside_a_stray_token(place):
+        worker = await place.worker(Mode.UNTIL_IDLE)
+        while not worker.task.done():
+            assert worker.wake.rounds < 5
+            await worker.looks_again()
+
+
+@at_work
+async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
+    place: Workplace,
+) -> None:
+    """Its holder is dead, and of its item no settings can be computed."""
+    await place.add("odd", every="1h", stale_after="3s")
+    await place.claimed("odd", board=place.other, owner="dead")
+    partition, row = place.other.partition("odd"), keys.item_key("odd")
+    await place.other.table.commit(partition, [Merge(row, {"spec": "{"}, ANY)])
+    place.later(seconds=10)
+    worker = await place.worker(Mode.UNTIL_IDLE)
+    await worker.ended()
+    assert len(worker.of(Kind.LEFT)) == 1
