@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from blackboard.simulator.host import BEGAN, Process
-
+from blackboard.simulator.processes import WORLD_START, Process
 from blackboard.simulator.scenario import Declared, Scenario
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
@@ -31,7 +30,7 @@ POLICIES = {
 
 def on_the_hour() -> Scenario:
     spec = Spec(cron="0 * * * *", stale_after="2m")
-    first = BEGAN + timedelta(minutes=5)
+    first = WORLD_START + timedelta(minutes=5)
     items = [Declared(id=f"item-{n}", spec=spec, takes=1.0, first=first) for n in range(1000)]
     return Scenario(seed=3, items=items, workers=100, hours=0.1, shards=16, slots=16, failing=0.0)
 
@@ -39,7 +38,7 @@ def on_the_hour() -> Scenario:
 def one_by_one() -> Scenario:
     spec = Spec(every="5m", stale_after="2m")
     items = [
-        Declared(id=f"item-{n}", spec=spec, takes=1.0, first=BEGAN + timedelta(seconds=3 * n))
+        Declared(id=f"item-{n}", spec=spec, takes=1.0, first=WORLD_START + timedelta(seconds=3 * n))
         for n in range(100)
     ]
     return Scenario(seed=4, items=items, workers=50, hours=0.5, shards=4, failing=0.0)
@@ -51,25 +50,25 @@ WORLDS = {"1,000 on the hour, 100 workers": on_the_hour, "one by one, 50 workers
 @contextmanager
 def policy(first: float, growth: float, longest: float) -> Iterator[None]:
     before = backlog.FIRST_PAUSE, backlog.PAUSE_GROWTH, backlog.LONGEST_PAUSE
-    backlog.FIRST_PAUSE, backlog.PAUSE_GROWTH, backlog.LONGEST_PAUSE = first, growth, longest  # type: ignore[assignment,misc]
+    backlog.FIRST_PAUSE, backlog.PAUSE_GROWTH, backlog.LONGEST_PAUSE = first, growth, longest
     try:
         yield
     finally:
-        backlog.FIRST_PAUSE, backlog.PAUSE_GROWTH, backlog.LONGEST_PAUSE = before  # type: ignore[misc]
+        backlog.FIRST_PAUSE, backlog.PAUSE_GROWTH, backlog.LONGEST_PAUSE = before
 
 
 def measured(scenario: Scenario) -> str:
     """Lost claims and requests for each run, and how late runs start."""
     world = World(scenario)
     lost: Counter[str] = Counter()
-    honest = world.network.refused
+    honest = world.network.on_refused
 
     def refused(process: Process, sender: str, ops: Sequence[Op], problem: TableError) -> None:
         honest(process, sender, ops, problem)
         if isinstance(problem, Conflict):
             lost[ops[0].key[:5]] += 1
 
-    world.network.refused = refused  # type: ignore[method-assign]
+    world.network.on_refused = refused
     world.run()
     figures = world.figures
     runs = figures.claims

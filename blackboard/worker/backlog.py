@@ -46,9 +46,9 @@ from blackboard.worker.holdings import FreeSlots
 
 FIRST_PAUSE = 0.2
 """Seconds after a token is ready, at the most, until a contended shard is read."""
-PAUSE_GROWTH = 8
+PAUSE_GROWTH = 8.0
 """Factor of the pause each time that no token was left."""
-LONGEST_PAUSE = 16
+LONGEST_PAUSE = 16.0
 """Cycles: long enough that a shard is read by the walk of each cycle only."""
 ROUNDING = 0.001
 """Seconds of imprecision of a clock."""
