@@ -23,9 +23,8 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Any, TypeVar, cast
 
-from blackboard.clock import Chance, SeededChance
+from blackboard.clock import SeededChance
 from blackboard.model import whole_milliseconds
-from blackboard.worker.wake import SPREAD, EarliestWake
 
 Answer = TypeVar("Answer")
 EMPTY = Context()
@@ -334,26 +333,3 @@ class Trap:
     """How long the process is stopped; None: it is killed."""
     replaced_after: float = 5.0
     """Seconds until another takes the seat of a process that was killed."""
-
-
-class CycleTimer(EarliestWake):
-    """Wakes a worker every cycle, as `worker.wake.CycleWake` does, by the loop of its process."""
-
-    def __init__(self, cycle: float, chance: Chance) -> None:
-        super().__init__(cycle)
-        self._chance = chance
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        spread = SPREAD * (2 * self._chance.fraction() - 1)
-        pause = self._cycle * (1 - SPREAD + spread)
-        self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
-
-    def stop(self) -> None:
-        super().stop()
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _wake(self) -> None:
-        self.start()
-        self.beat()

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.board import WorkerSettings, assemble
+from blackboard.clock import Chance
 from blackboard.events import Event, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
 from blackboard.simulator.network import Network
 from blackboard.simulator.processes import (
-    CycleTimer,
     HostClock,
     Process,
     ProcessLoop,
@@ -22,6 +22,7 @@ from blackboard.simulator.processes import (
 from blackboard.simulator.scenario import Fault, Scenario
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
 from blackboard.table import Requests
+from blackboard.worker.wake import SPREAD, EarliestWake
 from blackboard.worker.worker import Mode, Worker
 
 BOARD = "simulated"
@@ -167,3 +168,26 @@ class Workers:
 
 def _plus(one: Requests, other: Requests) -> Requests:
     return Requests(one.commits + other.commits, one.pages + other.pages, one.others + other.others)
+
+
+class CycleTimer(EarliestWake):
+    """Wakes a worker every cycle, as `worker.wake.CycleWake` does, by the loop of its process."""
+
+    def __init__(self, cycle: float, chance: Chance) -> None:
+        super().__init__(cycle)
+        self._chance = chance
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        spread = SPREAD * (2 * self._chance.fraction() - 1)
+        pause = self._cycle * (1 - SPREAD + spread)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wake(self) -> None:
+        self.start()
+        self.beat()
