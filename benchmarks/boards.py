@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blackboard.board import WorkerSettings, assemble, identity
+from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.events import Events

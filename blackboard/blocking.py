@@ -25,7 +25,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from blackboard.board import Board, BoardWorker, open_board
+from blackboard.assembly import BoardWorker
+from blackboard.board import Board, open_board
 from blackboard.errors import BlackboardError
 from blackboard.runners.inline import run_loop
 

@@ -1,4 +1,4 @@
-"""The front door: opens a board, has its verbs, and puts workers together. Nothing else does.
+"""The front door: opens a board, and has its verbs. `assembly.py` puts its workers together.
 
     async with blackboard.open("app.db", handlers=[feed], create=True) as board:
         await board.add("toronto", "feed", params={"url": "https://..."}, cron="0 6 * * *")
@@ -6,15 +6,13 @@
             await serve()
 
 `Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop. Which
-board is meant is said in `location.py`. `assemble` makes a worker of its parts, which take long to
-import and are imported when the first worker is made. The command line stands on all three.
+board is meant is said in `location.py`. The command line stands on all of them.
 
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
 store does not answer. Nothing was changed then, unless the message says that this is not certain.
 """
 
-import asyncio
 import getpass
 import logging
 import math
@@ -28,36 +26,30 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
-from blackboard import __version__
 from blackboard import settings as settings_file
-from blackboard.clock import Chance
+from blackboard.assembly import BoardWorker, handlers_taken, identity, new_worker, worker_settings
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import BoardEvent, Event, Events, Kind, Subscriber, board_event
+from blackboard.events import BoardEvent, Event, Events, Subscriber, board_event
 from blackboard.handlers import (
-    Handler,
     Registry,
     as_text,
-    check_importable,
     handlers_of,
     importing,
     load,
 )
 from blackboard.inputs import changed, check_id, check_params_size, check_size, check_type, first_of
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Item, Mark, Member, State
+from blackboard.model import Item, Mark, State
 from blackboard.protocol import edits
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.retention import Retention
 from blackboard.records import (
     AnnouncedWorker,
     AskedRun,
@@ -67,21 +59,13 @@ from blackboard.records import (
     run_record,
 )
 from blackboard.rules.status import STATES, status_of
-from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.settings import NO_GRACE, Settings
+from blackboard.settings import Settings
 from blackboard.spec import RunSettings, Spec, check_params, encode_spec
 from blackboard.status import read_status
 
 if TYPE_CHECKING:
-    from blackboard.notify.settings import NotifyTable
-    from blackboard.runner import Runner
-    from blackboard.runners.inline import InlineRunner
     from blackboard.worker.membership import Sighting
-    from blackboard.worker.wake import CycleWake, Wake
-    from blackboard.worker.worker import Worker
 
-SHARED_WALK = 0.2
-"""Seconds from a change through a board until its workers walk. Other changes share the walk."""
 _log = logging.getLogger("blackboard")
 
 
@@ -510,303 +494,3 @@ def log_event(event: Event) -> None:
     """Log an event as the library does, to the logger `blackboard`."""
     about = " ".join(part for part in (event.kind.value, event.item) if part)
     _log.log(event.level, "%s: %s", about, event.message)
-
-
-# ---- workers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """`[worker]`, and what of `[board]` concerns a worker."""
-
-    cycle: timedelta = timedelta(seconds=60)
-    slots: int = 8
-    types: tuple[str, ...] = ()
-    """The types to take; none: all that have a handler."""
-    grace: timedelta = timedelta(seconds=30)
-    retention: Retention = field(default_factory=Retention)
-
-
-def worker_settings(
-    declared: Settings,
-    *,
-    slots: int | None = None,
-    cycle: str | timedelta | None = None,
-    types: Sequence[str] = (),
-    grace: str | timedelta | None = None,
-) -> WorkerSettings:
-    """What was said, else what the settings declare. Raises BadInput."""
-    table = declared.worker
-    if slots is not None and (type(slots) is not int or slots < 1):
-        raise BadInput("slots", f"{slots!r} is not a number of runs", "1 or more")
-    return WorkerSettings(
-        cycle=_duration(cycle or table.cycle, "cycle"),
-        slots=slots or table.slots,
-        types=tuple(types) or tuple(table.types),
-        grace=_duration(table.grace if grace is None else grace, "grace", least=timedelta(0)),
-        retention=Retention(
-            runs=declared.board.history,
-            age=parse_duration(declared.board.history_age, "history_age"),
-        ),
-    )
-
-
-def _duration(value: str | timedelta, name: str, *, least: timedelta | None = None) -> timedelta:
-    """A duration; one that may be none at all can be said as 0."""
-    if least is not None and value in {*NO_GRACE, timedelta(0)}:
-        return timedelta(0)
-    return parse_duration(format_duration(value) if isinstance(value, timedelta) else value, name)
-
-
-def identity(chance: Chance) -> str:
-    """host:pid:boot nonce. The nonce tells two workers apart whose host and pid are the same."""
-    return f"{socket.gethostname()}:{os.getpid()}:{chance.nonce()[:8]}"
-
-
-def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dict[str, Handler]:
-    """The handlers of the types a worker takes. Raises BadInput for a type that has none, and for a
-    handler that a child process could not import.
-    """
-    for one in types:
-        if one not in handlers:
-            known = ", ".join(sorted(handlers)) or "none"
-            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {known}")
-    taken = {name: found for name, found in handlers.items() if not types or name in types}
-    for found in taken.values():
-        check_importable(found)
-    return taken
-
-
-Until = Literal["stopped", "idle", "once"]
-"""When a worker is done: when it is stopped; when nothing is due and nothing runs; after one walk
-and the runs that it started."""
-
-
-class BoardWorker:
-    """A worker of a board, which works once.
-
-        async with board.worker(slots=8):      it works beside what is inside, and is stopped after
-            await serve()
-        await board.worker().work("idle")      it works here, until nothing is due and nothing runs
-
-    A worker that is stopped claims nothing more, gives what runs its grace, then cancels it and
-    puts it back: due again at once. When the worker fails, what is inside is cancelled, and its
-    error is raised at the end of the block.
-    """
-
-    def __init__(
-        self,
-        worker: "Worker",
-        *,
-        settings: WorkerSettings,
-        wake: "CycleWake",
-        inline: "InlineRunner",
-    ) -> None:
-        self.name = worker.events.worker
-        """host:pid:boot nonce, as items and runs name it."""
-        self.events = worker.events
-        """What subscribers listen to."""
-        self._worker = worker
-        self._about = f"{settings.slots} slots, every {settings.cycle.total_seconds():g} s"
-        self._wake = wake
-        self._inline = inline
-        self._is_working = False
-        self._soon: asyncio.TimerHandle | None = None
-        self._group = asyncio.TaskGroup()
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def abandoned(self) -> int:
-        """Coroutine handlers that swallowed their cancellation and may still run."""
-        return self._inline.abandoned
-
-    def stop(self) -> None:
-        """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
-        self._worker.stop()
-
-    def walk_soon(self) -> None:
-        """Walk the board without waiting for the cycle: something on it was changed."""
-        if self._is_working and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
-
-    def _walk_now(self) -> None:
-        self._soon = None
-        self._wake.beat()
-
-    async def work(self, until: Until = "stopped") -> None:
-        """Work until then, or until `stop` is called. Raises TableError when the store cannot work,
-        or the board is another by now.
-        """
-        from blackboard.worker.worker import Mode
-
-        modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
-        if until not in modes:
-            raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
-        events, worker = self.events, self._worker
-        types = ", ".join(sorted(worker.runs.calls.handlers))
-        events.emit(Kind.STARTED, f"{self._about}, types {types}")
-        self._is_working = True
-        try:
-            await worker.work(modes[until])
-        finally:
-            self._is_working = False
-            if self._soon is not None:
-                self._soon.cancel()
-        requests = worker.board.table.requests.by_kind
-        events.emit(Kind.STOPPED, data={"runs": worker.releases.runs, "requests": requests})
-
-    async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
-        self._task = self._group.create_task(self.work())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop the worker and wait for it; a cancellation meanwhile ends it without grace."""
-        assert self._task is not None
-        cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
-        if not self._task.done():
-            self.stop()
-            try:
-                await asyncio.wait([self._task])
-            except asyncio.CancelledError as another:
-                cancelled = another
-        try:
-            await self._group.__aexit__(
-                type(cancelled) if cancelled else None, cancelled, traceback
-            )
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-
-
-def new_worker(
-    board: BoardTable,
-    *,
-    handlers: Mapping[str, Handler],
-    settings: WorkerSettings,
-    declared: Settings,
-    events: Events,
-    guards_loop: bool = False,
-) -> BoardWorker:
-    """A worker as every process has it: beats by the clock, coroutines on this loop, plain
-    functions in child processes. With `guards_loop` a loop that stands still for longer than a
-    lease ends its process: for a process that does nothing else.
-    """
-    from blackboard.runners.inline import InlineRunner
-    from blackboard.runners.process import ProcessRunner
-    from blackboard.worker.wake import CycleWake
-
-    inline, process = InlineRunner(), ProcessRunner()
-    wake = CycleWake(settings.cycle.total_seconds())
-    worker = assemble(
-        board,
-        owner=events.worker,
-        settings=settings,
-        handlers=handlers,
-        job_settings=declared.jobs,
-        events=events,
-        wake=wake,
-        inline=inline,
-        process=process,
-        turning=process.turning if guards_loop else lambda _: None,
-        notify=declared.notify,
-    )
-    return BoardWorker(worker, settings=settings, wake=wake, inline=inline)
-
-
-def assemble(
-    board: BoardTable,
-    *,
-    owner: str,
-    settings: WorkerSettings,
-    handlers: Mapping[str, Handler],
-    job_settings: Mapping[str, Mapping[str, Any]],
-    events: Events,
-    wake: "Wake",
-    inline: "Runner",
-    process: "Runner",
-    turning: Callable[[float], None] = lambda _: None,
-    notify: "NotifyTable | None" = None,
-) -> "Worker":
-    """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
-    from blackboard.rules.breaker import Need
-    from blackboard.worker.heartbeat import Heartbeat
-    from blackboard.worker.holdings import Holdings
-    from blackboard.worker.membership import Membership
-    from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Runs
-    from blackboard.worker.store_breaker import StoreBreaker
-    from blackboard.worker.walk import Walk
-    from blackboard.worker.worker import Worker
-
-    breaker = StoreBreaker(board.clock, board.chance, events)
-    renewing = breaker.board(board, Need.RENEWAL)
-    board = breaker.board(board, Need.OTHER)
-    notifier = None
-    if notify is not None:
-        from blackboard.notify.notifier import notifier_of
-
-        notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
-    if notifier is not None:
-        events.subscribe(notifier.heard, "notify")
-    holdings = Holdings(settings.slots)
-    heartbeat = Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning)
-    releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
-    calls = Calls(
-        handlers=handlers,
-        settings=job_settings,
-        inline=inline,
-        process=process,
-        events=events,
-        clock=board.clock,
-        limit=board.table.max_value,
-    )
-    runs = Runs(
-        holdings=holdings,
-        calls=calls,
-        releases=releases,
-        heartbeat=heartbeat,
-        events=events,
-        shards=board.shards,
-    )
-    walk = Walk(
-        board=board,
-        owner=owner,
-        handlers=handlers,
-        runs=runs,
-        heartbeat=heartbeat,
-        breaker=breaker,
-        events=events,
-        wake=wake,
-        cycle=settings.cycle,
-        overdue_after=notifier.overdue_after if notifier else None,
-    )
-    now = board.clock.now()
-    member = Member(
-        owner=owner,
-        started=now,
-        seen=now,
-        slots=settings.slots,
-        running=0,
-        release=__version__,
-        types=",".join(sorted(handlers)),
-        cycle=settings.cycle.total_seconds(),
-    )
-    return Worker(
-        board=board,
-        events=events,
-        wake=wake,
-        holdings=holdings,
-        heartbeat=heartbeat,
-        releases=releases,
-        runs=runs,
-        walk=walk,
-        membership=Membership(board, member),
-        notify=notifier.run if notifier else None,
-        steady=breaker.steady,
-        grace=settings.grace.total_seconds(),
-    )

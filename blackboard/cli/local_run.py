@@ -23,7 +23,7 @@ from typing import Any, TextIO, cast
 import click
 import msgspec
 
-from blackboard.board import identity
+from blackboard.assembly import identity
 from blackboard.cli.session import Session
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.display.layout import one_line, shown

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import click
 
-from blackboard.board import (
+from blackboard.assembly import (
     Until,
     WorkerSettings,
     handlers_taken,

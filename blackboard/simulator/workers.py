@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import Chance
 from blackboard.events import Event, Events
 from blackboard.handlers import Handler

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard import cost
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.events import Events
 from blackboard.model import Item, State, replace

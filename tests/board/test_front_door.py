@@ -16,8 +16,8 @@ import pytest
 import blackboard
 from blackboard import BadInput, BlackboardError, BlockingBoard, Board, Context, Item, handler
 from blackboard import events as events_module
+from blackboard.assembly import BoardWorker
 from blackboard.blocking import BlockingWorker
-from blackboard.board import BoardWorker
 from blackboard.events import (
     BoardEvent,
     Kind,

@@ -30,7 +30,7 @@ LAYERS = {
         "worker worker.* doctor doctor.* why status cost notify notify.*"
     ),
     "the settings file": "settings",
-    "the front door": "inputs location board blocking",
+    "the front door": "assembly inputs location board blocking",
     "the worker in a simulated world": "simulator simulator.*",
     "text for people": "display display.*",
     "the demo": "demo demo.*",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
 from blackboard.events import Event, Events, Kind

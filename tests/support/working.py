@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.events import Event, Events, Kind
 from blackboard.handlers import Handler, handler, handler_of
 from blackboard.model import Ended, Outcome, replace

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.events import Event, Events, Kind
 from blackboard.model import Lock, replace
 from blackboard.protocol.edits import add

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.board import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble
 from blackboard.events import Event, Events, Kind
 from blackboard.model import Outcome, Token
 from blackboard.protocol import keys

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from blackboard.board import assemble
+from blackboard.assembly import assemble
 from blackboard.cli import called
 from blackboard.model import Token
 from blackboard.protocol.claims import claim
