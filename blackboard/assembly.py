@@ -143,11 +143,6 @@ class BoardWorker:
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def abandoned(self) -> int:
-        """Coroutine handlers that swallowed their cancellation and may still run."""
-        return self._inline.abandoned
-
     def stop(self) -> None:
         """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
         self._worker.stop()

@@ -5,6 +5,7 @@ not answer.
 `blackboard --help` answers before asyncio or msgspec are imported: imports here are cheap ones.
 """
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -122,7 +123,29 @@ def group(ctx: click.Context, chosen: Chosen) -> None:
 
 def main() -> None:
     """The console script."""
-    sys.exit(called())
+    code = 1
+    try:
+        code = called()
+    finally:
+        _leave_threads(code)
+    sys.exit(code)
+
+
+def _leave_threads(code: int) -> None:
+    """Ends this process at once, with this exit code, if handlers have left threads behind, for
+    which Python would wait. An exception that is being handled is printed first.
+    """
+    import threading  # noqa: PLC0415 - not for --help
+
+    this = threading.current_thread()
+    if all(one.daemon or one is this for one in threading.enumerate()):
+        return
+    problem = sys.exc_info()[1]
+    if problem is not None:
+        sys.excepthook(type(problem), problem, problem.__traceback__)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def called(args: list[str] | None = None) -> int:

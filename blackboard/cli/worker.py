@@ -4,7 +4,6 @@ import asyncio
 import faulthandler
 import logging
 import math
-import os
 import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -28,7 +27,7 @@ from blackboard.events import Events, Kind
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
-from blackboard.runners.inline import exit_process, run_loop
+from blackboard.runners.inline import run_loop
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
 
@@ -88,16 +87,13 @@ def worker_command(
         run(_check(session, settings))
         return supervise(processes, restart=until == "stopped")
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
-    code = 0
     try:
         run_loop(_work(session, settings, until=until, level=level))
     except SystemExit as problem:
         # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
-        code = 1
-    finally:
-        exit_process(code)
-    return code
+        return 1
+    return 0
 
 
 def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handler]:
@@ -146,8 +142,6 @@ async def _work(session: Session, settings: WorkerSettings, *, until: Until, lev
             loop.add_signal_handler(one, worker.stop)
         when_abandoned(worker.stop)
         await worker.work(until)
-    if worker.abandoned:
-        os._exit(0)  # asyncio would wait for ever for a handler that swallows its cancellation
 
 
 async def _opened(

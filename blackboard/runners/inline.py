@@ -17,10 +17,7 @@ that are not the handler's own: the worker ends then, and its supervisor starts 
 
 import asyncio
 import logging
-import os
 import signal
-import sys
-import threading
 import traceback
 from asyncio.events import Handle
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -44,24 +41,17 @@ class InlineRunner:
     def __init__(self, *, patience: float = 5.0) -> None:
         self._patience = patience
         self._running: set[_InlineRun] = set()
-        self.abandoned = 0
-        """Handlers that swallowed their cancellation. `asyncio.run` would wait for them for ever:
-        `exit_process` ends the worker."""
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         run = _InlineRun(call, report, patience=self._patience)
         self._running.add(run)
-        run.ended.add_done_callback(lambda _: self._over(run))
+        run.ended.add_done_callback(lambda _: self._running.discard(run))
         return run
 
     async def close(self) -> None:
         for run in list(self._running):
             run.stop(Outcome.CANCELLED, "the worker ended")
             await run.wait()
-
-    def _over(self, run: "_InlineRun") -> None:
-        self._running.discard(run)
-        self.abandoned += run.abandoned
 
 
 class _InlineRun:
@@ -77,7 +67,6 @@ class _InlineRun:
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
-        self.abandoned = False
         self.ended: asyncio.Future[Ended] = self._loop.create_future()
         self._task = self._loop.create_task(self._run(call), name=f"{call.item.type} handler")
         self._task.add_done_callback(self._settle)
@@ -149,7 +138,6 @@ class _InlineRun:
 
     def _abandon(self) -> None:
         assert self._verdict is not None
-        self.abandoned = True
         self._report.log(
             logging.ERROR,
             f"the handler swallowed its cancellation and is abandoned after {self._patience:g} s; "
@@ -266,23 +254,6 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, An
                 raise
             _fail(problem, _owner_of_frame(problem))
     return task.result()
-
-
-def exit_process(code: int) -> None:
-    """Ends this process at once, with this exit code, if handlers have left threads behind, for
-    which Python would wait. An exception that is being handled is printed, and decides the code.
-    """
-    if not any(not one.daemon for one in threading.enumerate() if one is not _MAIN):
-        return
-    problem = sys.exc_info()[1]
-    if problem is not None:
-        traceback.print_exception(problem)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code if problem is None else getattr(problem, "exit_code", 1))
-
-
-_MAIN: Final = threading.main_thread()
 
 
 def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from blackboard.assembly import assemble
+from blackboard.assembly import BoardWorker, new_worker
 from blackboard.cli import called
 from blackboard.model import Token
 from blackboard.protocol.claims import claim
@@ -33,7 +33,6 @@ from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable, boot_id
 from blackboard.tables.sqlite_open import Opening
-from blackboard.worker.worker import Worker
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.form import LONG
 from tests.support.boards import TurningClock, disagreements, finished, make_board, settings_of
@@ -87,13 +86,13 @@ def asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     not to wait.
     """
 
-    def assembled(*parts: Any, **named: Any) -> Worker:
-        worker = assemble(*parts, **named)
+    def stopping(*parts: Any, **named: Any) -> BoardWorker:
+        worker = new_worker(*parts, **named)
         for after in (PATIENCE, PATIENCE + 0.1):
             asyncio.get_running_loop().call_later(after, worker.stop)
         return worker
 
-    monkeypatch.setattr("blackboard.cli.worker.assemble", assembled)
+    monkeypatch.setattr("blackboard.cli.worker.new_worker", stopping)
     monkeypatch.setattr("blackboard.worker.worker.LAST_RELEASES", 0.1)
 
 
