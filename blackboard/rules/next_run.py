@@ -142,8 +142,8 @@ def phase(item_id: str) -> float:
     """An item's own fraction in [0, 1): the part of its jitter it waits, the same every time, so
     that a herd stays spread over restarts.
     """
-    digest = hashlib.sha256(b"phase:" + item_id.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
+    digest = hashlib.sha256(b"phase:" + item_id.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:6]) / 2**48
 
 
 def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:

@@ -208,7 +208,6 @@ class IllegalTransition(BlackboardError):
 
     def __init__(self, event: ItemEvent, item: Item) -> None:
         super().__init__(f"{item.id} is {phase_of(item)}: {event} does not apply to it")
-        self.event = event
 
 
 def phase_of(item: Item | None) -> Phase:
@@ -557,7 +556,6 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
             slot=slot,
             ready=now,
             planned=beside,
-            attempt=1,
             once=once,
         )
         return Requested(item=after, slot=slot)

@@ -331,17 +331,18 @@ def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
                 await until(lambda: _any_worker(board))
                 await board.add("a", "feed")
 
-                async def ran() -> bool:
-                    return (await board.item("a")).runs == 1
+                async def ended() -> bool:
+                    return any(isinstance(event, RunEnded) for event in heard)
 
-                await until(ran)
+                await until(ended)
+            assert (await board.item("a")).runs == 1
             assert [one async for one in board.items(state="running")] == []
             kinds = [type(event) for event in heard]
             assert kinds == [WorkerStarted, RunStarted, RunLogged, RunEnded, *kinds[4:]]
             assert kinds[-1] is WorkerStopped
-            [ended] = [event for event in heard if isinstance(event, RunEnded)]
-            assert ended.run == next(iter([run async for run in board.runs("a")]))
-            assert (ended.id, ended.type, ended.fence) == ("a", "feed", ended.run.fence)
+            [end] = [event for event in heard if isinstance(event, RunEnded)]
+            assert end.run == next(iter([run async for run in board.runs("a")]))
+            assert (end.id, end.type, end.fence) == ("a", "feed", end.run.fence)
             assert {event.worker for event in heard} == {worker.name}
             assert await board.workers() == []
 

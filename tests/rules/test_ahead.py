@@ -1,21 +1,23 @@
-"""A clock that was years ahead sets a board back: that is told, and put right."""
+"""Times that only a wrong clock explains: what is said of them, and what is planned instead."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.cli.health import alarms_of
-from blackboard.doctor import planning_of
-from blackboard.model import NEVER, Item, Outcome, State, replace
-from blackboard.protocol.edits import add, edit, pause, resume, run_now
-from blackboard.rules.next_run import TOLERANCE, Planning, ahead, is_ahead, is_set_back
-from blackboard.rules.status import status_of
+from blackboard.model import NEVER, Item, State, replace
+from blackboard.rules.next_run import (
+    LONGEST_WAIT,
+    TOLERANCE,
+    Planning,
+    ahead,
+    is_ahead,
+    is_set_back,
+    still_to_come,
+)
 from blackboard.rules.transitions import brought_back
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from tests.board.test_settings import handler
-from tests.support.ailments import codes, found, repaired
-from tests.support.boards import Scene, story
 from tests.support.plans import DAY, HOUR, NOON, after, item, running, settings
 
 YEARS = timedelta(days=3653)
@@ -84,6 +86,10 @@ UNEXPLAINED: dict[str, tuple[Said, Said]] = {
     "a retry": (DAILY, {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + YEARS}),
     "asked for": (DAILY, {"slot": NOON + YEARS, "planned": THREE}),
     "asked for, and planned for ever": (DAILY, {"slot": NOON, "planned": NOON + YEARS}),
+    "later than the time that was named": (
+        {"at": "2026-11-25T11:00Z"},
+        {"slot": datetime(2026, 11, 25, 12, tzinfo=UTC)},
+    ),
 }
 
 
@@ -91,13 +97,6 @@ def made(said: Said) -> Item:
     said = {**RAN, **said}
     slot = said["slot"]
     return replace(item(), **{"ready": slot, "planned": slot, **said})  # type: ignore[arg-type]
-
-
-async def set_clock(scene: Scene, by: timedelta) -> None:
-    """Somebody does so, and the store is asked something."""
-    scene.clock.jump(by.total_seconds())
-    await scene.rows()
-    await scene.other.item("davis")
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
@@ -151,8 +150,9 @@ def test_a_wait_that_only_a_handler_explains_is_not_judged_without_it(name: str)
     }.items():
         by = Planning(settings=resolver(Settings(), handlers)("t", spec), schedules=[schedule])
         told[known] = ahead(made(LONG[name]), by, now=NOON) != ""
-        wrong = made({**LONG[name], "stop": NOON + YEARS})
-        assert is_set_back(wrong, by, now=NOON) is (known != "the handler")
+        for moment in ("start", "stop"):
+            wrong = made({**LONG[name], moment: NOON + YEARS})
+            assert is_set_back(wrong, by, now=NOON) is (known != "the handler")
     assert told == {"nothing": False, "the handler": False, "another": True}
 
 
@@ -174,6 +174,58 @@ def test_what_is_done_before_its_time_waits_for_it_again(name: str, paused: str)
     assert ahead(back, by, now=NOON) == ""
     assert back.state is (State.PAUSED if paused else State.ACTIVE)
     assert NOON < back.ready == back.slot == back.planned <= datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def test_what_is_done_stays_done_when_it_never_ran_or_a_minute_is_all_that_is_wrong() -> None:
+    by = planning(at="2026-11-21T12:00:30Z")
+    said = {"slot": NOON - HOUR, "state": State.DONE, "schedule": by.settings.text}
+    assert still_to_come(made(said), by, now=NOON) is None
+    assert still_to_come(made(said), by, now=NOON - HOUR) == NOON + SECOND * 30
+    assert still_to_come(made({**said, "start": None}), by, now=NOON - HOUR) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said", "longest"),
+    [
+        (EVERY, {"slot": NOON - HOUR}, TOLERANCE),
+        (DAILY, {"slot": NOON, "planned": THREE}, TOLERANCE),
+        (DAILY, {"slot": NOON - HOUR, "attempt": 2}, LONGEST_WAIT),
+        (DAILY, {"slot": NOON - HOUR}, LONGEST_WAIT),
+    ],
+    ids=["every", "asked for", "a retry", "a jitter"],
+)
+def test_how_long_after_its_slot_a_token_may_be_ready(
+    schedule: Said, said: Said, longest: timedelta
+) -> None:
+    by = planning(**schedule)
+    assert not is_set_back(made({**said, "ready": NOON + longest}), by, now=NOON)
+    assert is_set_back(made({**said, "ready": NOON + longest + SECOND}), by, now=NOON)
+
+
+@pytest.mark.parametrize("start", [NOON - HOUR, NOON])
+def test_an_every_is_planned_anew_from_a_start_that_is_to_be_trusted(start: datetime) -> None:
+    lost = made({"slot": NOON + YEARS, "start": start})
+    assert brought_back(lost, planning(**EVERY), now=NOON).slot == start + 8 * HOUR
+    wrong = replace(lost, start=NOON + SECOND)
+    assert brought_back(wrong, planning(**EVERY), now=NOON).slot == NOON
+
+
+def test_what_is_told_of_a_wrong_clock() -> None:
+    later = "2036-11-21 12:00:00Z"
+    by, far = planning(**EVERY), NOON + YEARS
+    waits = made({"slot": NOON, "ready": far, "schedule": "every 8h"})
+    due = f"is due {later}, later than its schedule"
+    assert ahead(waits, by, now=NOON) == f"{due} (every 8h) explains: a clock was wrong"
+    unnamed = replace(waits, schedule="")
+    assert ahead(unnamed, by, now=NOON) == f"{due} explains: a clock was wrong"
+    future = "which is in the future: a clock was wrong"
+    for said, moments in (
+        ({"start": far}, f"started {later}"),
+        ({"stop": far}, f"stopped {later}"),
+        ({"start": far, "stop": far}, f"started {later} and stopped {later}"),
+    ):
+        one = made({"slot": NOON, **said})
+        assert ahead(one, by, now=NOON) == f"says that it {moments}, {future}"
 
 
 def test_either_schedule_may_explain_a_time() -> None:
@@ -199,193 +251,3 @@ def test_a_run_that_began_in_the_future_does_not_set_its_item_back(
     run = settings(**schedule, missed=missed)
     plan = after(began, "ok", run=run, now=NOON)
     assert plan.ready <= NOON + within or asked
-
-
-# --- a board
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"every": "8h"},
-        {"cron": "0 3 * * *"},
-        {"cron": "0 3 * * *", "missed": "none", "missed_after": "20w"},
-        {"rrule": "FREQ=WEEKLY;BYDAY=MO"},
-        {"cron": "0 3 * * *", "jitter": "1h"},
-        {"every": "8h", "retries": 3, "backoff": "1h"},
-    ],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("outcome", ["ok", "failed"])
-@pytest.mark.parametrize("asked", [False, True])
-@story
-async def test_one_walk_under_a_clock_that_is_ahead_is_told_and_put_right(
-    scene: Scene, said: dict[str, str], outcome: str, *, asked: bool
-) -> None:
-    await scene.add(**said)
-    await scene.let_go(await scene.claimed())
-    scene.later(hours=1)
-    assert (await found(scene.board)).findings == []
-    await set_clock(scene, YEARS)
-    if asked:
-        await run_now(scene.other, "davis", once={"a": 1})
-    await scene.let_go(await scene.claimed(), outcome)
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    report = await found(scene.board)
-    assert codes(report) == ["D11"]
-    assert not report.clean
-    assert await alarms(scene) == ["clock"]
-    mended = await repaired(scene.board)
-    assert codes(mended) == ["D11"]
-    assert mended.clean
-    assert (await found(scene.board)).findings == []
-    assert await alarms(scene) == []
-    davis = await scene.item()
-    assert davis.ready <= scene.clock.now() + 8 * DAY
-    scene.clock.advance((davis.ready - scene.clock.now()).total_seconds() + 1)
-    await scene.let_go(await scene.claimed())
-    assert (await found(scene.board)).findings == []
-
-
-async def alarms(scene: Scene) -> list[str]:
-    """What `check` says of davis: not that its run failed."""
-    davis, now = await scene.item(), await scene.board.table.now()
-    lock = await scene.other.lock("davis") if davis.running else None
-    one = status_of(davis, lock, now=now, resolution=scene.board.table.resolution)
-    told = [alarm.problem for alarm in alarms_of(one, planning_of(scene.board, davis), now=now)]
-    return [problem for problem in told if problem != "failing"]
-
-
-@pytest.mark.parametrize("at", ["2026-12-24T18:00Z", "2030-01-01T00:00Z"])
-@story
-async def test_an_item_that_ran_long_before_its_one_time_waits_for_it_again(
-    scene: Scene, at: str
-) -> None:
-    await scene.add(at=at)
-    await set_clock(scene, YEARS)
-    await scene.let_go(await scene.claimed())
-    assert (await scene.item()).state is State.DONE
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    assert codes(await found(scene.board)) == ["D11"]
-    mended = await repaired(scene.board)
-    assert (codes(mended), mended.clean) == (["D11"], True)
-    assert (await scene.item()).slot == datetime.fromisoformat(at)
-    assert (await found(scene.board)).findings == []
-
-
-@story
-async def test_a_run_under_way_while_the_clock_is_put_right_is_told_until_it_ends(
-    scene: Scene,
-) -> None:
-    await set_clock(scene, YEARS)
-    await scene.add(every="1h")
-    made = await scene.claimed()
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    assert codes(await found(scene.board)) == ["D11"]
-    assert codes(await repaired(scene.board)) == ["D11"]
-    assert (await scene.lock()).nonce == made.nonce, "it may be alive"
-    await scene.let_go(made)
-    davis = await scene.item()
-    assert davis.ready <= scene.clock.now() + HOUR
-    assert (await repaired(scene.board)).clean
-    assert (await found(scene.board)).findings == []
-
-
-@story
-async def test_a_paused_item_that_was_set_back_is_brought_back_too(scene: Scene) -> None:
-    await scene.add(every="1h")
-    await set_clock(scene, YEARS)
-    await scene.let_go(await scene.claimed())
-    await pause(scene.other, "davis", scene.mark())
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    assert codes(await repaired(scene.board)) == ["D11"]
-    assert (await scene.item()).state is State.PAUSED
-    await resume(scene.other, "davis", scene.mark())
-    assert (await scene.token()).ready <= scene.clock.now()
-
-
-@story
-async def test_what_a_run_was_asked_for_with_is_kept(scene: Scene) -> None:
-    await scene.add(cron="0 3 * * *")
-    await scene.let_go(await scene.claimed())
-    await set_clock(scene, YEARS)
-    await run_now(scene.other, "davis", once={"date": "monday"})
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    assert codes(await repaired(scene.board)) == ["D11"]
-    token = await scene.token()
-    assert (token.once, token.slot != token.planned) == ('{"date":"monday"}', True)
-    assert token.ready <= scene.clock.now()
-
-
-@pytest.mark.parametrize("said", [EVERY, DAILY, RULE], ids=["every", "cron", "rrule"])
-@pytest.mark.parametrize("first", [31 * DAY, 60 * 366 * DAY])
-@story
-async def test_a_first_time_that_a_person_named_outlasts_runs_that_are_asked_for(
-    scene: Scene, said: Said, first: timedelta
-) -> None:
-    """While they wait, run, are tried again, and when they have ended."""
-    named = scene.clock.now() + first
-    spec = Spec(**said, retries=1, backoff="6h")  # type: ignore[arg-type]
-    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=named)
-
-    async def is_well() -> None:
-        scene.later(seconds=1)
-        before = await scene.item()
-        assert await alarms(scene) == []
-        report = await repaired(scene.board)
-        assert [code for code in codes(report) if code != "types"] == []
-        assert (await scene.item()).planned == before.planned
-
-    for outcome in ("failed", "ok"):
-        await is_well()
-        await run_now(scene.other, "davis")
-        await is_well()
-        held = await scene.claimed()
-        await is_well()
-        await scene.let_go(held, outcome)
-        await is_well()
-        davis = await scene.item()
-        assert davis.planned == named or (said is EVERY and outcome == "ok")
-    await edit(scene.other, "davis", lambda spec, _: replace_schedule(spec))
-    await is_well()
-
-
-def replace_schedule(spec: Spec) -> Spec:
-    return Spec(cron="0 4 * * *", retries=spec.retries)
-
-
-@story
-async def test_a_named_first_time_does_not_hide_a_clock_that_was_wrong(scene: Scene) -> None:
-    """Also when it has run rightly since, so that nothing but the plan is of the future."""
-    first = scene.clock.now() + HOUR
-    spec = Spec(cron="0 3 * * *")
-    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=first)
-    await set_clock(scene, YEARS)
-    await scene.let_go(await scene.claimed())
-    await set_clock(scene, -YEARS)
-    scene.later(seconds=30)
-    await run_now(scene.other, "davis")
-    await scene.let_go(await scene.claimed())
-    assert codes(await repaired(scene.board)) == ["D11"]
-    assert (await scene.item()).planned <= scene.clock.now() + DAY
-
-
-@story
-async def test_a_healthy_board_of_all_kinds_says_nothing(scene: Scene) -> None:
-    for name, said in (
-        ("every", {"every": "30d"}),
-        ("cron", {"cron": "0 0 29 2 *"}),
-        ("at", {"at": "2099-01-01T00:00Z"}),
-        ("retry", {"every": "1h", "retries": 9, "backoff": "6h"}),
-    ):
-        await scene.add(name, **said)
-        if name != "at":
-            await scene.let_go(await scene.claimed(name), "failed" if name == "retry" else "ok")
-    await edit(scene.other, "every", lambda spec, _: spec)
-    assert (await found(scene.board)).findings == []
-    assert (await scene.item("retry")).outcome == Outcome.FAILED

@@ -8,6 +8,7 @@ from blackboard.rules.breaker import (
     DOUBTS,
     SPACING,
     STORE,
+    Backoff,
     Circuit,
     LastReply,
     Need,
@@ -46,6 +47,10 @@ def test_the_pause_doubles_with_full_jitter_and_is_not_below_what_is_asked_for(
 ) -> None:
     assert STORE.pause(failures, asked=asked, fraction=0.0) == least
     assert STORE.pause(failures, asked=asked, fraction=1.0) == pytest.approx(most)
+
+
+def test_a_pause_is_as_short_as_its_backoff_allows_where_nothing_is_asked_for() -> None:
+    assert Backoff(shortest=0.1, longest=5.0).pause(1, fraction=0.0) == 0.1
 
 
 def test_a_failure_holds_up_both_and_renewals_are_tried_first() -> None:

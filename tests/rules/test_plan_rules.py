@@ -200,3 +200,7 @@ def test_a_late_result_goes_over_older_ones_alone(result_fence: int, move: str) 
     """And over itself, when it is sent again."""
     found = replace(item(), result_fence=result_fence)
     assert late_move(found, fence=5, outcome=Outcome.OK, fenced=False) is LateMove(move)
+
+
+def test_the_part_of_the_jitter_that_an_item_waits_is_its_own_for_ever() -> None:
+    assert [phase(one) for one in ("davis", "a\ud800")] == [0.8290714380972339, 0.2715936559432208]

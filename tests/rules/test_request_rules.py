@@ -82,6 +82,7 @@ def test_a_request_without_params_joins_one_without_params_that_has_not_started(
     assert line_of(found.item) == line
     assert found.joined is joined
     assert found.slot == slots_in_line(found.item)[-1]
+    assert found.ahead == len(line) - 1
 
 
 def test_a_retry_that_a_request_finds_is_due_at_once_and_stays_that_retry() -> None:
@@ -91,7 +92,9 @@ def test_a_retry_that_a_request_finds_is_due_at_once_and_stays_that_retry() -> N
 
 
 def test_the_first_request_leaves_the_planned_slot_of_a_waiting_item() -> None:
-    found = asked(WAITING, MONDAY).item
+    first = asked(WAITING, MONDAY)
+    found = first.item
+    assert first.slot == NOON
     assert (found.slot, found.ready, found.planned) == (NOON, NOON, WAITING.planned)
     done = asked(replace(WAITING, state=State.DONE), "").item
     assert (done.slot, done.planned, done.state) == (NOON, NEVER, State.ACTIVE)
@@ -104,6 +107,11 @@ def test_requests_of_one_millisecond_have_slots_that_cannot_be_taken_for_each_ot
     slots = slots_in_line(asked(before, MONDAY, TUESDAY, MONDAY).item)
     steps = [later - earlier for earlier, later in pairwise(slots)]
     assert min(steps) >= APART
+
+
+def test_a_request_waits_behind_those_that_a_shutdown_left_in_the_queue() -> None:
+    put_back = replace(WAITING, requests=(ASKED, NEXT))
+    assert line_of(asked(put_back, '{"3":3}').item) == ["", MONDAY, TUESDAY, '{"3":3}']
 
 
 def test_a_slot_makes_way_for_the_one_that_is_planned() -> None:

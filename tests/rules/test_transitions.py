@@ -1,23 +1,25 @@
 """Each event, in each phase of an item: it leads where the table says, or is refused."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import Item, Outcome, QueuedRun, Run, State, replace
+from blackboard.model import NEVER, VERSION, Applied, Item, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules import transitions
-from blackboard.rules.next_run import Planning
+from blackboard.rules.next_run import MILLISECOND, Planning
 from blackboard.rules.transitions import (
     TRANSITIONS,
     IllegalTransition,
     ItemEvent,
+    LateMove,
     Phase,
     added,
     applies,
     brought_back,
     claimed,
     freed,
+    late_move,
     overridden,
     passed_over,
     paused,
@@ -176,6 +178,7 @@ def test_the_row_of_a_late_run_keeps_what_an_operator_noted() -> None:
     assert not transitions.stays(row, late)
     told = transitions.superseded(late, row)
     assert (told.outcome, told.note) == (Outcome.SUPERSEDED, "{}")
+    assert transitions.superseded(late, None).note == ""
     assert transitions.stays(row, replace(late, outcome=Outcome.FAILED))
     assert transitions.stays(told, late)
     assert not transitions.stays(replace(row, outcome=Outcome.ABANDONED), late)
@@ -195,3 +198,193 @@ def test_requests_are_taken_in_order() -> None:
     before = replace(RUNNING, requests=queue)
     after = released(before, run(before, Outcome.OK), settings=OVER, fraction=0.5)
     assert (phase_of(after), after.requests) == (Phase.WAITING, queue[1:])
+
+
+# ---- whole records: what an event changes, and that it changes nothing else
+
+
+def test_what_an_addition_makes() -> None:
+    made = added("a", "feed", '{"x":1}', before=None, settings=GOES_ON, first=None, now=NOW)
+    assert made == Item(
+        id="a",
+        type="feed",
+        state=State.ACTIVE,
+        spec='{"x":1}',
+        slot=NOW,
+        ready=NOW,
+        planned=NOW,
+        schedule=GOES_ON.text,
+        timezone=GOES_ON.timezone,
+    )
+    assert made.timezone
+
+
+def test_what_a_claim_makes() -> None:
+    assert claimed(WAITING, settings=GOES_ON, owner="you", now=NOW) == replace(
+        WAITING,
+        fence=WAITING.fence + 1,
+        start=NOW,
+        running=True,
+        owner="you",
+        schedule=GOES_ON.text,
+        timezone=GOES_ON.timezone,
+    )
+
+
+def test_what_a_removal_leaves() -> None:
+    applied = (Applied(name="add:1", at=NOON),)
+    before = replace(RUNNING, fence=7, born=3, applied=applied, spec='{"x":1}', result="r")
+    assert removed(before, now=NOW) == Item(
+        id=before.id,
+        type=before.type,
+        state=State.REMOVED,
+        spec="{}",
+        fence=8,
+        born=3,
+        slot=before.slot,
+        ready=before.ready,
+        planned=before.planned,
+        stop=NOW,
+        applied=applied,
+    )
+
+
+def test_what_a_pause_and_its_end_make() -> None:
+    assert paused(WAITING, "{1}") == replace(WAITING, state=State.PAUSED, paused="{1}")
+    active = replace(PAUSED, state=State.ACTIVE, paused="", resumed="{2}")
+    assert resumed(PAUSED, "{2}", now=NOW) == replace(active, ready=NOW)
+    later = replace(PAUSED, ready=NOON + DAY)
+    assert resumed(later, "{2}", now=NOW) == replace(active, ready=NOON + DAY)
+    runs = ITEMS[Phase.RUNNING_PAUSED]
+    assert resumed(runs, "{2}", now=NOW) == replace(
+        runs, state=State.ACTIVE, paused="", resumed="{2}"
+    )
+    done = ITEMS[Phase.DONE_PAUSED]
+    assert resumed(done, "{2}", now=NOW) == replace(done, paused="", resumed="{2}")
+
+
+def test_what_the_history_says_of_a_run() -> None:
+    start = NOON + timedelta(seconds=2)
+    before = replace(RUNNING, fence=7, attempt=2, start=start)
+    found = run_of(before, Outcome.OK, now=NOW)
+    assert found == Run(
+        id=before.id,
+        type=before.type,
+        fence=7,
+        attempt=2,
+        slot=NOON,
+        start=start,
+        stop=NOW,
+        lag=2.0,
+        outcome=Outcome.OK,
+        worker="me",
+        nonce="",
+        result="",
+        error="",
+        output="",
+        note="",
+    )
+    said = run_of(
+        before, Outcome.OK, now=NOW, nonce="n", result="r", error="e", output="o", note="p"
+    )
+    assert said == replace(found, nonce="n", result="r", error="e", output="o", note="p")
+    assert run_of(replace(before, start=NOON), Outcome.OK, now=NOW).lag == 0.0
+    assert run_of(replace(before, start=None), Outcome.OK, now=NOW).start == NOON
+
+
+def test_a_run_that_is_freed_is_tried_again_without_a_backoff() -> None:
+    again = freed(RUNNING, run(RUNNING, Outcome.FAILED), settings=settings(retries=1, backoff="1h"))
+    assert (again.ready, again.attempt, again.outcome) == (NOW, 2, Outcome.FAILED)
+
+
+def test_only_a_shutdown_puts_a_cancelled_run_back() -> None:
+    ended = run(RUNNING, Outcome.CANCELLED)
+    assert released(RUNNING, ended, settings=GOES_ON, fraction=0.5).slot == NOON + HOUR
+    again = released(RUNNING, ended, settings=GOES_ON, fraction=0.5, requeue=True)
+    assert (again.slot, again.ready) == (NOON, NOW)
+
+
+def test_a_late_result_leaves_an_item_of_a_newer_version_alone() -> None:
+    older = replace(RUNNING, born=-1)
+    for version, move in ((VERSION, LateMove.MERGE), (VERSION + 1, LateMove.RECORD)):
+        one = replace(older, version=version)
+        assert late_move(one, fence=one.fence, outcome=Outcome.OK, fenced=False) is move
+
+
+# ---- a new schedule
+
+
+def planned_by(before: Item, by: RunSettings = GOES_ON, *, had_time: bool = False) -> Item:
+    return rescheduled(before, settings=by, had_time=had_time, now=NOW)
+
+
+def test_an_item_that_never_ran_keeps_the_first_time_it_was_given() -> None:
+    fresh = item(slot=NOON + DAY)
+    assert planned_by(fresh) == fresh
+    assert planned_by(fresh, had_time=True).slot == NOON + HOUR
+    at = settings(at="2026-11-25T11:00Z")
+    assert planned_by(fresh, at).slot == datetime(2026, 11, 25, 11, tzinfo=UTC)
+    assert planned_by(replace(fresh, start=NOON - DAY)).slot == NOON + HOUR
+
+
+@pytest.mark.parametrize("before", [RUNNING, replace(WAITING, attempt=2)])
+def test_a_run_or_a_retry_keeps_its_slot(before: Item) -> None:
+    assert planned_by(before) == before
+
+
+def test_a_slot_that_was_asked_for_makes_way_for_a_new_schedule_unless_it_runs() -> None:
+    before = replace(WAITING, slot=NOON + HOUR, ready=NOW, planned=NOON)
+    assert planned_by(before) == replace(
+        before, slot=NOON + HOUR - MILLISECOND, planned=NOON + HOUR
+    )
+    runs = replace(before, running=True)
+    assert planned_by(runs) == replace(runs, planned=NOON + HOUR)
+    assert planned_by(before, OVER) == replace(before, planned=NEVER)
+
+
+# ---- what a wrong clock planned
+
+
+FAR = NOON + 99 * DAY
+
+
+def repaired(before: Item, by: RunSettings = GOES_ON) -> Item:
+    return brought_back(before, planning(by), now=NOW)
+
+
+def test_a_slot_that_was_asked_for_is_due_at_once_and_makes_way() -> None:
+    before = replace(set_back(WAITING), slot=FAR + HOUR, once="{1}", attempt=2)
+    assert repaired(before) == replace(before, slot=NOW, ready=NOW, planned=NOON + HOUR)
+    assert repaired(before, OVER) == replace(before, slot=NOW, ready=NOW, planned=NEVER)
+    every = repaired(replace(before, start=FAR), settings(every="1h"))
+    assert (every.slot, every.planned) == (NOW - MILLISECOND, NOW)
+
+
+def test_a_retry_keeps_its_slot_unless_that_is_what_is_wrong() -> None:
+    retry = replace(WAITING, attempt=2, ready=FAR, once="{1}")
+    assert repaired(retry) == replace(retry, ready=NOW)
+    lost = replace(retry, slot=FAR, planned=FAR)
+    slot = NOON + HOUR
+    assert repaired(lost) == replace(lost, slot=slot, ready=slot, planned=slot, attempt=1, once="")
+    assert repaired(lost, OVER) == replace(lost, state=State.DONE, attempt=1, once="")
+
+
+def test_a_first_run_that_waits_too_long_keeps_its_slot_and_loses_its_jitter() -> None:
+    before = replace(WAITING, slot=NOON + HOUR, planned=NOON + HOUR, ready=FAR)
+    every = settings(every="1h", jitter="10m")
+    assert repaired(before, every).ready == NOON + HOUR
+
+
+def test_a_slot_that_is_passed_over_leaves_nothing_of_what_it_was_to_run() -> None:
+    missed = passed_over(replace(WAITING, attempt=2, once="{1}"), settings=GOES_ON, now=NOW)
+    assert (missed.slot, missed.attempt, missed.once) == (NOON + HOUR, 1, "")
+
+
+def test_the_error_of_an_item_is_that_of_its_last_run() -> None:
+    ended = run_of(RUNNING, Outcome.FAILED, now=NOW, error="no route")
+    failed = released(RUNNING, ended, settings=GOES_ON, fraction=0.5)
+    assert failed.error == "no route"
+    good = released(
+        replace(RUNNING, error="old"), run(RUNNING, Outcome.OK), settings=OVER, fraction=0
+    )
+    assert good.error == ""

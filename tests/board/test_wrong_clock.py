@@ -1,0 +1,217 @@
+"""A clock that was years ahead sets a board back: `doctor` says so, and a repair puts it right."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from blackboard.cli.health import alarms_of
+from blackboard.doctor import planning_of
+from blackboard.model import Outcome, State
+from blackboard.protocol.edits import add, edit, pause, resume, run_now
+from blackboard.rules.status import status_of
+from blackboard.spec import Spec
+from tests.support.ailments import codes, found, repaired
+from tests.support.boards import Scene, story
+from tests.support.plans import DAY, HOUR
+
+YEARS = timedelta(days=3653)
+EVERY = {"every": "8h"}
+SCHEDULES = {
+    "every": EVERY,
+    "cron": {"cron": "0 3 * * *"},
+    "rrule": {"rrule": "FREQ=WEEKLY;BYDAY=MO"},
+}
+
+
+async def set_clock(scene: Scene, by: timedelta) -> None:
+    """Sets it, and reads from the store, which notices."""
+    scene.clock.jump(by.total_seconds())
+    await scene.rows()
+    await scene.other.item("davis")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"every": "8h"},
+        {"cron": "0 3 * * *"},
+        {"cron": "0 3 * * *", "missed": "none", "missed_after": "20w"},
+        {"rrule": "FREQ=WEEKLY;BYDAY=MO"},
+        {"cron": "0 3 * * *", "jitter": "1h"},
+        {"every": "8h", "retries": 3, "backoff": "1h"},
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("outcome", ["ok", "failed"])
+@pytest.mark.parametrize("asked", [False, True])
+@story
+async def test_one_walk_under_a_clock_that_is_ahead_is_told_and_put_right(
+    scene: Scene, said: dict[str, str], outcome: str, *, asked: bool
+) -> None:
+    await scene.add(**said)
+    await scene.let_go(await scene.claimed())
+    scene.later(hours=1)
+    assert (await found(scene.board)).findings == []
+    await set_clock(scene, YEARS)
+    if asked:
+        await run_now(scene.other, "davis", once={"a": 1})
+    await scene.let_go(await scene.claimed(), outcome)
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    report = await found(scene.board)
+    assert codes(report) == ["D11"]
+    assert not report.clean
+    assert await alarms(scene) == ["clock"]
+    mended = await repaired(scene.board)
+    assert codes(mended) == ["D11"]
+    assert mended.clean
+    assert (await found(scene.board)).findings == []
+    assert await alarms(scene) == []
+    davis = await scene.item()
+    assert davis.ready <= scene.clock.now() + 8 * DAY
+    scene.clock.advance((davis.ready - scene.clock.now()).total_seconds() + 1)
+    await scene.let_go(await scene.claimed())
+    assert (await found(scene.board)).findings == []
+
+
+async def alarms(scene: Scene) -> list[str]:
+    """What `check` says of davis: not that its run failed."""
+    davis, now = await scene.item(), await scene.board.table.now()
+    lock = await scene.other.lock("davis") if davis.running else None
+    one = status_of(davis, lock, now=now, resolution=scene.board.table.resolution)
+    told = [alarm.problem for alarm in alarms_of(one, planning_of(scene.board, davis), now=now)]
+    return [problem for problem in told if problem != "failing"]
+
+
+@pytest.mark.parametrize("at", ["2026-12-24T18:00Z", "2030-01-01T00:00Z"])
+@story
+async def test_an_item_that_ran_long_before_its_one_time_waits_for_it_again(
+    scene: Scene, at: str
+) -> None:
+    await scene.add(at=at)
+    await set_clock(scene, YEARS)
+    await scene.let_go(await scene.claimed())
+    assert (await scene.item()).state is State.DONE
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    assert codes(await found(scene.board)) == ["D11"]
+    mended = await repaired(scene.board)
+    assert (codes(mended), mended.clean) == (["D11"], True)
+    assert (await scene.item()).slot == datetime.fromisoformat(at)
+    assert (await found(scene.board)).findings == []
+
+
+@story
+async def test_a_run_under_way_while_the_clock_is_put_right_is_told_until_it_ends(
+    scene: Scene,
+) -> None:
+    await set_clock(scene, YEARS)
+    await scene.add(every="1h")
+    made = await scene.claimed()
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    assert codes(await found(scene.board)) == ["D11"]
+    assert codes(await repaired(scene.board)) == ["D11"]
+    assert (await scene.lock()).nonce == made.nonce, "it may be alive"
+    await scene.let_go(made)
+    davis = await scene.item()
+    assert davis.ready <= scene.clock.now() + HOUR
+    assert (await repaired(scene.board)).clean
+    assert (await found(scene.board)).findings == []
+
+
+@story
+async def test_a_paused_item_that_was_set_back_is_brought_back_too(scene: Scene) -> None:
+    await scene.add(every="1h")
+    await set_clock(scene, YEARS)
+    await scene.let_go(await scene.claimed())
+    await pause(scene.other, "davis", scene.mark())
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    assert codes(await repaired(scene.board)) == ["D11"]
+    assert (await scene.item()).state is State.PAUSED
+    await resume(scene.other, "davis", scene.mark())
+    assert (await scene.token()).ready <= scene.clock.now()
+
+
+@story
+async def test_what_a_run_was_asked_for_with_is_kept(scene: Scene) -> None:
+    await scene.add(cron="0 3 * * *")
+    await scene.let_go(await scene.claimed())
+    await set_clock(scene, YEARS)
+    await run_now(scene.other, "davis", once={"date": "monday"})
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    assert codes(await repaired(scene.board)) == ["D11"]
+    token = await scene.token()
+    assert (token.once, token.slot != token.planned) == ('{"date":"monday"}', True)
+    assert token.ready <= scene.clock.now()
+
+
+@pytest.mark.parametrize("said", SCHEDULES.values(), ids=SCHEDULES)
+@pytest.mark.parametrize("first", [31 * DAY, 60 * 366 * DAY])
+@story
+async def test_a_first_time_that_a_person_named_outlasts_runs_that_are_asked_for(
+    scene: Scene, said: dict[str, str], first: timedelta
+) -> None:
+    """While they wait, run, are tried again, and when they have ended."""
+    named = scene.clock.now() + first
+    spec = Spec(**said, retries=1, backoff="6h")  # type: ignore[arg-type]
+    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=named)
+
+    async def is_well() -> None:
+        scene.later(seconds=1)
+        before = await scene.item()
+        assert await alarms(scene) == []
+        report = await repaired(scene.board)
+        assert [code for code in codes(report) if code != "types"] == []
+        assert (await scene.item()).planned == before.planned
+
+    for outcome in ("failed", "ok"):
+        await is_well()
+        await run_now(scene.other, "davis")
+        await is_well()
+        held = await scene.claimed()
+        await is_well()
+        await scene.let_go(held, outcome)
+        await is_well()
+        davis = await scene.item()
+        assert davis.planned == named or (said is EVERY and outcome == "ok")
+    await edit(scene.other, "davis", lambda spec, _: replace_schedule(spec))
+    await is_well()
+
+
+def replace_schedule(spec: Spec) -> Spec:
+    return Spec(cron="0 4 * * *", retries=spec.retries)
+
+
+@story
+async def test_a_named_first_time_does_not_hide_a_clock_that_was_wrong(scene: Scene) -> None:
+    """Also when it has run rightly since, so that nothing but the plan is of the future."""
+    first = scene.clock.now() + HOUR
+    spec = Spec(cron="0 3 * * *")
+    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=first)
+    await set_clock(scene, YEARS)
+    await scene.let_go(await scene.claimed())
+    await set_clock(scene, -YEARS)
+    scene.later(seconds=30)
+    await run_now(scene.other, "davis")
+    await scene.let_go(await scene.claimed())
+    assert codes(await repaired(scene.board)) == ["D11"]
+    assert (await scene.item()).planned <= scene.clock.now() + DAY
+
+
+@story
+async def test_a_healthy_board_of_all_kinds_says_nothing(scene: Scene) -> None:
+    for name, said in (
+        ("every", {"every": "30d"}),
+        ("cron", {"cron": "0 0 29 2 *"}),
+        ("at", {"at": "2099-01-01T00:00Z"}),
+        ("retry", {"every": "1h", "retries": 9, "backoff": "6h"}),
+    ):
+        await scene.add(name, **said)
+        if name != "at":
+            await scene.let_go(await scene.claimed(name), "failed" if name == "retry" else "ok")
+    await edit(scene.other, "every", lambda spec, _: spec)
+    assert (await found(scene.board)).findings == []
+    assert (await scene.item("retry")).outcome == Outcome.FAILED
