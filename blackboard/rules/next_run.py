@@ -221,7 +221,7 @@ def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datet
         return item.planned
     schedule = planning.schedules[0]
     if isinstance(schedule, Every):
-        following = next_due(schedule, item.start) if item.start else now
+        following = next_due(schedule, item.start or now)
         return following if following and following <= now + schedule.interval else now
     return next_due(schedule, now)
 

@@ -100,12 +100,13 @@ def cases(left: Left) -> Blocks:
 
 
 PARTS = {
+    "mutants": Part(tests="mutants", blocks=mutants, source="mutants"),
     "worlds": Part(tests="simulator", blocks=worlds, source="worlds"),
     "planted": Part(tests="planted", blocks=planted, source="planted"),
     "model": Part(tests="model", blocks=model, source="conditions"),
     "histories": Part(tests="history", blocks=histories, source="histories"),
     "chaos": Part(tests="chaos", blocks=chaos, source="starved"),
-    "mutants": Part(tests="mutants", blocks=mutants, source="mutants"),
     "damage": Part(tests="damage", blocks=damage, source=""),
     "cases": Part(tests="", blocks=cases, source=""),
 }
+"""The mutants first: they are one long test, and the others are run beside it."""
