@@ -190,9 +190,10 @@ def test_what_is_done_stays_done_when_it_never_ran_or_a_minute_is_all_that_is_wr
         (EVERY, {"slot": NOON - HOUR}, TOLERANCE),
         (DAILY, {"slot": NOON, "planned": THREE}, TOLERANCE),
         (DAILY, {"slot": NOON - HOUR, "attempt": 2}, LONGEST_WAIT),
+        ({**DAILY, "backoff": "3d"}, {"slot": NOON - HOUR, "attempt": 2}, 3 * DAY),
         (DAILY, {"slot": NOON - HOUR}, LONGEST_WAIT),
     ],
-    ids=["every", "asked for", "a retry", "a jitter"],
+    ids=["every", "asked for", "a retry", "a long backoff", "a jitter"],
 )
 def test_how_long_after_its_slot_a_token_may_be_ready(
     schedule: Said, said: Said, longest: timedelta

@@ -11,6 +11,7 @@ from blackboard.rules.transitions import (
     REMEMBERED,
     RETRIED_FOR,
     additions,
+    is_applied,
     may_retry,
     remembering,
 )
@@ -51,6 +52,14 @@ def test_a_sender_gives_up_well_before_its_name_may_be_forgotten() -> None:
     assert RETRIED_FOR * 2 <= REMEMBERED
     assert may_retry(first=NOON, now=NOON + RETRIED_FOR)
     assert not may_retry(first=NOON, now=NOON + RETRIED_FOR + SECOND)
+
+
+def test_a_name_is_applied_to_the_item_that_holds_it() -> None:
+    one = item(applied=names(2, age=SECOND))
+    assert is_applied(one, "n0")
+    assert is_applied(one, "n1")
+    assert not is_applied(one, "mine")
+    assert not is_applied(item(applied=names(1, age=SECOND)), "n1")
 
 
 def test_nothing_is_remembered_of_an_item_that_is_not_there() -> None:

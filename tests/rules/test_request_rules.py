@@ -114,6 +114,10 @@ def test_a_request_waits_behind_those_that_a_shutdown_left_in_the_queue() -> Non
     assert line_of(asked(put_back, '{"3":3}').item) == ["", MONDAY, TUESDAY, '{"3":3}']
 
 
+def test_a_request_that_waits_keeps_its_name() -> None:
+    assert [one.name for one in asked(RUNNING, MONDAY, TUESDAY).item.requests] == ["r0", "r1"]
+
+
 def test_a_slot_makes_way_for_the_one_that_is_planned() -> None:
     found = asked(replace(WAITING, slot=NOON, planned=NOON), "").item
     assert (found.slot, found.planned) == (NOON - MILLISECOND, NOON)

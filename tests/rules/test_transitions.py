@@ -51,7 +51,7 @@ ITEMS = {
 }
 OVER = settings(at="2026-11-21T11:00Z")
 """A schedule without a next slot."""
-GOES_ON = settings(cron=HOURLY)
+GOES_ON = settings(cron=HOURLY, timezone="Asia/Tokyo")
 
 
 def run(one: Item, outcome: Outcome) -> Run:
@@ -214,9 +214,8 @@ def test_what_an_addition_makes() -> None:
         ready=NOW,
         planned=NOW,
         schedule=GOES_ON.text,
-        timezone=GOES_ON.timezone,
+        timezone="Asia/Tokyo",
     )
-    assert made.timezone
 
 
 def test_what_a_claim_makes() -> None:
@@ -227,7 +226,24 @@ def test_what_a_claim_makes() -> None:
         running=True,
         owner="you",
         schedule=GOES_ON.text,
-        timezone=GOES_ON.timezone,
+        timezone="Asia/Tokyo",
+    )
+
+
+def test_what_the_end_of_a_run_makes() -> None:
+    ended = run_of(RUNNING, Outcome.OK, now=NOW, result="r")
+    assert released(RUNNING, ended, settings=GOES_ON, fraction=0.5) == replace(
+        RUNNING,
+        running=False,
+        stop=NOW,
+        outcome=Outcome.OK,
+        runs=RUNNING.runs + 1,
+        failures=0,
+        result="r",
+        result_fence=RUNNING.fence,
+        slot=NOON + HOUR,
+        ready=NOON + HOUR,
+        planned=NOON + HOUR,
     )
 
 
