@@ -186,6 +186,9 @@ STEPS = 250_000
 """Steps from its start that a rule by the second or minute is followed, at most."""
 
 _AGAIN = 0.05
+"""Seconds of processor time until the timer goes off again."""
+_LOSING = frozenset({"__del__", "_remove"})
+"""Functions whose exceptions Python reports and drops."""
 
 
 class TooMuch(Exception):
@@ -219,11 +222,13 @@ class Budget:
 
 @contextmanager
 def processor_time(seconds: float, what: str) -> Iterator[None]:
-    """Ends the block with TooMuch after so many seconds of processor time. The timer goes on
-    ticking until it does: an exception that comes at a bad moment, as in a destructor, is lost.
+    """Ends the block with TooMuch after so many seconds of processor time. In a destructor or a
+    callback of a weak reference, where an exception would be lost, it waits for the timer again.
     """
 
-    def expired(_signal: int, _frame: FrameType | None) -> None:
+    def expired(_signal: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_name in _LOSING:
+            return
         raise TooMuch(f"{what} takes more than {seconds:g} s to work out")
 
     before = signal.signal(signal.SIGVTALRM, expired)

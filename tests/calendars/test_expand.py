@@ -1,6 +1,8 @@
 """What takes place in a window, by what a feed says of it."""
 
 from contextlib import AbstractContextManager
+from itertools import count
+from time import process_time
 
 import pytest
 
@@ -352,3 +354,18 @@ def test_a_zone_that_is_a_bomb_costs_its_events_no_more_than_their_zone() -> Non
         "TZOFFSETFROM:+0000\nTZOFFSETTO:+0000\nEND:STANDARD\nEND:VTIMEZONE\n",
     )
     assert starts(body) == ["2026-09-01T22:00:00Z"]
+
+
+def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            until = process_time() + 0.2  # in this function itself
+            while process_time() < until:
+                pass
+
+    def work_out() -> None:
+        Slow()
+        sum(1 for _ in count())
+
+    with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
+        work_out()
