@@ -1,46 +1,139 @@
-"""Workers of a board, put together from their parts. Nothing else puts one together.
+"""A board and its workers, put together from arguments, the environment and the settings.
 
-`WorkerSettings` is what a worker is asked for, `BoardWorker` what a program holds of it, and
-`assemble` wires the parts. They take long to import, and are imported when the first worker is
-made.
+`Location` is which board is meant, and opens it. `WorkerSettings` is what a worker is asked for,
+`BoardWorker` what a program holds of it, and `assemble` wires its parts; nothing else does. The
+parts take long to import, and are imported when the first worker is made.
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import (
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blackboard import __version__
-from blackboard.clock import Chance
-from blackboard.errors import BadInput
-from blackboard.events import Events, Kind
-from blackboard.handlers import (
-    Handler,
-    check_importable,
-)
+from blackboard.clock import Chance, SystemChance, SystemClock
+from blackboard.errors import BadInput, MissingStore
+from blackboard.events import Events, WorkerStarted, WorkerStopped
+from blackboard.handlers import Handler, check_importable
 from blackboard.model import Member
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
 from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.settings import NO_GRACE, Settings
+from blackboard.settings import NO_GRACE, Settings, resolver
+from blackboard.stores import open_table, resolve_path
+from blackboard.table import Table, read
 
 if TYPE_CHECKING:
     from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
-    from blackboard.runners.inline import InlineRunner
     from blackboard.worker.wake import CycleWake, Wake
     from blackboard.worker.worker import Worker
 
+DEFAULT_STORE = "blackboard.db"
+DEFAULT_BOARD = "blackboard"
 SHARED_WALK = 0.2
 """Seconds from a change through a board until its workers walk. Other changes share the walk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Which board is meant, and what its runs are run with."""
+
+    settings: Settings
+    folder: Path
+    """Where relative paths of the settings start from."""
+    store: str
+    name: str
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+
+    @property
+    def resolve(self) -> Resolve:
+        """What a run of an item is run with, as far as the handlers of this process say."""
+        return resolver(self.settings, self.handlers)
+
+    @asynccontextmanager
+    async def open(
+        self, *, create: bool = False, shards: int = 1, on_made: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[BoardTable]:
+        """The board, opened, with the shards that it has. With `create`, a board that is not there
+        is made first, and `on_made` called.
+        """
+        async with self.table(create=create) as table:
+            if create and not await is_there(table, self.name):
+                board = await self.made(table, shards=shards)
+                on_made()
+                yield board
+            else:
+                yield await self.opened(table)
+
+    @asynccontextmanager
+    async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
+        """The store, opened; with `create` it is made first where it is not there."""
+        keys.check_board_name(self.name)
+        table = await open_table(self.store, clock=SystemClock(), create=create)
+        try:
+            yield table
+        finally:
+            await table.close()
+
+    async def has_board(self) -> bool:
+        """Whether the board is there. Raises StoreProblem when it could not be made either."""
+        try:
+            async with self.table() as table:
+                return await is_there(table, self.name)
+        except MissingStore:
+            return False
+
+    async def opened(self, table: Table) -> BoardTable:
+        """The board, which must be there."""
+        return await BoardTable.open(
+            table,
+            name=self.name,
+            clock=SystemClock(),
+            chance=SystemChance(),
+            resolve=self.resolve,
+        )
+
+    async def made(self, table: Table, *, shards: int) -> BoardTable:
+        """The board, made if it is not there. Raises BadInput when it has other shards."""
+        return await BoardTable.create(
+            table,
+            name=self.name,
+            shards=shards,
+            clock=SystemClock(),
+            chance=SystemChance(),
+            resolve=self.resolve,
+        )
+
+
+def store_of(named: str | None, settings: Settings, folder: Path) -> str:
+    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db here."""
+    if named is None:
+        named = os.environ.get("BLACKBOARD_STORE") or None
+    if named is not None:
+        return named
+    declared = settings.board.store
+    return DEFAULT_STORE if declared is None else resolve_path(declared, folder)
+
+
+def name_of(named: str | None, settings: Settings) -> str:
+    """The given name, else `[board] name`, else blackboard."""
+    return named or settings.board.name or DEFAULT_BOARD
+
+
+async def is_there(table: Table, name: str) -> bool:
+    """Whether the store has a board of that name."""
+    return await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None
+
+
+# ---- workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +156,16 @@ def worker_settings(
     types: Sequence[str] = (),
     grace: str | timedelta | None = None,
 ) -> WorkerSettings:
-    """What was said, else what the settings declare. Raises BadInput."""
+    """What is given here, else what the settings declare. Raises BadInput."""
     table = declared.worker
     if slots is not None and (type(slots) is not int or slots < 1):
         raise BadInput("slots", f"{slots!r} is not a number of runs", "1 or more")
+    grace = table.grace if grace is None else grace
     return WorkerSettings(
         cycle=_duration(cycle or table.cycle, "cycle"),
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
-        grace=_duration(table.grace if grace is None else grace, "grace", least=timedelta(0)),
+        grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0)} else _duration(grace, "grace"),
         retention=Retention(
             runs=declared.board.history,
             age=parse_duration(declared.board.history_age, "history_age"),
@@ -79,10 +173,7 @@ def worker_settings(
     )
 
 
-def _duration(value: str | timedelta, name: str, *, least: timedelta | None = None) -> timedelta:
-    """A duration; one that may be none at all can be said as 0."""
-    if least is not None and value in {*NO_GRACE, timedelta(0)}:
-        return timedelta(0)
+def _duration(value: str | timedelta, name: str) -> timedelta:
     return parse_duration(format_duration(value) if isinstance(value, timedelta) else value, name)
 
 
@@ -97,8 +188,8 @@ def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dic
     """
     for one in types:
         if one not in handlers:
-            known = ", ".join(sorted(handlers)) or "none"
-            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {known}")
+            names = ", ".join(sorted(handlers)) or "none"
+            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {names}")
     taken = {name: found for name, found in handlers.items() if not types or name in types}
     for found in taken.values():
         check_importable(found)
@@ -128,16 +219,14 @@ class BoardWorker:
         *,
         settings: WorkerSettings,
         wake: "CycleWake",
-        inline: "InlineRunner",
     ) -> None:
         self.name = worker.events.worker
         """host:pid:boot nonce, as items and runs name it."""
         self.events = worker.events
         """What subscribers listen to."""
         self._worker = worker
-        self._about = f"{settings.slots} slots, every {settings.cycle.total_seconds():g} s"
+        self._settings = settings
         self._wake = wake
-        self._inline = inline
         self._is_working = False
         self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
@@ -166,8 +255,12 @@ class BoardWorker:
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
         events, worker = self.events, self._worker
-        types = ", ".join(sorted(worker.runs.calls.handlers))
-        events.emit(Kind.STARTED, f"{self._about}, types {types}")
+        events.emit(
+            WorkerStarted,
+            slots=self._settings.slots,
+            cycle=self._settings.cycle.total_seconds(),
+            types=tuple(sorted(worker.runs.calls.handlers)),
+        )
         self._is_working = True
         try:
             await worker.work(modes[until])
@@ -176,7 +269,7 @@ class BoardWorker:
             if self._soon is not None:
                 self._soon.cancel()
         requests = worker.board.table.requests.by_kind
-        events.emit(Kind.STOPPED, data={"runs": worker.releases.runs, "requests": requests})
+        events.emit(WorkerStopped, runs=worker.releases.runs, requests=requests)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -223,7 +316,7 @@ def new_worker(
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.wake import CycleWake
 
-    inline, process = InlineRunner(), ProcessRunner()
+    process = ProcessRunner()
     wake = CycleWake(settings.cycle.total_seconds())
     worker = assemble(
         board,
@@ -233,12 +326,12 @@ def new_worker(
         job_settings=declared.jobs,
         events=events,
         wake=wake,
-        inline=inline,
+        inline=InlineRunner(),
         process=process,
-        turning=process.turning if guards_loop else lambda _: None,
+        turning=process.turning if guards_loop else None,
         notify=declared.notify,
     )
-    return BoardWorker(worker, settings=settings, wake=wake, inline=inline)
+    return BoardWorker(worker, settings=settings, wake=wake)
 
 
 def assemble(
@@ -252,16 +345,15 @@ def assemble(
     wake: "Wake",
     inline: "Runner",
     process: "Runner",
-    turning: Callable[[float], None] = lambda _: None,
+    turning: Callable[[float], None] | None = None,
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
     from blackboard.rules.breaker import Need
-    from blackboard.worker.heartbeat import Heartbeat
-    from blackboard.worker.holdings import Holdings
+    from blackboard.worker.heartbeat import Heartbeat, unwatched
     from blackboard.worker.membership import Membership
     from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Runs
+    from blackboard.worker.running import Calls, Holdings, Runs
     from blackboard.worker.store_breaker import StoreBreaker
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
@@ -277,7 +369,9 @@ def assemble(
     if notifier is not None:
         events.subscribe(notifier.heard, "notify")
     holdings = Holdings(settings.slots)
-    heartbeat = Heartbeat(board=renewing, holdings=holdings, events=events, turning=turning)
+    heartbeat = Heartbeat(
+        board=renewing, holdings=holdings, events=events, turning=turning or unwatched
+    )
     releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
     calls = Calls(
         handlers=handlers,
@@ -291,10 +385,10 @@ def assemble(
     runs = Runs(
         holdings=holdings,
         calls=calls,
-        releases=releases,
-        heartbeat=heartbeat,
         events=events,
         shards=board.shards,
+        started=heartbeat.beat,  # a watchdog has to allow for the new leases before they run
+        ended=releases.add,
     )
     walk = Walk(
         board=board,

@@ -1,12 +1,11 @@
-"""The front door: opens a board, and has its verbs. `assembly.py` puts its workers together.
+"""The front door: opens a board, and has its verbs. `assembly.py` puts it together.
 
     async with blackboard.open("app.db", handlers=[feed], create=True) as board:
         await board.add("toronto", "feed", params={"url": "https://..."}, cron="0 6 * * *")
         async with board.worker(slots=8):
             await serve()
 
-`Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop. Which
-board is meant is said in `location.py`. The command line stands on all of them.
+`Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop.
 
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
@@ -14,42 +13,36 @@ store does not answer. Nothing was changed then, unless the message says that th
 """
 
 import getpass
-import logging
 import math
 import os
 import socket
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
 from blackboard import settings as settings_file
-from blackboard.assembly import BoardWorker, handlers_taken, identity, new_worker, worker_settings
-from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import BoardEvent, Event, Events, Subscriber, board_event
-from blackboard.handlers import (
-    Registry,
-    as_text,
-    handlers_of,
-    importing,
-    load,
+from blackboard.assembly import (
+    BoardWorker,
+    Location,
+    handlers_taken,
+    identity,
+    name_of,
+    new_worker,
+    store_of,
+    worker_settings,
 )
-from blackboard.inputs import changed, check_id, check_params_size, check_size, check_type, first_of
-from blackboard.location import Location, name_of, store_of
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.events import Events, Subscriber, log_event
+from blackboard.handlers import as_text, check_type, importing, load, registry_of
+from blackboard.inputs import changed, check_id, check_params_size, check_size, first_of
 from blackboard.model import Item, Mark, State
 from blackboard.protocol import edits
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.records import (
     AnnouncedWorker,
     AskedRun,
@@ -58,15 +51,13 @@ from blackboard.records import (
     item_record,
     run_record,
 )
-from blackboard.rules.status import STATES, status_of
+from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.settings import Settings
-from blackboard.spec import RunSettings, Spec, check_params, encode_spec
-from blackboard.status import read_status
+from blackboard.spec import Spec, check_params, encode_spec
 
 if TYPE_CHECKING:
+    from blackboard.why import Explanation
     from blackboard.worker.membership import Sighting
-
-_log = logging.getLogger("blackboard")
 
 
 @asynccontextmanager
@@ -92,18 +83,6 @@ async def open_board(
     Raises BadInput for what cannot be used, MissingStore or another StoreProblem for a store that
     cannot be opened, TableError for one that does not answer.
     """
-    location = _location(store, handlers=handlers, settings=settings, name=name)
-    async with location.open(create=create, shards=shards) as table:
-        yield Board(table, location)
-
-
-def _location(
-    store: str | os.PathLike[str] | None,
-    *,
-    handlers: Iterable[str | Callable[..., Any]],
-    settings: str | os.PathLike[str] | None,
-    name: str | None,
-) -> Location:
     if importing.get():
         raise BadInput(
             "open",
@@ -113,25 +92,15 @@ def _location(
     found, folder = Settings(), Path.cwd()
     if settings is not None:
         found, folder = settings_file.find(os.fspath(settings), folder=folder)
-    return Location(
+    location = Location(
         settings=found,
         folder=folder,
         store=store_of(None if store is None else os.fspath(store), found, folder),
         name=name_of(name, found),
         handlers=registry_of(handlers) or load(found.board.jobs, folder),
     )
-
-
-def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
-    """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
-    if isinstance(handlers, str):
-        raise BadInput("handlers", f"{handlers!r} is text", "a list, such as [feed, 'jobs']")
-    here = Path.cwd()
-    return Registry(
-        found
-        for one in handlers
-        for found in (load([one], here).values() if isinstance(one, str) else handlers_of(one))
-    )
+    async with location.open(create=create, shards=shards) as table:
+        yield Board(table, location)
 
 
 # ---- the verbs
@@ -229,20 +198,11 @@ class Board:
 
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, and what happens next, in one paragraph."""
-        from blackboard.why import Circumstances, explain
-        from blackboard.worker.membership import takers, workers
+        from blackboard.worker.membership import workers
 
         item = await self._found(item_id)
-        lock = await self._table.lock(item.id) if item.running else None
-        present = await workers(self._table)
-        now, resolution = await self._table.table.now(), self._table.table.resolution
-        circumstances = Circumstances(
-            now=now,
-            resolution=resolution,
-            settings=settings_or_none(self._table, item),
-            takers=len(takers(present, item.type)),
-        )
-        return explain(status_of(item, lock, now=now, resolution=resolution), circumstances).text
+        _, explanation = await explained(self._table, item, await workers(self._table))
+        return explanation.text
 
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
@@ -287,14 +247,14 @@ class Board:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
         taken away. A new schedule counts from now.
         """
-        said, limit = _texts(options), self._table.table.max_value
+        changes, limit = _texts(options), self._table.table.max_value
 
         def new(spec: Spec, _: Item) -> Spec:
             for key in unset:
                 if key not in spec.params:
                     raise BadInput("unset", f"there is no {key!r} in the params")
             kept = {key: value for key, value in spec.params.items() if key not in unset}
-            after = changed(spec, said, params={**kept, **(params or {})})
+            after = changed(spec, changes, params={**kept, **(params or {})})
             check_size(after, limit=limit)
             return after
 
@@ -404,21 +364,14 @@ class Board:
         self._workers.add(worker)
         return worker
 
-    def subscribe(self, callback: Callable[[BoardEvent], None]) -> None:
+    def subscribe(self, callback: Subscriber) -> None:
         """Call `callback` with the events of the workers of this board that are made here: the
         classes of `blackboard.events`. It is called on the event loop and must not block. What it
         raises is isolated from the worker and from other subscribers, and counted.
         """
-
-        @wraps(callback)
-        def heard(event: Event) -> None:
-            found = board_event(event)
-            if found is not None:
-                callback(found)
-
-        self._subscribers.append(heard)
+        self._subscribers.append(callback)
         for worker in self._workers:
-            worker.events.subscribe(heard)
+            worker.events.subscribe(callback)
 
     # ---- helpers
 
@@ -438,9 +391,7 @@ class Board:
             worker.walk_soon()
 
     async def _shown(self, item: Item) -> BoardItem:
-        lock = await self._table.lock(item.id) if item.running else None
-        now, resolution = await self._table.table.now(), self._table.table.resolution
-        return item_record(status_of(item, lock, now=now, resolution=resolution))
+        return item_record((await _status(self._table, item))[0])
 
 
 def worker_record(one: "Sighting") -> AnnouncedWorker:
@@ -460,12 +411,32 @@ def worker_record(one: "Sighting") -> AnnouncedWorker:
     )
 
 
-def settings_or_none(board: BoardTable, item: Item) -> RunSettings | None:
-    """What an item is run with; None when that cannot be computed here."""
+async def explained(
+    board: BoardTable, item: Item, present: Sequence["Sighting"]
+) -> tuple[ItemStatus, "Explanation"]:
+    """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
+    from blackboard.why import Circumstances, explain
+    from blackboard.worker.membership import takers
+
+    status, now = await _status(board, item)
     try:
-        return board.resolve(item.type, item.spec)
+        settings = board.resolve(item.type, item.spec)
     except (BadInput, ValueError):
-        return None
+        settings = None
+    circumstances = Circumstances(
+        now=now,
+        resolution=board.table.resolution,
+        settings=settings,
+        takers=len(takers(present, item.type)),
+    )
+    return status, explain(status, circumstances)
+
+
+async def _status(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:
+    """An item with its lock, and the store's time."""
+    lock = await board.lock(item.id) if item.running else None
+    now = await board.table.now()
+    return status_of(item, lock, now=now, resolution=board.table.resolution), now
 
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
@@ -488,9 +459,3 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
             options_there = ", ".join(RunOptions.__annotations__)
             raise TypeError(f"{name!r} is no option of an item ({options_there})")
     return {name: as_text(value) for name, value in options.items() if value is not None}
-
-
-def log_event(event: Event) -> None:
-    """Log an event as the library does, to the logger `blackboard`."""
-    about = " ".join(part for part in (event.kind.value, event.item) if part)
-    _log.log(event.level, "%s: %s", about, event.message)

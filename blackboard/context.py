@@ -6,7 +6,7 @@ Coroutines on the worker's loop and plain functions in a child process get the s
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -114,7 +114,10 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     are nested too deeply, or too long once they are expanded.
     """
     _check_depth(params)
-    if _length(params, environ) > LONGEST_PARAMS:
+    texts = list(_texts(params))
+    names = (name for text in texts for name in _VARIABLE.findall(text))
+    length = sum(map(len, texts)) + sum(len(environ.get(name, "")) for name in names)
+    if length > LONGEST_PARAMS:
         problem = f"expanded, they have more than {LONGEST_PARAMS:,} characters"
         raise BadInput("params", problem, "let the handler read the variable, or a file")
     return {key: _expanded(value, environ, f"params.{key}") for key, value in params.items()}
@@ -122,15 +125,7 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
 
 def variables(value: Any) -> set[str]:
     """Every NAME of a `${NAME}` in `value`."""
-    match value:
-        case str():
-            return {name for name in _VARIABLE.findall(value) if name}
-        case dict():
-            return set().union(*map(variables, value.values()))
-        case list():
-            return set().union(*map(variables, value))
-        case _:
-            return set()
+    return {name for text in _texts(value) for name in _VARIABLE.findall(text) if name}
 
 
 def unescaped(text: str) -> str:
@@ -150,16 +145,17 @@ def _check_depth(params: Mapping[str, Any]) -> None:
             left += [(one, depth + 1) for one in inner]
 
 
-def _length(value: Any, environ: Mapping[str, str]) -> int:
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in `value`, however deep, but no keys."""
     match value:
         case str():
-            return len(value) + sum(len(environ.get(name, "")) for name in _VARIABLE.findall(value))
+            yield value
         case dict():
-            return sum(_length(one, environ) for one in value.values())
+            for inner in value.values():
+                yield from _texts(inner)
         case list():
-            return sum(_length(one, environ) for one in value)
-        case _:
-            return 0
+            for inner in value:
+                yield from _texts(inner)
 
 
 def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:

@@ -1,13 +1,12 @@
-"""What happens in a worker. Decisions emit events; one subscriber logs, others count.
+"""What happens in a worker, as events. Decisions emit events; one subscriber logs, others count.
 
-A program that subscribes to a board gets a `BoardEvent` of one of the classes below, made by
-`board_event` of what the worker emits:
+An event is of one of these classes. A program that subscribes to a board gets them as they are:
 
     WorkerStarted  WorkerStopping  WorkerStopped     a worker begins, is asked to stop, has ended
-    RunStarted     RunEnded                          a run was claimed; it ended, with its record
-    LockOverridden LockLost                          a stale lock was taken over; one was lost
-    RunLogged                                        a handler logged something
-    SlotSkipped    ItemLeftAlone                     a slot was missed; an item cannot be taken
+    Walked                                           a worker has walked the board
+    RunStarted     RunEnded        RunLogged         a run was claimed; ended; its handler logs
+    LockOverridden LockAdopted     LockLost          a lock was taken over, or lost
+    SlotSkipped    ItemLeftAlone                     a slot was missed, an item cannot be taken
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
     NoticeSent     NoticeFailed    EventsMissed      of notices, and of subscribers
 
@@ -16,77 +15,71 @@ A program that subscribes to a board gets a `BoardEvent` of one of the classes b
             case RunEnded(run=run):
                 RUNS.labels(run.type, run.outcome).inc()
 
-A subscriber that raises is isolated: the others get the event, the worker goes on, and the next
-event is handed to that subscriber again. What it missed is counted. The others get an event about
-its first failure, its 10th, its 100th, and so on. When it works again it gets one event that says
-how many it has missed.
+An event holds values, and makes its text when a subscriber asks for it. A subscriber that raises is
+isolated: the others get the event, the worker goes on, and the next event is handed to that
+subscriber again. What it missed is counted. The others get an event about its first failure, its
+10th, its 100th, and so on. When it works again it gets one event that says how many it has missed.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Concatenate, ParamSpec, Protocol
 
-from blackboard.records import BoardRun, run_record
+from msgspec import Struct
 
+from blackboard.model import Outcome
+from blackboard.phrases import first_line, since, stamp
+from blackboard.records import BoardRun
 
-class Kind(StrEnum):
-    """What happened."""
-
-    STARTED = "worker started"
-    STOPPING = "worker stopping"
-    STOPPED = "worker stopped"
-    WALKED = "walked"
-    CLAIMED = "claimed"
-    OVERRIDDEN = "overridden"
-    ADOPTED = "adopted"
-    SKIPPED = "skipped"
-    LEFT = "left alone"
-    SAID = "said"
-    """The handler logged something."""
-    LOST = "lost"
-    ENDED = "ended"
-    STORE = "store trouble"
-    CLOCK = "clock jumped"
-    """The store's clock, against the worker's monotonic one; or it is confirmed, or back."""
-    NOTIFIED = "notified"
-    """A notice was sent: a webhook, a command."""
-    NOTIFY = "notify trouble"
-    SUBSCRIBER = "events missed"
-    """A subscriber failed, or works again."""
+P = ParamSpec("P")
+_GOOD = {Outcome.OK, Outcome.CANCELLED}
+_log = logging.getLogger("blackboard")
 
 
-# ---- what programs subscribe to
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardEvent:
+class BoardEvent(Struct, frozen=True):
     """Something that happened in a worker."""
+
+    kind: ClassVar[str]
+    """In a word or two, as logs name it."""
 
     worker: str
     """host:pid:boot nonce"""
-    message: str
-    """As it is logged."""
-    level: int
-    """As in `logging`."""
+
+    @property
+    def level(self) -> int:
+        """As in `logging`."""
+        return logging.INFO
+
+    @property
+    def message(self) -> str:
+        """In words, as it is logged."""
+        return ""
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Values that are logged beside the message, by name."""
+        return {}
+
+    def line(self) -> dict[str, object]:
+        """All that a line of a log says of it but the time, by name."""
+        said: dict[str, object] = {
+            "level": logging.getLevelName(self.level).lower(),
+            "event": self.kind,
+            "worker": self.worker,
+        }
+        if isinstance(self, BoardItemEvent):
+            said |= {"item": self.id, "type": self.type, "fence": self.fence}
+        message = self.message
+        if message:
+            said["message"] = message
+        said |= self.details
+        return said
 
 
-class WorkerStarted(BoardEvent):
-    """A worker begins to work."""
-
-
-class WorkerStopping(BoardEvent):
-    """A worker was asked to stop."""
-
-
-class WorkerStopped(BoardEvent):
-    """A worker has ended in good order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardItemEvent(BoardEvent):
+class BoardItemEvent(BoardEvent, frozen=True):
     """What concerns an item, or a run of it."""
 
     id: str
@@ -94,115 +87,293 @@ class BoardItemEvent(BoardEvent):
     fence: int
 
 
-class RunStarted(BoardItemEvent):
+# ---- of a worker
+
+
+class WorkerStarted(BoardEvent, frozen=True, kw_only=True):
+    """A worker begins to work."""
+
+    kind = "worker started"
+
+    slots: int
+    cycle: float
+    """Seconds between two walks."""
+    types: tuple[str, ...]
+    """The types it takes."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.slots} slots, every {self.cycle:g} s, types {', '.join(self.types)}"
+
+
+class WorkerStopping(BoardEvent, frozen=True, kw_only=True):
+    """A worker was asked to stop."""
+
+    kind = "worker stopping"
+
+    message: str
+
+
+class WorkerStopped(BoardEvent, frozen=True, kw_only=True):
+    """A worker has ended in good order."""
+
+    kind = "worker stopped"
+
+    runs: int
+    """Released by it."""
+    requests: Mapping[str, int]
+    """To the store, by kind."""
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"runs": self.runs, "requests": self.requests}
+
+
+class OverdueRun(Struct, frozen=True, kw_only=True):
+    """A run that has waited for longer than is usual, and was not claimed."""
+
+    id: str
+    type: str
+    fence: int
+    due: datetime
+    ready: datetime
+    attempt: int
+    failures: int
+    """In a row, since the last success."""
+
+
+class FreedLock(Struct, frozen=True, kw_only=True):
+    """A stale lock that was removed without another attempt of its run."""
+
+    id: str
+    type: str
+    fence: int
+    due: datetime
+    start: datetime
+    attempt: int
+
+
+class Walked(BoardEvent, frozen=True, kw_only=True):
+    """A worker has walked the board, or claimed more of what it had read."""
+
+    kind = "walked"
+    level = logging.DEBUG
+
+    claims: int
+    """Items that were claimed, taken over or adopted."""
+    due: int
+    """What was there to be taken and was not, at the least."""
+    locks: int
+    """Of the types that the worker takes."""
+    missed: int
+    """Slots that were missed and are not made up for."""
+    complete: bool
+    """Whether every shard was read."""
+    requests: Mapping[str, int]
+    """To the store since the walk before, by kind."""
+    overdue: tuple[OverdueRun, ...] = ()
+    """Found only where notices are sent about them."""
+    freed: tuple[FreedLock, ...] = ()
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {
+            "claims": self.claims,
+            "due": self.due,
+            "locks": self.locks,
+            "requests": self.requests,
+        }
+
+
+# ---- of runs and items
+
+
+class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
     """A run was claimed, and its handler is called."""
 
+    kind = "claimed"
 
-class LockOverridden(BoardItemEvent):
-    """A stale lock was taken over: its run was abandoned, and is tried again if it may be."""
+    due: datetime
+    """The slot that it is for."""
+    attempt: int
+
+    @property
+    def message(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"due {stamp(self.due)}{again}"
 
 
-class LockLost(BoardItemEvent):
-    """The lock of a run under way was lost; its handler is about to be stopped."""
-
-
-class RunLogged(BoardItemEvent):
+class RunLogged(BoardItemEvent, frozen=True, kw_only=True):
     """A handler logged something."""
 
+    kind = "said"
 
-class SlotSkipped(BoardItemEvent):
-    """A slot was missed, and is not made up for."""
-
-
-class ItemLeftAlone(BoardItemEvent):
-    """An item is due, and this worker cannot take it; `message` says why."""
+    message: str
+    level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(BoardItemEvent):
+class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
     """A run has ended and was written to the history."""
 
+    kind = "ended"
+
     run: BoardRun
+    release: str
+    """"done"; "late": its lock had been taken away; "dropped": its item is gone, or the store
+    refused what it says."""
+    ready: datetime
+    """When it might have started."""
+    failures: int
+    """Of the item in a row, before this run."""
+    retries: int
+    """How often a failed run of the item is tried again."""
+
+    @property
+    def level(self) -> int:
+        """A warning but for "ok" and "cancelled"."""
+        return logging.INFO if self.run.outcome in _GOOD else logging.WARNING
+
+    @property
+    def message(self) -> str:
+        outcome = self.run.outcome.value
+        return f"{outcome}: {first_line(self.run.error)}" if self.run.error else outcome
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        run = self.run
+        return {
+            "outcome": run.outcome.value,
+            "release": self.release,
+            "duration": run.duration,
+            "lag": run.lag,
+            "attempt": run.attempt,
+        }
 
 
-class StoreAway(BoardEvent):
+class LockOverridden(BoardItemEvent, frozen=True, kw_only=True):
+    """A stale lock was taken over: its run was abandoned, and is tried again if it may be."""
+
+    kind = "overridden"
+
+    owner: str
+    """Whose lock it was."""
+    age: float
+    """Seconds since it was last renewed; infinity when the host has booted since."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.owner} was not heard of {since(self.age)}"
+
+
+class LockAdopted(BoardItemEvent, frozen=True, kw_only=True):
+    """A lock of this worker was found whose claim had no answer: its run starts now."""
+
+    kind = "adopted"
+
+    @property
+    def message(self) -> str:
+        return "its claim had landed late"
+
+
+class LockLost(BoardItemEvent, frozen=True, kw_only=True):
+    """The lock of a run under way was lost; its handler is about to be stopped."""
+
+    kind = "lost"
+    level = logging.WARNING
+
+    message: str
+
+
+class SlotSkipped(BoardItemEvent, frozen=True, kw_only=True):
+    """A slot was missed, and is not made up for."""
+
+    kind = "skipped"
+
+    due: datetime
+
+    @property
+    def message(self) -> str:
+        return f"missed {stamp(self.due)}"
+
+
+class ItemLeftAlone(BoardItemEvent, frozen=True, kw_only=True):
+    """An item is due, and this worker cannot take it; `message` says why."""
+
+    kind = "left alone"
+    level = logging.WARNING
+
+    message: str
+
+
+# ---- of the store
+
+
+class StoreEvent(BoardEvent, frozen=True, kw_only=True):
+    """The store, or a part of it, does not answer, or answers again."""
+
+    kind = "store trouble"
+
+    message: str
+
+
+class StoreAway(StoreEvent, frozen=True):
     """The store, or a part of it, does not answer. Emitted again while that lasts."""
 
+    level = logging.WARNING
 
-class StoreBack(BoardEvent):
+
+class StoreBack(StoreEvent, frozen=True):
     """The store answers again."""
 
 
-class ClockJumped(BoardEvent):
+class ClockJumped(BoardEvent, frozen=True, kw_only=True):
     """The store's clock jumped against the worker's own, or a jump was confirmed, or is over."""
 
+    kind = "clock jumped"
 
-class NoticeSent(BoardItemEvent):
+    message: str
+    level: int = logging.INFO
+
+
+# ---- of notices and subscribers
+
+
+class NoticeSent(BoardItemEvent, frozen=True, kw_only=True):
     """A notice was sent: a webhook, a command."""
 
+    kind = "notified"
 
-class NoticeFailed(BoardEvent):
+    message: str
+
+
+class NoticeFailed(BoardEvent, frozen=True, kw_only=True):
     """A notice could not be sent."""
 
+    kind = "notify trouble"
+    level = logging.WARNING
 
-class EventsMissed(BoardEvent):
+    message: str
+
+
+class EventsMissed(BoardEvent, frozen=True, kw_only=True):
     """A subscriber failed, or works again."""
 
+    kind = "events missed"
+    level = logging.WARNING
 
-_OF_WORKERS: Mapping[Kind, type[BoardEvent]] = {
-    Kind.STARTED: WorkerStarted,
-    Kind.STOPPING: WorkerStopping,
-    Kind.STOPPED: WorkerStopped,
-    Kind.CLOCK: ClockJumped,
-    Kind.NOTIFY: NoticeFailed,
-    Kind.SUBSCRIBER: EventsMissed,
-}
-_OF_ITEMS: Mapping[Kind, type[BoardItemEvent]] = {
-    Kind.CLAIMED: RunStarted,
-    Kind.ADOPTED: RunStarted,
-    Kind.OVERRIDDEN: LockOverridden,
-    Kind.LOST: LockLost,
-    Kind.SAID: RunLogged,
-    Kind.SKIPPED: SlotSkipped,
-    Kind.LEFT: ItemLeftAlone,
-    Kind.NOTIFIED: NoticeSent,
-}
+    message: str
 
 
-def board_event(event: "Event") -> BoardEvent | None:
-    """An event as programs get it; None for what only measures a worker, such as a walk."""
-    worker, message, level = event.worker, event.message, event.level
-    match event.kind:
-        case Kind.STORE:
-            store = StoreAway if level > logging.INFO else StoreBack
-            return store(worker=worker, message=message, level=level)
-        case Kind.ENDED:
-            _, released = event.record
-            return RunEnded(
-                worker=worker,
-                message=message,
-                level=level,
-                id=event.item,
-                type=event.type,
-                fence=event.fence,
-                run=run_record(released.run),
-            )
-        case kind if kind in _OF_ITEMS:
-            return _OF_ITEMS[kind](
-                worker=worker,
-                message=message,
-                level=level,
-                id=event.item,
-                type=event.type,
-                fence=event.fence,
-            )
-        case kind if kind in _OF_WORKERS:
-            return _OF_WORKERS[kind](worker=worker, message=message, level=level)
-        case _:
-            return None
+# ---- handing them out
+
+Subscriber = Callable[[BoardEvent], None]
 
 
-# ---- what workers emit
+def log_event(event: BoardEvent) -> None:
+    """Log an event as the library does, to the logger `blackboard`."""
+    if _log.isEnabledFor(event.level):
+        about = f"{event.kind} {event.id}" if isinstance(event, BoardItemEvent) else event.kind
+        _log.log(event.level, "%s: %s", about, event.message)
 
 
 class OfRun(Protocol):
@@ -216,28 +387,9 @@ class OfRun(Protocol):
     def fence(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One happening. What concerns a run names its item, type and fence."""
-
-    kind: Kind
-    message: str = ""
-    level: int = logging.INFO
-    worker: str = ""
-    item: str = ""
-    type: str = ""
-    fence: int = 0
-    data: Mapping[str, Any] = field(default_factory=dict)
-    record: Any = None
-    """What it is about, for a subscriber that looks closer. It is not logged."""
-
-
-Subscriber = Callable[[Event], None]
-
-
 @dataclass(slots=True, eq=False)
 class _Subscription:
-    """One subscriber, and how it fares."""
+    """One subscriber, and its failures."""
 
     subscriber: Subscriber
     name: str
@@ -250,7 +402,7 @@ class _Subscription:
     next_report_at: int = 1
     """Failures at which the others get the next event about it."""
 
-    def takes(self, event: Event) -> bool:
+    def takes(self, event: BoardEvent) -> bool:
         try:
             self.subscriber(event)
         except (Exception, SystemExit, asyncio.CancelledError) as problem:  # noqa: BLE001
@@ -271,7 +423,7 @@ class _Subscription:
 
 
 class Events:
-    """Hands every event to every subscriber, whatever becomes of the others."""
+    """Hands each event of a worker to every subscriber, also when others fail."""
 
     def __init__(self, worker: str = "") -> None:
         self.worker = worker
@@ -287,8 +439,15 @@ class Events:
         """Times that a subscriber raised."""
         return sum(one.failures for one in self._subscriptions)
 
-    def emit(self, kind: Kind, message: str = "", **about: Any) -> None:
-        event = Event(kind=kind, message=message, worker=self.worker, **about)
+    def emit(
+        self,
+        make: Callable[Concatenate[str, P], BoardEvent],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> None:
+        """Make an event of a class and hand it out: `emit(StoreBack, message="...")`."""
+        event = make(self.worker, *args, **values)
         for one in tuple(self._subscriptions):
             if not one.takes(event):
                 if one.is_to_be_reported():
@@ -297,6 +456,17 @@ class Events:
                 missed, one.missed = one.missed, 0
                 one.takes(self._trouble(f"{missed} events were missed here: {one.problem}"))
 
+    def emit_of(
+        self,
+        run: OfRun,
+        make: Callable[Concatenate[str, str, str, int, P], BoardItemEvent],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> None:
+        """The same, of a run or of what may become one."""
+        self.emit(make, run.id, run.type, run.fence, *args, **values)
+
     def _report(self, failed: _Subscription) -> None:
         """Subscribers that fail at this, too, are counted and nothing more."""
         event = self._trouble(f"{failed.name} fails ({failed.failures}): {failed.problem}")
@@ -304,14 +474,8 @@ class Events:
             if one is not failed:
                 one.takes(event)
 
-    def _trouble(self, message: str) -> Event:
-        return Event(
-            kind=Kind.SUBSCRIBER, message=message, level=logging.WARNING, worker=self.worker
-        )
-
-    def emit_of(self, run: OfRun, kind: Kind, message: str = "", **about: Any) -> None:
-        """Of a run, or of what may become one."""
-        self.emit(kind, message, item=run.id, type=run.type, fence=run.fence, **about)
+    def _trouble(self, message: str) -> EventsMissed:
+        return EventsMissed(self.worker, message=message)
 
 
 def _words(problem: BaseException) -> str:

@@ -40,6 +40,7 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.loaded import package_name
+from blackboard.model import replace
 from blackboard.schedule.durations import format_duration
 from blackboard.spec import Spec, resolve
 
@@ -62,18 +63,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """What `@handler` says: the type, and what its runs are run with."""
-
-    type: str
-    spec: Spec
-    slots: int | None
-    fenced: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function that runs the items of a type."""
+    """A function that runs the items of a type, as `@handler` declares it."""
 
     type: str
     function: Callable[..., Any]
@@ -117,7 +108,7 @@ def handler(
 
     Raises BadInput naming the handler, when its module is imported.
     """
-    said = {
+    defaults = {
         "every": every,
         "cron": cron,
         "rrule": rrule,
@@ -136,53 +127,42 @@ def handler(
     def declare(function: F) -> F:
         name = f"handler {type_!r} ({place(function)})"
         _check_function(name, function)
-        _check_type(name, type_)
-        declaration = Declaration(
+        check_type(type_, name)
+        if slots is not None and (type(slots) is not int or slots < 1):
+            raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
+        if not isinstance(fenced, bool):
+            raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
+        found = Handler(
             type=type_,
-            spec=_checked_spec(name, said),
-            slots=_checked_slots(name, slots),
-            fenced=_checked_fenced(name, fenced),
+            function=function,
+            is_async=inspect.iscoroutinefunction(function),
+            spec=_checked_spec(name, defaults),
+            slots=slots,
+            fenced=fenced,
+            source=_source_of_function(function),
         )
-        setattr(function, _MARK, (*getattr(function, _MARK, ()), declaration))
+        setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
         return function
 
     return declare
 
 
-def handlers_in(module: ModuleType, source: Source) -> list[Handler]:
-    """What the names of a module hold that `@handler` marked."""
+def handlers_of(function: Callable[..., Any], source: Source | None = None) -> list[Handler]:
+    """A function as handlers, one for each `@handler` above it. `source` is where its module was
+    loaded from, if that is not its own name.
+    """
+    marks: tuple[Handler, ...] = getattr(function, _MARK, ())
+    is_async = inspect.iscoroutinefunction(function)  # a decorator may have wrapped what was marked
     return [
-        handler_of(function, declaration, source)
-        for function in list(vars(module).values())
-        if isinstance(function, FunctionType)
-        for declaration in getattr(function, _MARK, ())
+        replace(one, function=function, is_async=is_async, source=source or one.source)
+        for one in marks
     ]
 
 
-def handlers_of(function: Callable[..., Any]) -> list[Handler]:
-    """A marked function as handlers, one for each mark. Raises BadInput when it has none."""
-    marks: tuple[Declaration, ...] = getattr(function, _MARK, ())
-    if not marks:
-        raise BadInput("handlers", f"{function!r} is no handler", "put @handler above it")
-    return [handler_of(function, declaration) for declaration in marks]
-
-
-def handler_of(
-    function: Callable[..., Any],
-    declaration: Declaration | None = None,
-    source: Source | None = None,
-) -> Handler:
-    """A marked function as a handler; by default its first mark and its own module."""
-    said = declaration or getattr(function, _MARK)[0]
-    return Handler(
-        type=said.type,
-        function=function,
-        is_async=inspect.iscoroutinefunction(function),
-        spec=said.spec,
-        slots=said.slots,
-        fenced=said.fenced,
-        source=source or _source_of_function(function),
-    )
+def handlers_in(module: ModuleType, source: Source) -> list[Handler]:
+    """The handlers among the names of a module."""
+    functions = [one for one in vars(module).values() if isinstance(one, FunctionType)]
+    return [found for one in functions for found in handlers_of(one, source)]
 
 
 def place(function: Callable[..., Any]) -> str:
@@ -202,19 +182,18 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
         raise BadInput(name, str(problem), "it is called with (item, ctx)") from None
 
 
-def _check_type(name: str, type_: str) -> None:
-    if not isinstance(type_, str) or not type_ or not type_.isprintable() or "," in type_:
-        raise BadInput(name, "the type must be printable text without commas", "a short word")
+def check_type(name: str, field: str = "type") -> None:
+    """Refuse a type that no handler could have. Raises BadInput naming `field`."""
+    if not isinstance(name, str) or not name or not name.isprintable() or "," in name:
+        raise BadInput(field, "a type is printable text without commas", "a short word")
 
 
-def _checked_spec(name: str, said: Mapping[str, Any]) -> Spec:
-    texts = {key: as_text(value) for key, value in said.items() if value is not None}
+def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
+    texts = {key: as_text(value) for key, value in defaults.items() if value is not None}
     try:
         spec = msgspec.convert(texts, Spec)
         resolve([spec])
-    except msgspec.ValidationError as problem:
-        raise BadInput(name, str(problem)) from None
-    except BadInput as problem:
+    except (msgspec.ValidationError, BadInput) as problem:
         raise BadInput(name, str(problem)) from None
     return spec
 
@@ -230,24 +209,12 @@ def as_text(value: Any) -> Any:
             return value
 
 
-def _checked_slots(name: str, slots: int | None) -> int | None:
-    if slots is not None and (type(slots) is not int or slots < 1):
-        raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
-    return slots
-
-
-def _checked_fenced(name: str, fenced: bool) -> bool:  # noqa: FBT001 - it is what is checked
-    if not isinstance(fenced, bool):
-        raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
-    return fenced
-
-
 class Registry(Mapping[str, Handler]):
     """The handlers of a worker, by type."""
 
     def __init__(self, handlers: Iterable[Handler] = ()) -> None:
         """Raises BadInput naming both places when two functions have one type. The same function
-        met twice, because another module imports it, is one handler.
+        found twice, because another module imports it, is one handler.
         """
         self._handlers: dict[str, Handler] = {}
         for one in handlers:
@@ -271,7 +238,20 @@ def load(jobs: Sequence[str], base: Path) -> Registry:
 
     Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
     """
-    return Registry([one for entry in jobs for one in _handlers_of(entry, base.resolve())])
+    return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve())])
+
+
+def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
+    """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
+    if isinstance(handlers, str):
+        raise BadInput("handlers", f"{handlers!r} is text", "a list, such as [feed, 'jobs']")
+    found: list[Handler] = []
+    for one in handlers:
+        some = _handlers_at(one, Path.cwd()) if isinstance(one, str) else handlers_of(one)
+        if not some:
+            raise BadInput("handlers", f"{one!r} is no handler", "put @handler above it")
+        found += some
+    return Registry(found)
 
 
 def shipped() -> tuple[str, ...]:
@@ -368,7 +348,7 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
     )
 
 
-def _handlers_of(entry: str, base: Path) -> list[Handler]:
+def _handlers_at(entry: str, base: Path) -> list[Handler]:
     field = f"jobs {entry!r}"
     found: list[Handler] = []
     for source in _sources(entry, base):
@@ -415,11 +395,11 @@ def _source_of_file(entry: str, path: Path) -> Source:
 def _source_of_module(entry: str, base: Path) -> Source:
     if str(base) not in sys.path:
         sys.path.append(str(base))  # last: a file lying here must not hide an installed module
-    known = ", ".join(shipped()) or "none"
+    names = ", ".join(shipped()) or "none"
     nothing = BadInput(
         f"jobs {entry!r}",
         f"is neither a folder or file in {base}, nor a shipped job, nor an importable module",
-        f"shipped: {known}",
+        f"shipped: {names}",
     )
     if not all(part.isidentifier() for part in entry.split(".")):
         raise nothing

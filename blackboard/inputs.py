@@ -1,4 +1,4 @@
-"""Checks what a person writes about an item, before anything is sent to the store.
+"""Checks what is written about an item, before anything is sent to the store.
 
 The command line and the Python interface check the same and refuse with the same words.
 """
@@ -21,7 +21,7 @@ LARGEST_PARAMS = 1 << 20
 
 
 def check_id(text: str) -> str:
-    """Any text is an id, but none at all, or what cannot be written as UTF-8."""
+    """Refuse an id that is empty, or that cannot be written as UTF-8."""
     if not text:
         raise BadInput("id", "it is empty", "give the item a name")
     try:
@@ -31,23 +31,14 @@ def check_id(text: str) -> str:
     return text
 
 
-def check_type(name: str) -> str:
-    """A type is a word that a handler could have."""
-    if not name or not name.isprintable() or "," in name:
-        problem = "a type is printable text without commas"
-        raise BadInput("type", problem, "a short word, as in @handler")
-    return name
-
-
-def changed(spec: Spec, said: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:
+def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:
     """`spec` with other fields and params, checked. "" takes a field back, so that the default of
     the type counts. A schedule takes the place of any other. Raises BadInput naming the field.
     """
-    changes: dict[str, Any] = {}
-    if any(name in said for name in SCHEDULE):
-        changes = dict.fromkeys(SCHEDULE)
-    changes |= {name: None if value == "" else value for name, value in said.items()}
-    after = msgspec.structs.replace(spec, **changes, params=dict(params))
+    fields = {name: None if value == "" else value for name, value in changes.items()}
+    if any(name in fields for name in SCHEDULE):
+        fields = dict.fromkeys(SCHEDULE) | fields
+    after = msgspec.structs.replace(spec, **fields, params=dict(params))
     check_spec(after)
     check_params_size(after.params)
     return after
@@ -99,8 +90,8 @@ def check_first(text: str | None, settings: RunSettings) -> None:
 
 
 def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime | None:
-    """When a new item is due first: "now", "next" by its schedule, or a time. None when nothing
-    was said.
+    """When a new item is due first: "now", "next" by its schedule, or a time. None when none
+    is given.
     """
     check_first(text, settings)
     match text:

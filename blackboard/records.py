@@ -6,14 +6,18 @@ things stood when it was read, and never changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from blackboard.model import Mark, Outcome, Run, State
+from blackboard.results import warnings_in
 from blackboard.rules.status import ItemStatus
+
+Progress = tuple[float, float | None]
+"""What is done, and of how much, if that is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +64,15 @@ class BoardItem:
     """Who paused it, when and why."""
     resumed: Mark | None
     """Who resumed it last, when and why."""
-    progress: tuple[float, float | None] | None
-    """What the running handler has done, and of how much, if it said so."""
+    progress: Progress | None
+    """What the running handler has done, and of how much, if it reports that."""
     overdue: bool
     """Whether it waits although it has been ready for longer than is usual."""
     stale: bool
     """Whether it runs and its lock was not renewed in time: any worker may override it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardRun:
+class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the history."""
 
     id: str
@@ -90,10 +93,16 @@ class BoardRun:
     """What the handler returned, when ok."""
     error: str
     """Type, message and traceback, or why it was stopped."""
-    output: str = field(repr=False)
-    """The last of what the handler printed."""
+    warnings: tuple[str, ...]
+    """What it returned under `warnings`."""
+    output: str
+    """The last of what the handler printed; not in its `repr`, as it may be long."""
     note: Mark | None
     """Who ended it, when and why, if a person did."""
+
+    def __repr__(self) -> str:
+        shown = (name for name in self.__struct_fields__ if name != "output")
+        return f"BoardRun({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @property
     def duration(self) -> float:
@@ -161,9 +170,9 @@ def item_record(one: ItemStatus) -> BoardItem:
         runs=item.runs,
         failures=item.failures,
         fence=item.fence,
-        paused=mark_of(item.paused),
-        resumed=mark_of(item.resumed),
-        progress=_progress(one.lock.progress) if one.lock else None,
+        paused=decoded_as(Mark, item.paused),
+        resumed=decoded_as(Mark, item.resumed),
+        progress=decoded_as(Progress, one.lock.progress) if one.lock else None,
         overdue=one.overdue,
         stale=one.stale,
     )
@@ -184,8 +193,9 @@ def run_record(run: Run) -> BoardRun:
         worker=run.worker,
         result=decoded(run.result),
         error=run.error,
+        warnings=tuple(warnings_in(run.result)),
         output=run.output,
-        note=mark_of(run.note),
+        note=decoded_as(Mark, run.note),
     )
 
 
@@ -199,16 +209,9 @@ def decoded(text: str) -> Any:
         return text
 
 
-def mark_of(text: str) -> Mark | None:
-    """A mark as it stands in a row; None when there is none, or what is there is none."""
+def decoded_as(kind: Any, text: str) -> Any:
+    """What JSON text of a kind says, such as `Mark`; None when there is none, or it is no such."""
     try:
-        return msgspec.json.decode(text, type=Mark) if text else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def _progress(text: str) -> tuple[float, float | None] | None:
-    try:
-        return msgspec.json.decode(text, type=tuple[float, float | None]) if text else None
+        return msgspec.json.decode(text, type=kind) if text else None
     except (ValueError, RecursionError):
         return None

@@ -315,11 +315,11 @@ def _check(file: Path, text: str, settings: Settings) -> None:
         for name, table in settings.types.items():
             path = ("types", name)
             _check_type(table)
-        seen: set[str] = set()
+        ids: set[str] = set()
         for number, item in enumerate(settings.items):
             path = ("items", number)
-            _check_item(item, seen)
-            seen.add(item.id)
+            _check_item(item, ids)
+            ids.add(item.id)
     except BadInput as error:
         line = line_of(text, (*path, *error.field.split(".")))
         raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
@@ -333,11 +333,11 @@ def _check_type(table: TypeTable) -> None:
         raise BadInput("params", "a type has none of its own", "give them to its items")
 
 
-def _check_item(item: ItemTable, seen: set[str]) -> None:
+def _check_item(item: ItemTable, earlier: set[str]) -> None:
     check_spec(item)
     if not item.type:
         raise BadInput("type", "it is empty", "the name of a handler's type")
-    if not item.id or item.id in seen:
+    if not item.id or item.id in earlier:
         problem = f"{item.id!r} is declared twice" if item.id else "it is empty"
         raise BadInput("id", problem, "give each item an id of its own")
 

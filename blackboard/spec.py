@@ -1,4 +1,4 @@
-"""What a run is run with, and where that is said: item, then `[types]`, then `@handler`.
+"""What a run is run with, and where that is declared: item, then `[types]`, then `@handler`.
 
 A layer is a `Spec`: what it leaves out, the next one says. The schedule counts as one thing: a
 layer that has any of every, cron, rrule and at decides it.
@@ -104,9 +104,9 @@ def encode_spec(spec: Spec) -> str:
 
 
 def rewrite_spec(text: str, spec: Spec) -> str:
-    """`spec` as it stands in a row that said `text`: fields of a newer version are kept."""
-    said: dict[str, Any] = msgspec.json.decode(text)
-    unknown = {name: said[name] for name in said if name not in Spec.__struct_fields__}
+    """`spec` as it stands in a row that had `text`: fields of a newer version are kept."""
+    before: dict[str, Any] = msgspec.json.decode(text)
+    unknown = {name: before[name] for name in before if name not in Spec.__struct_fields__}
     if not unknown:
         return encode_spec(spec)
     return msgspec.json.encode(msgspec.to_builtins(spec) | unknown).decode()
@@ -129,7 +129,7 @@ def params_of(spec: str, once: str) -> dict[str, Any]:
 def resolve(
     layers: Sequence[Spec], *, fenced: bool = False, slots: int | None = None
 ) -> RunSettings:
-    """The first layer that says something about a field decides it.
+    """The first layer that has a field decides it.
 
     Raises BadInput naming the field.
     """
@@ -141,11 +141,9 @@ def resolve(
         text = first(name)
         return None if text is None else parse_duration(text, name)
 
-    said = next((layer for layer in layers if layer.has_schedule), Spec())
-    zone = first("timezone") or _zone_of_rule(said.rrule) or "UTC"
-    schedule = make_schedule(
-        every=said.every, cron=said.cron, rrule=said.rrule, at=said.at, zone=zone
-    )
+    one = next((layer for layer in layers if layer.has_schedule), Spec())
+    zone = first("timezone") or _zone_of_rule(one.rrule) or "UTC"
+    schedule = make_schedule(every=one.every, cron=one.cron, rrule=one.rrule, at=one.at, zone=zone)
     stale_after = duration("stale_after")
     if stale_after is not None and stale_after < SHORTEST_LEASE:
         raise BadInput("stale_after", f"{first('stale_after')!r} is too short", "3s at the least")

@@ -35,13 +35,13 @@ from typing import Any, TypeVar, Unpack, cast
 
 import pytest
 
-from blackboard.board import Board, RunOptions, registry_of
+from blackboard.assembly import DEFAULT_BOARD, Location
+from blackboard.board import Board, RunOptions
 from blackboard.clock import SystemChance
 from blackboard.context import Context, HandlerItem, Lost
 from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers import Handler
-from blackboard.location import DEFAULT_BOARD, Location
+from blackboard.handlers import Handler, registry_of
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
@@ -88,8 +88,8 @@ class BoardUnderTest:
         *jobs: str | Callable[..., Any],
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[BoardRun]:
-        """Be a worker until nothing is due and nothing runs; the runs that ended, in that order.
-        A handler that fails is a run that failed, no exception.
+        """Work until nothing is due and nothing runs. Returns the runs that ended, in that order.
+        Where a handler fails, its run has failed; nothing is raised.
 
         `jobs` are what `--jobs` takes, from the current folder, or functions with `@handler`.
         `settings` are the tables `[jobs.TYPE]`.
@@ -230,10 +230,10 @@ class _BlockingLost:
 async def _work(door: Board) -> list[BoardRun]:
     ended: list[BoardRun] = []
 
-    def heard(event: BoardEvent) -> None:
+    def collect(event: BoardEvent) -> None:
         if isinstance(event, RunEnded):
             ended.append(event.run)
 
-    door.subscribe(heard)
+    door.subscribe(collect)
     await door.worker().work("idle")
     return ended

@@ -6,14 +6,12 @@ type would ask it; the rest is what the item and its lock say.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
-
-import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State, replace
 from blackboard.phrases import exactly, first_line, plural, span
 from blackboard.protocol.batches import token_of
+from blackboard.records import Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import planned_after
 from blackboard.rules.status import ItemStatus
@@ -184,19 +182,11 @@ def _queue(item: Item) -> str:
 
 
 def _progress(lock: Lock) -> str:
-    found = _decoded(lock.progress, tuple[float, float | None])
+    found = decoded_as(Progress, lock.progress)
     if found is None:
         return ""
     done, total = found
     return f"It has done {done:g} of {total:g}." if total else f"It has done {done:g}."
-
-
-def _decoded(text: str, kind: Any) -> Any:
-    """JSON of a row as `kind`; None when there is none, or what is there is none."""
-    try:
-        return msgspec.json.decode(text, type=kind) if text else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _lease(one: ItemStatus, lock: Lock, known: Circumstances) -> str:
@@ -232,7 +222,7 @@ def _afterwards(item: Item, known: Circumstances) -> str:
 
 
 def _paused(item: Item, known: Circumstances) -> str:
-    mark = _decoded(item.paused, Mark)
+    mark = decoded_as(Mark, item.paused)
     told = "It was paused"
     if mark is not None:
         told = f"{mark.by} paused it at {exactly(mark.at, known.now)}"

@@ -14,10 +14,10 @@ import click
 
 from blackboard.cli.session import emit, note
 from blackboard.display.layout import shown
-from blackboard.model import Item, Run, State
+from blackboard.model import Item, Mark, Run, State
 from blackboard.phrases import exactly, iso
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import decoded, mark_of
+from blackboard.records import decoded, decoded_as
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.worker.membership import Sighting
 
@@ -111,7 +111,7 @@ def moment(value: datetime | None) -> str | None:
 
 def marked(text: str) -> Any:
     """Who did something, when and why, with the time as all others are."""
-    mark = mark_of(text)
+    mark = decoded_as(Mark, text)
     return {"by": mark.by, "at": iso(mark.at), "reason": mark.reason} if mark else decoded(text)
 
 

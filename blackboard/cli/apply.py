@@ -19,12 +19,12 @@ from blackboard.cli.spec_options import warn_unknown
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput
+from blackboard.handlers import check_type
 from blackboard.inputs import (
     check_first,
     check_id,
     check_params_size,
     check_size,
-    check_type,
     first_of,
 )
 from blackboard.model import Item, replace

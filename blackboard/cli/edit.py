@@ -22,7 +22,8 @@ from blackboard.cli.spec_options import (
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.inputs import check_id, check_size, check_type, first_of
+from blackboard.handlers import check_type
+from blackboard.inputs import check_id, check_size, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import plural
 from blackboard.protocol import edits

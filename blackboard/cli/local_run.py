@@ -28,7 +28,7 @@ from blackboard.cli.session import Session
 from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
 from blackboard.handlers import Handler
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
 from blackboard.phrases import plural
@@ -45,9 +45,8 @@ from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.release_queue import Renewed
-from blackboard.worker.running import given
+from blackboard.worker.running import Holding, Holdings, given
 from blackboard.worker.store_breaker import StoreBreaker
 
 
@@ -265,9 +264,10 @@ def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
         yield
 
 
-def _warn_of_loss(console: TextIO, event: Event) -> None:
-    if event.kind in {Kind.LOST, Kind.STORE}:
-        click.echo(f"blackboard: {one_line(f'{event.item} {event.message}')}", file=console)
+def _warn_of_loss(console: TextIO, event: BoardEvent) -> None:
+    if isinstance(event, LockLost | StoreEvent):
+        about = f"{event.id} " if isinstance(event, LockLost) else ""
+        click.echo(f"blackboard: {one_line(f'{about}{event.message}')}", file=console)
 
 
 def _log(console: TextIO, mask: Mask, level: int, message: str) -> None:

@@ -17,13 +17,13 @@ from blackboard.cli.session import Session, emit, run
 from blackboard.display.columns import RUN_COLUMNS, run_cells, wide
 from blackboard.display.layout import shown, table, texts_of
 from blackboard.inputs import check_id
-from blackboard.model import Item, Outcome, Run, State
+from blackboard.model import Item, Mark, Outcome, Run, State
 from blackboard.phrases import span, stamp
 from blackboard.protocol import keys
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import record_of
-from blackboard.records import mark_of
+from blackboard.records import decoded_as
 from blackboard.schedule.durations import parse_duration
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -231,7 +231,7 @@ def in_full(one: Run) -> Iterator[str]:
     yield f"  start   {stamp(one.start)}, {span(one.lag)} after it was ready"
     yield f"  stop    {stamp(one.stop)}, after {span(one.duration)}"
     yield f"  worker  {shown(one.worker)}"
-    if mark := mark_of(one.note):
+    if mark := decoded_as(Mark, one.note):
         because = f": {mark.reason}" if mark.reason else ""
         yield f"  note    ended by {shown(mark.by)} at {stamp(mark.at)}{shown(because)}"
     for title, text in (("result", one.result), ("error", one.error), ("output", one.output)):

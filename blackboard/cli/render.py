@@ -4,7 +4,7 @@ Text from the board reaches rich as text, never as markup, and never with its co
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
@@ -17,7 +17,17 @@ from rich.text import Text
 
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import BETWEEN, Line, Style, one_line
-from blackboard.events import Event, Kind
+from blackboard.events import (
+    BoardEvent,
+    BoardItemEvent,
+    LockAdopted,
+    LockLost,
+    LockOverridden,
+    RunEnded,
+    RunStarted,
+    StoreAway,
+    StoreBack,
+)
 from blackboard.phrases import brief
 
 STYLES = {
@@ -31,6 +41,16 @@ STYLES = {
     Style.LOST: "magenta",
 }
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
+EVENT_STYLES: Mapping[type[BoardEvent], str] = {
+    RunStarted: "cyan",
+    RunEnded: "green",
+    LockOverridden: "magenta",
+    LockAdopted: "magenta",
+    LockLost: "red",
+    StoreAway: "red",
+    StoreBack: "red",
+}
+"""Of an event whose level has no style."""
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 """What an SVG of rich's loads from another host."""
@@ -75,11 +95,11 @@ def svg_of(lines: Sequence[Line], *, title: str) -> str:
     return _FONTS.sub("", console.export_svg(title=title))
 
 
-def event_printer(stream: TextIO) -> Callable[[Event, datetime], None]:
+def event_printer(stream: TextIO) -> Callable[[BoardEvent, datetime], None]:
     """Prints an event of a worker as a line for people."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def line(event: Event, at: datetime) -> None:
+    def line(event: BoardEvent, at: datetime) -> None:
         with (
             console.capture() as printed
         ):  # it would keep what a terminal that is gone does not take
@@ -90,35 +110,25 @@ def event_printer(stream: TextIO) -> Callable[[Event, datetime], None]:
     return line
 
 
-def event_text(event: Event, at: datetime) -> Text:
+def event_text(event: BoardEvent, at: datetime) -> Text:
     """An event in a line: time, kind, item or else worker, message, and what is uncommon."""
     style = LEVELS.get(event.level, "")
     text = Text(f"{at:%H:%M:%SZ} ", "bright_black")
-    text.append(f"{event.kind.value:<16}", style or _kind_style(event.kind))
-    if event.item:
-        text.append(f" {one_line(event.item)}", "bold")
+    text.append(f"{event.kind:<16}", style or EVENT_STYLES.get(type(event), ""))
+    if isinstance(event, BoardItemEvent):
+        text.append(f" {one_line(event.id)}", "bold")
         text.append(f" {one_line(event.type)} #{event.fence}", "bright_black")
     elif event.worker:
         text.append(f" {one_line(worker_name(event.worker))}", "bright_black")
-    if event.message:
-        text.append(f"  {one_line(event.message)}", style)
-    for name, value in event.data.items():
-        if COMMON.get(name) in {value, ANY}:
+    message = event.message
+    if message:
+        text.append(f"  {one_line(message)}", style)
+    for name, value in event.details.items():
+        if COMMON.get(name) == ANY or COMMON.get(name) == value:
             continue
         told = brief(value) if isinstance(value, float) else one_line(str(value))
         text.append(f" {name}={told}", "bright_black")
     return text
-
-
-def _kind_style(kind: Kind) -> str:
-    return {
-        Kind.CLAIMED: "cyan",
-        Kind.ENDED: "green",
-        Kind.OVERRIDDEN: "magenta",
-        Kind.ADOPTED: "magenta",
-        Kind.LOST: "red",
-        Kind.STORE: "red",
-    }.get(kind, "")
 
 
 @contextmanager

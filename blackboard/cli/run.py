@@ -27,7 +27,7 @@ from blackboard.worker.membership import takers, workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
-"""Seconds between two looks."""
+"""Seconds between two looks. No backoff: nothing has failed, and the first looks come at once."""
 NO_WORKER_WAIT = 30.0
 """Seconds without a worker that takes the type, after which waiting is given up."""
 

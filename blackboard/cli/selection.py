@@ -20,11 +20,10 @@ from blackboard.inputs import check_id
 from blackboard.model import Item, State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.rows import record_of
 from blackboard.rules.status import OVERDUE_AFTER
 from blackboard.spec import Spec, decode_spec
-from blackboard.status import BoardStatus, read_status
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import click
 
 from blackboard import settings as settings_file
+from blackboard.assembly import Location, is_there, name_of, store_of
 from blackboard.cli.options import Chosen, common
 from blackboard.display.layout import one_line
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
-from blackboard.location import Location, is_there, name_of, store_of
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 

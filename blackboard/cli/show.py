@@ -24,10 +24,9 @@ from blackboard.display.columns import (
 )
 from blackboard.display.layout import Line, Style, fitted, table, texts_of
 from blackboard.errors import BadInput
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
 from blackboard.schedule.durations import parse_duration
-from blackboard.status import BoardStatus
 from blackboard.table import Busy, Unavailable
 
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {

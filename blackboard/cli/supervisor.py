@@ -14,10 +14,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
+from blackboard.clock import SystemChance
+from blackboard.rules.breaker import RESTARTS
+
 STEADY = 60.0
-"""Seconds after which a worker counts as well, and the next pause as the first."""
+"""Seconds after which a worker counts as well, and its end as the first failure."""
 SUPERVISED = "BLACKBOARD_SUPERVISED"
 """In a worker's environment: its stdin is the pipe."""
 STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
@@ -79,8 +80,7 @@ class _Supervisor:
 
     async def _keep(self) -> int:
         """One worker after another, until they are meant to end."""
-        loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE
+        loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
         while True:
             since = loop.time()
             try:
@@ -92,15 +92,12 @@ class _Supervisor:
                 return 0
             if self._stopping.is_set() or not self._restart:
                 return max(code, KILLED) if code else 0
-            if loop.time() - since > STEADY:
-                pause = FIRST_PAUSE
-            sys.stderr.write(f"blackboard: {ended}; another in {pause:g} s\n")
-            try:
+            failures = 1 if loop.time() - since > STEADY else failures + 1
+            pause = RESTARTS.pause(failures, fraction=chance.fraction())
+            sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
-            except TimeoutError:
-                pause = min(2 * pause, LONGEST_PAUSE)
-                continue
-            return 0
+                return 0
 
     async def _run_one(self) -> int:
         """One worker, from its start to its end; its exit code. Raises OSError."""

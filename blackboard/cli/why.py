@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from blackboard.board import settings_or_none
+from blackboard.board import explained
 from blackboard.cli import terminal
 from blackboard.cli.answers import JSON, item_view
 from blackboard.cli.options import Chosen, common
@@ -13,9 +13,7 @@ from blackboard.cli.session import Session, emit, run
 from blackboard.display.layout import shown
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.status import status_of
-from blackboard.why import Circumstances, explain
-from blackboard.worker.membership import Sighting, takers, workers
+from blackboard.worker.membership import Sighting, workers
 
 WHY_EPILOG = """\b
 Examples:
@@ -47,14 +45,5 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
 
 
 async def _view(board: BoardTable, item: Item, present: Sequence[Sighting]) -> JSON:
-    lock = await board.lock(item.id) if item.running else None
-    now, resolution = await board.table.now(), board.table.resolution
-    one = status_of(item, lock, now=now, resolution=resolution)
-    known = Circumstances(
-        now=now,
-        resolution=resolution,
-        settings=settings_or_none(board, item),
-        takers=len(takers(present, item.type)),
-    )
-    explanation = explain(one, known)
+    one, explanation = await explained(board, item, present)
     return {**item_view(one), "decision": explanation.move.value, "why": explanation.text}

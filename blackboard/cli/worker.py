@@ -23,7 +23,7 @@ from blackboard.cli.supervisor import supervise, when_abandoned
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput
-from blackboard.events import Events, Kind
+from blackboard.events import Events, StoreAway
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
@@ -161,7 +161,7 @@ async def _opened(
             failures += 1
             if clock.monotonic() - reported >= REPORT_EVERY:
                 reported = clock.monotonic()
-                events.emit(Kind.STORE, f"waiting: {trouble}", level=logging.WARNING)
+                events.emit(StoreAway, message=f"waiting: {trouble}")
             asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
             wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
         await clock.sleep(wait)

@@ -1,13 +1,12 @@
 """What a worker tells: one line an event, for people on a terminal, as JSON otherwise."""
 
 import json as json_text
-import logging
 import sys
 from datetime import datetime
 from typing import TextIO
 
 from blackboard.clock import Clock
-from blackboard.events import Event, Subscriber
+from blackboard.events import BoardEvent, Subscriber
 
 
 def subscriber(
@@ -23,27 +22,18 @@ def subscriber(
         line = event_printer(stream)
     else:
 
-        def line(event: Event, at: datetime) -> None:
+        def line(event: BoardEvent, at: datetime) -> None:
             stream.write(json_line(event, at))
             stream.flush()
 
-    def tell(event: Event) -> None:
+    def tell(event: BoardEvent) -> None:
         if event.level >= level:
             line(event, clock.now())
 
     return tell
 
 
-def json_line(event: Event, at: datetime) -> str:
+def json_line(event: BoardEvent, at: datetime) -> str:
     """An event as one line of JSON. What concerns a run names its item, type, fence and worker."""
-    told: dict[str, object] = {
-        "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "level": logging.getLevelName(event.level).lower(),
-        "event": event.kind.value,
-        "worker": event.worker,
-    }
-    if event.item:
-        told |= {"item": event.item, "type": event.type, "fence": event.fence}
-    if event.message:
-        told["message"] = event.message
-    return json_text.dumps(told | dict(event.data), ensure_ascii=False) + "\n"
+    time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json_text.dumps({"time": time, **event.line()}, ensure_ascii=False) + "\n"

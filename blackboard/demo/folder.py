@@ -6,9 +6,9 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
+from blackboard.assembly import DEFAULT_BOARD
 from blackboard.demo.feeds import TOWNS, Feed, Page, Town, feeds_of
 from blackboard.display.toml_text import lines_of
-from blackboard.location import DEFAULT_BOARD
 
 SLOTS = 3
 """Towns that a worker does at a time."""

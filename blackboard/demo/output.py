@@ -20,7 +20,7 @@ from blackboard.display.columns import (
 )
 from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
 from blackboard.model import Run
-from blackboard.status import BoardStatus
+from blackboard.protocol.reading import BoardStatus
 
 WIDTH = 78
 """Columns of a line in a file or a pipe, and of a paragraph at the most."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from blackboard.assembly import Location
 from blackboard.clock import Clock
 from blackboard.demo.feeds import BROKEN, TOWNS, serving
 from blackboard.demo.folder import SLOTS, DemoFolder, pages
@@ -21,13 +22,11 @@ from blackboard.demo.workers import DemoWorker, DemoWorkers, apply, demo_workers
 from blackboard.display.columns import plain_record
 from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
-from blackboard.location import Location
 from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.rules.status import ItemStatus
 from blackboard.settings import Settings
-from blackboard.status import BoardStatus, read_status
 
 LOOK_EVERY = 0.2
 TIME_LIMIT = 45.0

@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from blackboard.model import VERSION, Lock, Outcome, State, Token, replace
+from blackboard.events import FreedLock, OverdueRun, RunEnded
+from blackboard.model import VERSION, Outcome, State, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
 from blackboard.protocol.keys import notice_key, notices_partition
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Released, ReleaseOutcome
+from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.rows import version_of
-from blackboard.results import warnings_in
 from blackboard.rules.transitions import FAILING
 from blackboard.table import (
     Conflict,
@@ -131,20 +131,18 @@ class Composer:
         }
 
 
-def of_run(
-    finished: FinishedRun, released: Released, *, overdue_after: timedelta | None
-) -> Notice | None:
+def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None:
     """The news that the end of a run is, if any. `overdue_after` is how late is late, if overdue
     items are notified. A success after a success is no news, nor is a failure that is retried.
     """
-    claim, run = finished.claim, released.run
-    late = overdue_after is not None and run.start - claim.item.ready >= overdue_after
-    if released.how is not ReleaseOutcome.DONE:
+    run = ended.run
+    late = overdue_after is not None and run.start - ended.ready >= overdue_after
+    if ended.release != ReleaseOutcome.DONE:
         return None
-    if run.outcome is Outcome.OK and (claim.item.failures or late):
-        event, failures = NoticeKind.RECOVERED, claim.item.failures
-    elif run.outcome in FAILING and run.attempt > finished.settings.retries:
-        event, failures = NoticeKind.FAILED, claim.item.failures + 1
+    if run.outcome is Outcome.OK and (ended.failures or late):
+        event, failures = NoticeKind.RECOVERED, ended.failures
+    elif run.outcome in FAILING and run.attempt > ended.retries:
+        event, failures = NoticeKind.FAILED, ended.failures + 1
     else:
         return None
     return Notice(
@@ -154,8 +152,8 @@ def of_run(
         fence=run.fence,
         outcome=run.outcome.value,
         error=run.error,
-        due=run.slot,
-        ready=claim.item.ready,
+        due=run.due,
+        ready=ended.ready,
         start=run.start,
         stop=run.stop,
         attempt=run.attempt,
@@ -163,11 +161,11 @@ def of_run(
     )
 
 
-def of_warnings(finished: FinishedRun, released: Released) -> Notice | None:
+def of_warnings(ended: RunEnded) -> Notice | None:
     """The warnings of a run that ended well."""
-    run = released.run
-    warnings = warnings_in(run.result)
-    if released.how is not ReleaseOutcome.DONE or run.outcome is not Outcome.OK or not warnings:
+    run = ended.run
+    is_well = ended.release == ReleaseOutcome.DONE and run.outcome is Outcome.OK
+    if not (is_well and run.warnings):
         return None
     return Notice(
         event=NoticeKind.WARNED,
@@ -175,16 +173,16 @@ def of_warnings(finished: FinishedRun, released: Released) -> Notice | None:
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
-        error="; ".join(warnings),
-        due=run.slot,
-        ready=finished.claim.item.ready,
+        error="; ".join(run.warnings),
+        due=run.due,
+        ready=ended.ready,
         start=run.start,
         stop=run.stop,
         attempt=run.attempt,
     )
 
 
-def of_lock(lock: Lock) -> Notice:
+def of_lock(lock: FreedLock) -> Notice:
     """The notice of a stale lock that was removed without another attempt."""
     return Notice(
         event=NoticeKind.FAILED,
@@ -192,24 +190,24 @@ def of_lock(lock: Lock) -> Notice:
         type=lock.type,
         fence=lock.fence,
         outcome=Outcome.ABANDONED.value,
-        due=lock.slot,
-        ready=lock.slot,
-        start=lock.since,
+        due=lock.due,
+        ready=lock.due,
+        start=lock.start,
         attempt=lock.attempt,
     )
 
 
-def of_token(token: Token) -> Notice:
-    """The notice of a token that is not claimed."""
+def of_overdue(run: OverdueRun) -> Notice:
+    """The notice of a run that is not claimed."""
     return Notice(
         event=NoticeKind.OVERDUE,
-        id=token.id,
-        type=token.type,
-        fence=token.fence,
-        due=token.slot,
-        ready=token.ready,
-        attempt=token.attempt,
-        failures=token.failures,
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
+        due=run.due,
+        ready=run.ready,
+        attempt=run.attempt,
+        failures=run.failures,
     )
 
 

@@ -11,17 +11,17 @@ problems are events, at most one a minute for each way.
 """
 
 import asyncio
-import logging
 import math
 from collections import Counter, deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from blackboard.clock import Clock
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events, NoticeFailed, NoticeSent, RunEnded, Walked
 from blackboard.notify.notices import (
     HANDOVER,
     Composer,
@@ -31,18 +31,17 @@ from blackboard.notify.notices import (
     confirmed,
     end,
     of_lock,
+    of_overdue,
     of_run,
-    of_token,
     of_warnings,
     taken,
 )
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
 from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.releases import FinishedRun, Released
+from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
-from blackboard.worker.walk import WalkResult
 
 TROUBLE_EVERY = 60.0
 """Seconds between two events of the same way: it is tried more often."""
@@ -83,7 +82,7 @@ class SendingTrouble:
         now = self.clock.monotonic()
         if now - self._reported.get(what, -math.inf) >= TROUBLE_EVERY:
             self._reported[what] = now
-            self.events.emit(Kind.NOTIFY, f"{what}: {problem}", level=logging.WARNING)
+            self.events.emit(NoticeFailed, message=f"{what}: {problem}")
 
 
 def label_of(way: Way) -> str:
@@ -135,12 +134,8 @@ MOST_WAITING = 1000
 MOST_AT_ONCE = 200
 """Notices in one summary."""
 MINUTE = 60.0
-STORE_PAUSE = 5.0
-"""Seconds until a store that did not answer is asked again: work needs the store more than notices
-do.
-"""
-FIRST_PAUSE, LONGEST_PAUSE, GIVE_UP_AFTER = 2.0, 30.0, 120.0
-"""Seconds between two tries to send, and until the last one begins: less than HANDOVER in all."""
+GIVE_UP_AFTER = 120.0
+"""Seconds until the last try to send begins: it ends before HANDOVER."""
 TRIES = 3
 """Of a notice that fails for a reason other than the store or the way: it may be the notice itself,
 which must not be retried for ever.
@@ -188,21 +183,22 @@ class Notifier:
         """How long a token is ready until a walk reports it; None: no walk does."""
         return self.late if NoticeKind.OVERDUE in self.on and self.ways else None
 
-    def heard(self, event: Event) -> None:
+    def heard(self, event: BoardEvent) -> None:
         """The subscriber."""
-        match event.kind, event.record:
-            case Kind.ENDED, (FinishedRun() as finished, Released() as released):
-                ended = of_run(finished, released, overdue_after=self.overdue_after)
-                for notice in (ended, of_warnings(finished, released)):
+        match event:
+            case RunEnded():
+                for notice in (of_run(event, overdue_after=self.overdue_after), of_warnings(event)):
                     if notice is not None:
                         self._queue(notice)
-            case Kind.WALKED, WalkResult() as walked:
+            case Walked(freed=freed, overdue=overdue):
                 if self._pinger is not None:
                     self._pinger.walked()
-                for lock in walked.freed:
+                for lock in freed:
                     self._queue(of_lock(lock))
-                for notice in self._not_read_lately(map(of_token, walked.overdue)):
+                for notice in self._not_read_lately(map(of_overdue, overdue)):
                     self._queue(notice)
+            case _:
+                pass
 
     def _queue(self, notice: Notice) -> None:
         wanted = notice.event in self.on or notice.event is NoticeKind.RECOVERED
@@ -269,7 +265,7 @@ class Notifier:
                 self._waiting.setdefault(key, one)
             else:
                 del self._failed[key]
-        await self._ending.cuts_short(self.board.clock.sleep(STORE_PAUSE))
+        await self._ending.cuts_short(self.board.clock.sleep(NOTICE_ROWS.pause()))
 
     def _next(self, number: int) -> list[Notice]:
         keys = list(self._waiting)[:number]
@@ -304,7 +300,7 @@ class Notifier:
             return
         for notice, etag in begun:
             told_by = f"{notice.event.value}, by {' and '.join(by)}"
-            self.events.emit_of(notice, Kind.NOTIFIED, told_by)
+            self.events.emit_of(notice, NoticeSent, message=told_by)
             if etag:
                 with suppress(TableError):  # then it is sent once more
                     await taken(self.board, notice.id, etag)
@@ -322,15 +318,15 @@ class Notifier:
         except (Busy, Unavailable):  # reported as an event of the store
             if not self._ending.is_set():
                 self._waiting.setdefault((notice.event, notice.id), notice)
-                await self._ending.cuts_short(self.board.clock.sleep(STORE_PAUSE))
+                await self._ending.cuts_short(self.board.clock.sleep(NOTICE_ROWS.pause()))
             return None
         return None if etag is None else (found, etag)
 
     async def _sent_by(self, payload: Payload) -> list[str]:
         """The ways that accepted it. One is enough for the board to count it as accepted."""
         left, by = list(self.ways), list[str]()
-        began, pause = self.board.clock.monotonic(), FIRST_PAUSE
-        while True:
+        began = self.board.clock.monotonic()
+        for tries in count(1):
             for way in tuple(left):
                 done = await self._send(way, payload)
                 if done is not None:
@@ -338,9 +334,9 @@ class Notifier:
                     by += [label_of(way)] if done else []
             patient = self.board.clock.monotonic() - began < GIVE_UP_AFTER
             if not left or not patient or self._ending.is_set():
-                return by
-            await self._ending.cuts_short(self.board.clock.sleep(pause))
-            pause = min(2 * pause, LONGEST_PAUSE)
+                break
+            await self._ending.cuts_short(self.board.clock.sleep(NOTICES.pause(tries)))
+        return by
 
     async def _send(self, way: Way, payload: Payload) -> bool | None:
         """Whether a way accepted it; None: a retry may succeed."""

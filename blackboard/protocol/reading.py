@@ -4,9 +4,10 @@ A board has a name and a number of shards, fixed when it is made. An item lives,
 belongs to it, in the shard that its id hashes to. The other modules here change a board.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from copy import copy
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from blackboard.clock import Chance, Clock
@@ -15,6 +16,7 @@ from blackboard.model import VERSION, Item, Lock, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.breaker import STORE
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, statuses_of
 from blackboard.spec import RunSettings
 from blackboard.table import (
     Busy,
@@ -258,3 +260,36 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
     if _KEYS[record_type](found) != row.key:
         raise BadRow(row.key, "its key is not what it says")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardStatus:
+    """Items as they were at `now`, the store's time, in the order of their ids."""
+
+    statuses: Sequence[ItemStatus]
+    now: datetime
+
+
+async def read_status(
+    board: BoardTable,
+    items: Sequence[Item] | None = None,
+    *,
+    overdue_after: timedelta = OVERDUE_AFTER,
+) -> BoardStatus:
+    """The status of `items`, or of all items of the board. Items are read before locks: a run that
+    started in between has a lock with another fence, and such a lock is ignored.
+    """
+    if items is None:
+        items = [item async for item in board.items()]
+    locks = {}
+    if any(item.running for item in items):
+        locks = {lock.id: lock async for lock in board.locks()}
+    now = await board.table.now()
+    found = statuses_of(
+        sorted(items, key=lambda item: item.id),
+        locks,
+        now=now,
+        resolution=board.table.resolution,
+        overdue_after=overdue_after,
+    )
+    return BoardStatus(statuses=tuple(found), now=now)

@@ -44,6 +44,10 @@ DOUBTS = 2
 """Batches without an answer, one after the other, that are a store in trouble."""
 
 
+MANY = 10
+"""Failures after which a pause doubles no more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """Pauses between tries that double with each failure, with full jitter. In seconds."""
@@ -51,17 +55,31 @@ class Backoff:
     shortest: float
     longest: float
 
-    def pause(self, failures: int, *, asked: float = 0.0, fraction: float) -> float:
+    def pause(self, failures: int = MANY, *, asked: float = 0.0, fraction: float = 1.0) -> float:
         """The pause after so many failures (1 for the first). `asked` is what the store asked for,
-        `fraction` a draw from [0, 1).
+        `fraction` a draw from [0, 1); without one the pause is as long as it may be.
         """
         least = min(max(asked, self.shortest), self.longest)
-        most = min(2.0 ** min(failures, 10), self.longest)
+        most = min(2.0 ** min(failures, MANY), self.longest)
         return least + fraction * max(most - least, 0.0)
 
 
 STORE = Backoff(shortest=SHORTEST, longest=LONGEST)
 """Between two tries of a store that is away or busy."""
+REFUSED = Backoff(shortest=5.0, longest=5.0)
+"""Between two requests that the store refuses. An operator ends that, so the pause does not grow:
+work goes on soon after."""
+NOTICES = Backoff(shortest=2.0, longest=30.0)
+"""Between two tries to send a notice."""
+NOTICE_ROWS = Backoff(shortest=5.0, longest=5.0)
+"""Between two tries to read or write the row of a notice: work needs the store more than that."""
+RESTARTS = Backoff(shortest=1.0, longest=30.0)
+"""Between two starts of a worker process that ends by itself."""
+
+
+def renewals(every: float) -> Backoff:
+    """Between two tries to renew a lock that is renewed every so many seconds."""
+    return Backoff(shortest=every / 4, longest=every)
 
 
 class Need(StrEnum):

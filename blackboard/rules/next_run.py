@@ -147,7 +147,9 @@ def phase(item_id: str) -> float:
 
 
 def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
-    """Full jitter: anything up to base, 2 base, 4 base ... an hour, or base if that is longer."""
+    """Full jitter: anything up to base, 2 base, 4 base ... an hour, or base if that is longer. The
+    retry of a run is no `Backoff` of requests: it may come at once, and its item says the base.
+    """
     doubled = base.total_seconds() * 2 ** min(attempt - 1, 30)
     longest = max(base, LONGEST_BACKOFF).total_seconds()
     return timedelta(seconds=min(doubled, longest)) * fraction

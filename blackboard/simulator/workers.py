@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import Chance
-from blackboard.events import Event, Events
+from blackboard.events import BoardEvent, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
@@ -55,7 +55,7 @@ class Workers:
     handler_runs: HandlerRuns
     handlers: Mapping[str, Handler]
     resolve: Resolve
-    on_event: Callable[[Process, Event], None]
+    on_event: Callable[[Process, BoardEvent], None]
     on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
     """Called with each process that has ended by itself, its seat, and its error, if any."""
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)

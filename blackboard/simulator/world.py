@@ -9,7 +9,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from blackboard.events import Event, Kind
+from blackboard.events import (
+    BoardEvent,
+    ItemLeftAlone,
+    LockAdopted,
+    LockLost,
+    RunEnded,
+    RunStarted,
+    SlotSkipped,
+    Walked,
+)
 from blackboard.model import Item
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
@@ -217,23 +226,20 @@ class World:
         self._refusals.refused(process, sender, ops, problem)
         self._priority.troubled(process, ops)
 
-    def _on_event(self, process: Process, event: Event) -> None:
-        if event.kind in {Kind.CLAIMED, Kind.ENDED}:
+    def _on_event(self, process: Process, event: BoardEvent) -> None:
+        if isinstance(event, RunStarted | RunEnded):
             self._walks.ran(process)
-        elif event.kind is Kind.WALKED:
-            process.walks += event.record.complete
+        elif isinstance(event, Walked):
+            process.walks += event.complete
             self._priority.walked(process, self.timeline.now)
             held = len(self.workers.by_name[process.name].worker.holdings)
             # A violation raised in a subscriber of a worker would be caught there.
             self.timeline.at(
-                self.timeline.now, self._walks.walked, process, event.record, held, process.requests
+                self.timeline.now, self._walks.walked, process, event, held, process.requests
             )
-        elif event.kind in _TRACED:
-            what = f"{event.kind.value} {event.item}: {event.message}".rstrip(": ")
+        elif isinstance(event, LockLost | LockAdopted | ItemLeftAlone | SlotSkipped):
+            what = f"{event.kind} {event.id}: {event.message}".rstrip(": ")
             self.trace.add(self.timeline.now, process.name, what)
-
-
-_TRACED = {Kind.LOST, Kind.ADOPTED, Kind.LEFT, Kind.SKIPPED}
 
 
 def _store_clock(scenario: Scenario, timeline: Timeline) -> StoreClock:

@@ -42,10 +42,11 @@ from typing import NamedTuple
 
 from blackboard.model import Token
 from blackboard.spec import RunSettings
-from blackboard.worker.holdings import FreeSlots
+from blackboard.worker.running import FreeSlots
 
 FIRST_PAUSE = 0.2
-"""Seconds after a token is ready, at the most, until a contended shard is read."""
+"""Seconds after a token is ready, at the most, until a contended shard is read. No `Backoff`: the
+store has answered, and what grows is the room left to other workers."""
 PAUSE_GROWTH = 8.0
 """Factor of the pause each time that no token was left."""
 LONGEST_PAUSE = 16.0

@@ -12,19 +12,19 @@ traceback that shows where it stood.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.events import Events, Kind
+from blackboard.events import Events, LockLost
 from blackboard.model import Claim, replace
 from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.running import Holding, Holdings
 
 LONGEST_BEAT = 1.0
 SHORTEST_BEAT = 0.1
@@ -122,7 +122,7 @@ class Heartbeat:
         return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
 
     def ask(self, held: Holding) -> None:
-        """Renew a lock now, unless a renewal is under way; also to learn if it is held."""
+        """Renew a lock now, unless a renewal is under way; also to find out whether it is held."""
         now = self.board.clock.monotonic()
         if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
             return
@@ -163,25 +163,24 @@ class Heartbeat:
             held.answered.set()
 
     async def _wait(self, held: Holding, trouble: TableError) -> None:
-        """Wait until a failed renewal is tried again: a quarter of the time between renewals, or,
-        where the lease is nearly over, until the breaker lets it through. Where it is long over,
-        the pause has jitter: workers do not come back together.
+        """Wait until a failed renewal is tried again: the shortest pause or, where the lease is
+        nearly over, until the breaker lets it through. Where it is long over, the pause has jitter:
+        workers do not come back together.
         """
-        board, pause = self.board, renew_every(held.claim.stale_after) / 4
+        board, backoff = self.board, renewals(renew_every(held.claim.stale_after))
         left = held.deadline - board.clock.monotonic()
-        if left < -NEARLY_OVER:
-            await board.clock.sleep(pause + 3 * pause * board.chance.fraction())
-        elif left < NEARLY_OVER and isinstance(trouble, Busy | Unavailable):
+        if -NEARLY_OVER <= left < NEARLY_OVER and isinstance(trouble, Busy | Unavailable):
             await board.ready(board.partition(held.claim.id), trouble, failures=1)
         else:
-            await board.clock.sleep(pause)
+            fraction = board.chance.fraction() if left < -NEARLY_OVER else 0.0
+            await board.clock.sleep(backoff.pause(fraction=fraction))
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Signal to a handler that its lock is lost, and stop it if it does not end by itself."""
         if held.lost:
             return
         held.lose(reason)
-        self.events.emit_of(held.claim, Kind.LOST, reason, level=logging.WARNING)
+        self.events.emit_of(held.claim, LockLost, message=reason)
         self._start(self._stop(held))
 
     async def _stop(self, held: Holding) -> None:

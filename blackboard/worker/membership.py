@@ -16,6 +16,7 @@ from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.rules.breaker import REFUSED
 from blackboard.rules.next_run import is_ahead
 from blackboard.table import (
     ANY,
@@ -34,8 +35,6 @@ from blackboard.table import (
 
 ANNOUNCE_EVERY = 60.0
 """Seconds."""
-REFUSED_PAUSE = 5.0
-"""Seconds until the next announcement, after one that the store refused."""
 LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
 """Seconds: two announcements are missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -63,7 +62,7 @@ class Membership:
         except (Busy, Unavailable) as trouble:
             await board.ready(workers_partition(board.name), trouble, failures=1)
         except TableError:
-            await board.clock.sleep(REFUSED_PAUSE)
+            await board.clock.sleep(REFUSED.pause())
         else:
             await board.clock.sleep(ANNOUNCE_EVERY)
 

@@ -6,16 +6,14 @@ by itself; where that takes long, its runs keep their locks and not their slots.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from blackboard.errors import BadRow
-from blackboard.events import Events, Kind
+from blackboard.events import Events, RunEnded
 from blackboard.model import Ended, Outcome, replace
-from blackboard.phrases import first_line
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
     FinishedRun,
@@ -26,8 +24,9 @@ from blackboard.protocol.releases import (
     releases_at_once,
 )
 from blackboard.protocol.retention import Retention, is_time, prune, prune_next
+from blackboard.records import run_record
 from blackboard.table import TableError
-from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.running import Holding, Holdings
 
 LONGEST_WAIT = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""
@@ -172,21 +171,15 @@ class Releases:
     # ---- events
 
     def _emit(self, finished: FinishedRun, released: Released) -> None:
-        run, ended = released.run, finished.ended
-        good = ended.outcome in {Outcome.OK, Outcome.CANCELLED}
+        item = finished.claim.item
         self.events.emit_of(
-            run,
-            Kind.ENDED,
-            run.outcome.value + (f": {first_line(run.error)}" if run.error else ""),
-            level=logging.INFO if good else logging.WARNING,
-            data={
-                "outcome": run.outcome.value,
-                "release": released.how.value,
-                "duration": run.duration,
-                "lag": run.lag,
-                "attempt": run.attempt,
-            },
-            record=(finished, released),
+            released.run,
+            RunEnded,
+            run=run_record(released.run),
+            release=released.how.value,
+            ready=item.ready,
+            failures=item.failures,
+            retries=finished.settings.retries,
         )
 
 

@@ -1,12 +1,18 @@
-"""Runs: from a claim through the call of its handler to the queue of releases.
+"""The runs of a worker, from claim to release: the slots they take, the calls of their handlers.
 
-A handler is called with its item's params, by its runner, within its time limit; what it reports
-is emitted. Runs go on beside the walk and each other.
+A worker holds the runs that it has started and not yet released. A run takes a slot from its claim
+until its release is written. It takes none when its claim was answered so late that other runs have
+the slots, and none any more when its release takes long. A claim under way reserves its slots by
+shard; they are given to other claims when the shard is late.
+
+A handler is called with its item's params, by its runner, within its time limit. What it reports is
+emitted. Runs go on beside the walk and each other.
 """
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -14,22 +20,220 @@ from typing import Any, NamedTuple
 from blackboard.clock import Clock
 from blackboard.context import HandlerItem, expand
 from blackboard.errors import BadInput
-from blackboard.events import Events, Kind
+from blackboard.events import Events, RunLogged, RunStarted
 from blackboard.handlers import Handler
 from blackboard.model import Claim, Ended, Outcome
-from blackboard.phrases import stamp
 from blackboard.protocol.keys import shard_of
-from blackboard.rules.due import time_limit
-from blackboard.runner import HandlerCall, Runner
+from blackboard.protocol.rows import text_of
+from blackboard.rules.due import deadline, renew_every, time_limit
+from blackboard.runner import Execution, HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
 from blackboard.schedule.durations import format_duration
 from blackboard.spec import RunSettings, params_of
 from blackboard.tables.base import MAX_VALUE
-from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Holding, Holdings
-from blackboard.worker.release_queue import Releases
 
+RELEASING_SHARE = 0.5
+"""The part of a lease after which a lock is renewed although its release is under way. Whichever
+lands first, the other is refused and settled.
+"""
+PROGRESS_EVERY = 5.0
+"""Seconds between two writes of a run's progress, at the least."""
+MOST_GIVEN_UP = 10_000
+"""Runs that could not be released, whose nonces are kept: their locks are gone long before."""
 NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
+
+
+# ---- slots
+
+
+class FreeSlots:
+    """The free slots of a worker, counted down as runs are chosen for them."""
+
+    def __init__(self, total: int, running: Counter[str]) -> None:
+        """`running` has the slots taken by each type."""
+        self._running = running
+        self.left = max(total - running.total(), 0)
+
+    def take(self, item_type: str, most: int | None) -> bool:
+        """Take a slot, if one is free and the type has fewer than `most`; None: it has no limit."""
+        if self.left <= 0 or (most is not None and self._running[item_type] >= most):
+            return False
+        self.left -= 1
+        self._running[item_type] += 1
+        return True
+
+
+class Slots:
+    """The slots of a worker, and what takes them."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        """How many there are; none once the worker is to stop."""
+        self._occupied: dict[str, str] = {}
+        """The type of each run that has a slot, by its nonce."""
+        self._reserved: dict[int, Counter[str]] = {}
+        """The types of what is being claimed, by shard."""
+
+    def close(self) -> None:
+        """Let no further run begin."""
+        self.total = 0
+
+    def free(self) -> FreeSlots:
+        """The slots that no run takes and that are not reserved."""
+        running = Counter(self._occupied.values())
+        for types in self._reserved.values():
+            running += types
+        return FreeSlots(self.total, running)
+
+    def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
+        """Take a slot for a claimed run, also a reserved one: the first claim that is answered has
+        it. Returns whether there was one.
+        """
+        left = FreeSlots(self.total, Counter(self._occupied.values()))
+        if not left.take(item_type, most):
+            return False
+        self._occupied[nonce] = item_type
+        return True
+
+    def vacate(self, nonce: str) -> None:
+        """Free the slot of a run, if it has one."""
+        self._occupied.pop(nonce, None)
+
+    def reserve(self, shard: int, types: Iterable[str]) -> None:
+        """Keep slots for what is being claimed in a shard."""
+        self._reserved[shard] = Counter(types)
+
+    def unreserve(self, shard: int) -> None:
+        """Its claims are answered, or are not waited for any more."""
+        self._reserved.pop(shard, None)
+
+
+# ---- what is held
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Holding:
+    """One run: its claim, renewed over time, and its handler under way."""
+
+    claim: Claim
+    settings: RunSettings
+    shard: int = 0
+    """Of its item."""
+    execution: Execution | None = None
+    progress: str = ""
+    progress_written: str = ""
+    """The progress that the lock carries."""
+    asked: float | None = None
+    """Since when a renewal has been asked for without an answer, in monotonic seconds."""
+    asking: bool = False
+    """Whether a task is at its renewal."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no renewal is with the store."""
+    ended: bool = False
+    """The handler has ended. The lock is renewed until the release is acknowledged."""
+    releasing: bool = False
+    """A release that states the lock's etag is under way: the lock is renewed at need only."""
+    lost: str = ""
+    """Why the lock is not this worker's any more."""
+    cut: str = ""
+    """Why the run is to be stopped before its end."""
+
+    def __post_init__(self) -> None:
+        self.answered.set()
+
+    @property
+    def deadline(self) -> float:
+        """Until when the lock may be trusted, in monotonic seconds."""
+        return deadline(self.claim.sent, self.claim.stale_after)
+
+    def renewal_due(self, now: float) -> bool:
+        """Whether it is time to touch the lock, for its lease or to write progress."""
+        waited = now - self.claim.sent
+        if self.releasing:
+            return waited >= RELEASING_SHARE * self.claim.stale_after
+        has_progress = self.progress != self.progress_written and waited >= PROGRESS_EVERY
+        return has_progress or waited >= renew_every(self.claim.stale_after)
+
+    def report_progress(self, done: int, total: int) -> None:
+        self.progress = text_of([done, total])
+
+    def lose(self, reason: str) -> None:
+        """Report to the handler that its lock is lost. The first reason counts."""
+        self.lost = self.lost or reason
+        self.pass_on()
+
+    def cut_short(self, reason: str) -> None:
+        """Stop the handler; its item is due again at once, if the lock is still this worker's."""
+        self.cut = self.cut or reason
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Report a lost lock or a stop to the handler, if it has been called."""
+        if self.execution is None:
+            return
+        if self.lost:
+            self.execution.lose(self.lost)
+        if self.cut:
+            self.execution.stop(Outcome.CANCELLED, f"stopped: {self.cut}")
+
+
+class Holdings:
+    """All runs that a worker holds, by the nonce of their claims."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = Slots(slots)
+        self.given_up = Latest(MOST_GIVEN_UP)
+        """Nonces of runs that ended and could not be released: their locks are left to go stale."""
+        self.changed = asyncio.Event()
+        """Set when a run was released, or a claim that was answered late is settled."""
+        self._held: dict[str, Holding] = {}
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(tuple(self._held.values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, holding: Holding) -> bool:
+        """Hold a run. Returns whether there was a slot for it."""
+        claim = holding.claim
+        self._held[claim.nonce] = holding
+        return self.slots.occupy(claim.nonce, claim.type, holding.settings.slots)
+
+    def release(self, nonce: str) -> None:
+        """Hold a run no longer, and free its slot."""
+        del self._held[nonce]
+        self.slots.vacate(nonce)
+
+    @property
+    def nonces(self) -> set[str]:
+        return set(self._held)
+
+
+class Latest(Collection[str]):
+    """The latest names that were added, `most` of them; what was added longest ago goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> None:
+        self._names.pop(name, None)
+        self._names[name] = None
+        if len(self._names) > self._most:
+            del self._names[next(iter(self._names))]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+# ---- starting runs, and calling handlers
 
 
 class Taken(NamedTuple):
@@ -45,10 +249,12 @@ class Runs:
 
     holdings: Holdings
     calls: "Calls"
-    releases: Releases
-    heartbeat: Heartbeat
     events: Events
     shards: int
+    started: Callable[[], None]
+    """Called when runs have begun."""
+    ended: Callable[[Holding, Ended], None]
+    """Called with each run that has ended, or was not begun."""
     group: asyncio.TaskGroup = field(init=False)
     """Where runs go on; set while the worker works."""
 
@@ -62,14 +268,13 @@ class Runs:
             if self.holdings.add(held):
                 self.group.create_task(self._run(held))
             else:
-                self.releases.add(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
-            again = f", attempt {claim.attempt}" if claim.attempt > 1 else ""
-            self.events.emit_of(claim, Kind.CLAIMED, f"due {stamp(claim.slot)}{again}")
+                self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
+            self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
         if taken:
-            self.heartbeat.beat()  # a watchdog has to allow for the new leases before they run
+            self.started()
 
     async def _run(self, held: Holding) -> None:
-        self.releases.add(held, await self.calls.run(held))
+        self.ended(held, await self.calls.run(held))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,4 +369,4 @@ class _Report:
         self.held.report_progress(done, total)
 
     def log(self, level: int, message: str) -> None:
-        self.events.emit_of(self.held.claim, Kind.SAID, message, level=level)
+        self.events.emit_of(self.held.claim, RunLogged, message=message, level=level)

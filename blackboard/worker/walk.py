@@ -12,7 +12,6 @@ is read again when its breaker allows it. A slow one is not waited for: the othe
 they were the whole board. What it claims late is put back if its slot is taken by then.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +20,16 @@ from functools import partial
 from typing import Any
 
 from blackboard.errors import BadInput
-from blackboard.events import Events, Kind
+from blackboard.events import (
+    Events,
+    ItemLeftAlone,
+    LockAdopted,
+    LockOverridden,
+    SlotSkipped,
+    StoreAway,
+)
 from blackboard.handlers import Handler
 from blackboard.model import Lock, Token
-from blackboard.phrases import since
 from blackboard.protocol.claims import (
     Claimed,
     adopt,
@@ -36,19 +41,16 @@ from blackboard.protocol.claims import (
 )
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.breaker import SPACING, Need
+from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, choose, rotated
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Latest, Slots
-from blackboard.worker.running import Runs, Taken
+from blackboard.worker.running import Latest, Runs, Slots, Taken
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
 
-REFUSED_PAUSE = 5.0
-"""Seconds until a shard is read again that the store would not have read or claimed from."""
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
 OF_ITS_TYPE = "{}"
@@ -297,7 +299,7 @@ class Walk:
         progress.failed[number] = trouble
         pause = timedelta(seconds=self._pause_after(trouble, [number]))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
-            self.events.emit(Kind.STORE, f"walk: {trouble}", level=logging.WARNING)
+            self.events.emit(StoreAway, message=f"walk: {trouble}")
         self.backlog.put(number, [])
         ready = await self.board.table.now() + pause
         self.backlog.expect(number, ready, claimable=False)
@@ -309,7 +311,7 @@ class Walk:
     def _pause_after(self, trouble: TableError, numbers: Iterable[int]) -> float:
         """Seconds until the breaker lets a reading of one of the shards through."""
         if not isinstance(trouble, Busy | Unavailable):
-            return REFUSED_PAUSE
+            return REFUSED.pause()
         shards = map(self.board.shard, numbers)
         return min(self.breaker.opens_in(Need.OTHER, one) for one in shards) or SPACING
 
@@ -428,7 +430,7 @@ class Walk:
         passed = await pass_over(self.board, token, settings=candidate.settings)
         if passed:
             progress.skipped += 1
-            self.events.emit_of(token, Kind.SKIPPED, f"missed {token.slot:%Y-%m-%d %H:%M:%S}Z")
+            self.events.emit_of(token, SlotSkipped, due=token.slot)
         else:
             self._misfits.add(token.etag)
         return passed
@@ -437,7 +439,7 @@ class Walk:
         """Report, once, why an item is left alone."""
         if row.id not in self._left:
             self._left.add(row.id)
-            self.events.emit_of(row, Kind.LEFT, reason, level=logging.WARNING)
+            self.events.emit_of(row, ItemLeftAlone, message=reason)
 
     # ---- claiming
 
@@ -480,17 +482,17 @@ class Walk:
         """Claim so many tokens of a shard; after a lost race, of those that are there then. Once it
         is late, the next walk decides.
         """
-        rereadings, wanted = 0, counts[number]
-        while wanted > 0 and rereadings < REREADINGS and number not in self._tasks.late:
+        rereadings, left = 0, counts[number]
+        while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
             batch = choose(self.backlog.ready_in(number, progress.now), self._slots.free())
-            batch = batch[: min(wanted, claims_at_once(self.board))]
+            batch = batch[: min(left, claims_at_once(self.board))]
             if not batch:
                 break
             answer, taken = await self._claim_batch(number, batch)
             if len(taken) < len(batch):  # what was not taken may still be there
                 self._expect_contended(number, batch[0].ready)
             self._start(taken, progress)
-            wanted -= len(taken)
+            left -= len(taken)
             now = self.board.clock.monotonic()
             if taken:
                 self.backlog.won(number, now)
@@ -503,7 +505,7 @@ class Walk:
             if answer.reread:
                 rereadings += 1
                 await self._read(number, progress)
-        progress.crowded |= wanted > 0 and rereadings == REREADINGS
+        progress.crowded |= left > 0 and rereadings == REREADINGS
 
     async def _claim_batch(
         self, number: int, batch: Sequence[Candidate]
@@ -608,12 +610,8 @@ class Walk:
         it was not taken.
         """
         number = shard_of(lock.id, self.board.shards)
-        if move is Move.ADOPT:
-            kind, message = Kind.ADOPTED, "its claim had landed late"
-        else:
-            kind, message = Kind.OVERRIDDEN, f"{lock.owner} was not heard of {since(lock.age)}"
-            if number not in self._tasks.late:
-                self._slots.reserve(number, [lock.type])
+        if move is Move.OVERRIDE and number not in self._tasks.late:
+            self._slots.reserve(number, [lock.type])
         try:
             if move is Move.ADOPT:
                 taken = await adopt(self.board, lock)
@@ -621,7 +619,10 @@ class Walk:
                 taken = await override(self.board, lock, owner=self.owner, may_run=self._may_run)
             if taken is None:
                 return None
-            self.events.emit_of(lock, kind, message)
+            if move is Move.ADOPT:
+                self.events.emit_of(lock, LockAdopted)
+            else:
+                self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
             settings = self.board.resolve(taken.type, taken.spec)
             return [Taken(one, settings) for one in await trusted(self.board, [taken])]
         finally:

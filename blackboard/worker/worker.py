@@ -9,32 +9,31 @@ and puts them back: due again at once. Asked twice, it gives no grace.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from blackboard.events import Events, Kind
-from blackboard.model import replace
+from blackboard.events import Events, FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
+from blackboard.model import Lock, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
 from blackboard.worker.release_queue import Releases
-from blackboard.worker.running import Runs
-from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.running import Holdings, Runs
+from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
 from blackboard.worker.walk import Walk, WalkResult
 
 LAST_RELEASES = 10.0
 """Seconds for releasing what was cut short, before the process ends all the same."""
 CROWDED_PAUSE = 0.2
-"""Seconds, at the most, until the next walk when other workers were faster."""
+"""Seconds, at the most, until the next walk when other workers were faster. No `Backoff`: a lost
+race is no failure, and may be tried again at once."""
 IDLE_WALK = 1.0
 """Seconds until the next walk of a worker that waits for the board to be idle."""
 
@@ -120,14 +119,14 @@ class Worker:
         self._asked_to_stop += 1
         self._stop_asked = min(self._stop_asked, self.board.clock.monotonic())
         self.holdings.slots.close()
-        self.events.emit(Kind.STOPPING, self._what_may_finish())
+        self.events.emit(WorkerStopping, message=self._what_may_finish())
         self.wake.now()
         self.holdings.changed.set()
 
     def give_up(self, why: Remade) -> None:
         """Stop, because the board was made anew: `work` raises `why` at its end."""
         self._remade = why
-        self.events.emit(Kind.STORE, str(why), level=logging.WARNING)
+        self.events.emit(StoreAway, message=str(why))
         self.stop()
 
     def _what_may_finish(self) -> str:
@@ -220,15 +219,15 @@ class Worker:
         if result.crowded or result.skipped:
             self.wake.within(CROWDED_PAUSE * self.board.chance.fraction())
         self.events.emit(
-            Kind.WALKED,
-            level=logging.DEBUG,
-            data={
-                "claims": result.claims,
-                "due": result.due,
-                "locks": len(result.locks),
-                "requests": self._new_requests(),
-            },
-            record=result,
+            Walked,
+            claims=result.claims,
+            due=result.due,
+            locks=len(result.locks),
+            missed=result.missed,
+            complete=result.complete,
+            requests=self._new_requests(),
+            overdue=tuple(map(_overdue, result.overdue)),
+            freed=tuple(map(_freed, result.freed)),
         )
         return result
 
@@ -308,3 +307,26 @@ class Worker:
         while self._is_busy and not enough():
             self.holdings.changed.clear()
             await self.holdings.changed.wait()
+
+
+def _overdue(token: Token) -> OverdueRun:
+    return OverdueRun(
+        id=token.id,
+        type=token.type,
+        fence=token.fence,
+        due=token.slot,
+        ready=token.ready,
+        attempt=token.attempt,
+        failures=token.failures,
+    )
+
+
+def _freed(lock: Lock) -> FreedLock:
+    return FreedLock(
+        id=lock.id,
+        type=lock.type,
+        fence=lock.fence,
+        due=lock.slot,
+        start=lock.since,
+        attempt=lock.attempt,
+    )

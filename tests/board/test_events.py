@@ -1,30 +1,44 @@
-"""Every subscriber hears every event, and none can stop the worker, nor itself."""
+"""Events are values. Every subscriber gets each of them, and none can stop the worker."""
 
 import asyncio
+import io
 import logging
+from collections import Counter
+from typing import get_args, get_type_hints
 
 import pytest
 
-from blackboard.events import Event, Events, Kind
+import blackboard.events
+from blackboard.cli.worker_log import subscriber
+from blackboard.events import (
+    BoardEvent,
+    Events,
+    EventsMissed,
+    FreedLock,
+    LockLost,
+    NoticeFailed,
+    OverdueRun,
+    RunStarted,
+    SlotSkipped,
+    Walked,
+    WorkerStopping,
+    log_event,
+)
+from blackboard.model import Outcome
+from blackboard.records import BoardRun
+from tests.support.clocks import START, ManualClock
+from tests.support.events import emit_walk, ended
 
 
 def test_all_subscribers_hear_all_events() -> None:
-    events, first, second = Events("me"), list[Event](), list[Event]()
+    events, first, second = Events("me"), list[BoardEvent](), list[BoardEvent]()
     events.subscribe(first.append)
-    events.emit(Kind.STARTED, "8 slots")
+    events.emit(WorkerStopping, message="nothing runs")
     events.subscribe(second.append)
-    events.emit(Kind.ENDED, "ok", item="davis", type="feed", fence=3, data={"lag": 1.5})
-    assert [event.kind for event in first] == [Kind.STARTED, Kind.ENDED]
+    events.emit_of(ended(), LockLost, message="it was overridden")
+    assert list(map(type, first)) == [WorkerStopping, LockLost]
     assert second == first[1:]
-    assert second[0] == Event(
-        kind=Kind.ENDED,
-        message="ok",
-        worker="me",
-        item="davis",
-        type="feed",
-        fence=3,
-        data={"lag": 1.5},
-    )
+    assert second[0] == LockLost("me", "davis", "feed", 7, message="it was overridden")
 
 
 class Fails:
@@ -32,10 +46,10 @@ class Fails:
 
     def __init__(self, problem: BaseException | None = None) -> None:
         self.problem = problem
-        self.heard: list[Event] = []
+        self.heard: list[BoardEvent] = []
         self.asked = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: BoardEvent) -> None:
         self.asked += 1
         if self.problem is not None:
             raise self.problem
@@ -62,20 +76,20 @@ def test_a_subscriber_that_fails_is_isolated_tried_again_and_counted(
     events.subscribe(fails, "the log")
     events.subscribe(other)
     for _ in range(12):
-        events.emit(Kind.WALKED)
+        emit_walk(events)
     assert fails.asked == 12
     assert events.failures == 12
-    assert [event.kind for event in other.heard].count(Kind.WALKED) == 12
-    told = [event for event in other.heard if event.kind is Kind.SUBSCRIBER]
+    assert list(map(type, other.heard)).count(Walked) == 12
+    told = [event for event in other.heard if isinstance(event, EventsMissed)]
     assert [event.message.split(":")[0] for event in told] == [
         "the log fails (1)",
         "the log fails (10)",
     ]
     assert {event.level for event in told} == {logging.WARNING}
     fails.problem = None
-    events.emit(Kind.ENDED, "ok")
-    events.emit(Kind.WALKED)
-    assert [event.kind for event in fails.heard] == [Kind.ENDED, Kind.SUBSCRIBER, Kind.WALKED]
+    events.emit(WorkerStopping, message="now")
+    emit_walk(events)
+    assert list(map(type, fails.heard)) == [WorkerStopping, EventsMissed, Walked]
     assert fails.heard[1].message.startswith("12 events were missed here: ")
     assert fails.heard[1].worker == "me"
 
@@ -84,9 +98,9 @@ def test_what_a_subscriber_says_of_its_failure_names_no_secret() -> None:
     events, fails, other = Events(), Fails(ValueError("https://a.example/?key=hush")), Fails()
     events.subscribe(fails)
     events.subscribe(other)
-    events.emit(Kind.WALKED)
+    emit_walk(events)
     fails.problem = None
-    events.emit(Kind.WALKED)
+    emit_walk(events)
     assert "hush" not in "".join(event.message for event in other.heard + fails.heard)
 
 
@@ -94,7 +108,7 @@ def test_two_subscribers_that_fail_do_not_tell_each_other_for_ever() -> None:
     events, one, another = Events(), Fails(KeyError(1)), Fails(KeyError(2))
     events.subscribe(one)
     events.subscribe(another)
-    events.emit(Kind.WALKED)
+    emit_walk(events)
     assert (one.asked, another.asked) == (2, 2)
     assert events.failures == 4
 
@@ -102,11 +116,65 @@ def test_two_subscribers_that_fail_do_not_tell_each_other_for_ever() -> None:
 def test_an_event_that_a_subscriber_emits_itself_is_handed_on() -> None:
     events, other = Events(), Fails()
 
-    def answers(event: Event) -> None:
-        if event.kind is Kind.WALKED:
-            events.emit(Kind.NOTIFY, "heard")
+    def answers(event: BoardEvent) -> None:
+        if isinstance(event, Walked):
+            events.emit(NoticeFailed, message="heard")
 
     events.subscribe(answers)
     events.subscribe(other)
-    events.emit(Kind.WALKED)
-    assert [event.kind for event in other.heard] == [Kind.NOTIFY, Kind.WALKED]
+    emit_walk(events)
+    assert list(map(type, other.heard)) == [NoticeFailed, Walked]
+
+
+# ---- the classes
+
+CLASSES = [
+    found
+    for found in vars(blackboard.events).values()
+    if isinstance(found, type) and issubclass(found, BoardEvent)
+]
+PUBLIC = {BoardRun, FreedLock, Outcome, OverdueRun}
+
+
+@pytest.mark.parametrize("event", CLASSES)
+def test_an_event_holds_nothing_internal_and_cannot_be_changed(event: type[BoardEvent]) -> None:
+    """Else a program would depend on rows and on what the protocol passes about."""
+    left = [hint for name, hint in get_type_hints(event).items() if name != "kind"]
+    while left:
+        hint = left.pop()
+        left += get_args(hint)
+        if isinstance(hint, type) and hint.__module__.startswith("blackboard"):
+            assert hint in PUBLIC
+    assert event.__struct_config__.frozen
+
+
+def test_a_kind_of_event_is_named_once_in_logs() -> None:
+    kinds = Counter(vars(event)["kind"] for event in CLASSES if "kind" in vars(event))
+    assert set(kinds.values()) == {1}
+    unnamed = {event for event in CLASSES if not hasattr(event, "kind")}
+    assert {one.__name__ for one in unnamed} == {"BoardEvent", "BoardItemEvent"}
+
+
+def test_no_text_is_made_where_no_subscriber_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> str:
+        raise AssertionError("it was formatted")
+
+    heard: list[BoardEvent] = []
+    events = Events("me")
+    events.subscribe(heard.append)
+    events.subscribe(subscriber(ManualClock(), level=logging.ERROR, stream=io.StringIO()))
+    events.subscribe(log_event)
+    monkeypatch.setattr(logging.getLogger("blackboard"), "level", logging.ERROR)
+    monkeypatch.setattr(blackboard.events, "stamp", fails)
+    monkeypatch.setattr(blackboard.events, "first_line", fails)
+    events.emit_of(ended(), RunStarted, due=START, attempt=1)
+    events.emit_of(ended(), SlotSkipped, due=START)
+    assert events.failures == 0
+    with pytest.raises(AssertionError):
+        _ = heard[0].message
+
+
+def test_a_run_is_shown_without_what_its_handler_printed() -> None:
+    run = ended(error="ValueError: bad").run
+    assert "error='ValueError: bad'" in repr(run)
+    assert "output" not in repr(run)

@@ -16,7 +16,7 @@ import blackboard
 from blackboard import handlers
 from blackboard.context import HandlerItem, expand, unescaped
 from blackboard.errors import BadInput
-from blackboard.handlers import Registry, Source, find_handler, handler, handler_of, load, shipped
+from blackboard.handlers import Registry, Source, find_handler, handler, handlers_of, load, shipped
 from blackboard.spec import Spec
 
 HERE = Path(__file__).resolve().parents[1]
@@ -93,7 +93,7 @@ def test_declaring_leaves_the_function_as_it_is() -> None:
     declared = handler("t", every="8h", timeout="10m", retries=2, fenced=True, slots=3)(run)
     assert declared is run
     assert run(None, None) == "as before"
-    found = handler_of(run)
+    found = handlers_of(run)[0]
     assert (found.type, found.slots, found.fenced, found.is_async) == ("t", 3, True, False)
     assert found.spec == Spec(every="8h", timeout="10m", retries=2)
 
@@ -102,7 +102,7 @@ def test_a_coroutine_function_is_known_as_one() -> None:
     @handler("t")
     async def run(item: Any, ctx: Any) -> None: ...
 
-    assert handler_of(run).is_async
+    assert handlers_of(run)[0].is_async
 
 
 def test_durations_and_times_may_be_objects() -> None:
@@ -112,8 +112,8 @@ def test_durations_and_times_may_be_objects() -> None:
     @handler("b", at=datetime(2030, 1, 2, 3, 4, tzinfo=UTC))
     def once(item: Any, ctx: Any) -> None: ...
 
-    assert handler_of(often).spec == Spec(every="1h500ms", stale_after="1m")
-    assert handler_of(once).spec == Spec(at="2030-01-02T03:04:00+00:00")
+    assert handlers_of(often)[0].spec == Spec(every="1h500ms", stale_after="1m")
+    assert handlers_of(once)[0].spec == Spec(at="2030-01-02T03:04:00+00:00")
 
 
 def plain(item: Any, ctx: Any) -> None: ...
@@ -166,7 +166,7 @@ def test_a_bad_declaration_is_refused_naming_the_handler(
 
 @pytest.mark.parametrize("type_", ["", "a,b", "a\nb", None, 3])
 def test_a_type_is_printable_text_without_commas(type_: Any) -> None:
-    with pytest.raises(BadInput, match="the type must be"):
+    with pytest.raises(BadInput, match="a type is printable"):
         handler(type_)(plain)
 
 

@@ -13,10 +13,10 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient
 
+from blackboard.assembly import DEFAULT_STORE
 from blackboard.cli import called
 from blackboard.cli.session import Chosen, Session, run
 from blackboard.clock import SystemClock
-from blackboard.location import DEFAULT_STORE
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable

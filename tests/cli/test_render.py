@@ -8,47 +8,33 @@ import pytest
 
 from blackboard.cli.render import event_printer, event_text, watch
 from blackboard.display.layout import Line, Style
-from blackboard.events import Event, Kind
+from blackboard.events import RunLogged, WorkerStopping
+from blackboard.model import Outcome
+from tests.support.events import ended
 
 AT = datetime(2026, 11, 21, 9, 5, 7, tzinfo=UTC)
 
 
 def test_an_event_is_one_line_that_names_its_run() -> None:
-    event = Event(
-        kind=Kind.ENDED,
-        message="ok",
-        worker="host:1:a",
-        item="davis",
-        type="calendars",
-        fence=3,
-        data={"duration": 3.25, "outcome": "ok", "attempt": 1, "release": "done"},
-    )
-    told = event_text(event, AT).plain
-    assert " ".join(told.split()) == "09:05:07Z ended davis calendars #3 ok duration=3.2s"
+    told = event_text(ended(seconds=3.25), AT).plain
+    assert " ".join(told.split()) == "09:05:07Z ended davis feed #7 ok duration=3.2s lag=0.2s"
 
 
 def test_what_is_uncommon_about_a_run_is_told() -> None:
-    event = Event(
-        kind=Kind.ENDED,
-        message="superseded",
-        item="davis",
-        type="calendars",
-        fence=3,
-        data={"outcome": "superseded", "release": "late", "attempt": 2},
-    )
-    told = event_text(event, AT).plain
-    assert " ".join(told.split()).endswith("#3 superseded release=late attempt=2")
+    told = event_text(ended(Outcome.SUPERSEDED, release="late", attempt=2), AT).plain
+    line = "#7 superseded release=late duration=0s lag=0.2s attempt=2"
+    assert " ".join(told.split()).endswith(line)
 
 
 def test_an_event_of_the_worker_names_it() -> None:
-    event = Event(kind=Kind.STARTED, message="cycle 60s", worker="host:1:a")
+    event = WorkerStopping("host:1:a", message="nothing runs")
     told = event_text(event, AT).plain
-    assert " ".join(told.split()) == "09:05:07Z worker started host:1 cycle 60s"
+    assert " ".join(told.split()) == "09:05:07Z worker stopping host:1 nothing runs"
 
 
 def test_foreign_text_is_neither_markup_nor_control() -> None:
     stream = StringIO()
-    event = Event(kind=Kind.SAID, item="[bold]a\n", type="t", message="[red]x[/red]\x1b[2J\nnext")
+    event = RunLogged("w", "[bold]a\n", "t", 1, message="[red]x[/red]\x1b[2J\nnext", level=20)
     event_printer(stream)(event, AT)
     assert stream.getvalue().endswith("\n")
     assert stream.getvalue().count("\n") == 1

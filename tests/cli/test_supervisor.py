@@ -10,6 +10,7 @@ import pytest
 
 from blackboard.cli import supervisor
 from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without_processes
+from blackboard.rules.breaker import Backoff
 from tests.support.patience import patience
 
 
@@ -107,7 +108,7 @@ def test_what_died_is_started_again_whatever_its_exit_code(
         return await running
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", instead)
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(supervisor, "RESTARTS", Backoff(shortest=0.001, longest=0.001))
     assert asyncio.run(story()) == 0
     told = capsys.readouterr().err
     assert [line.split("; another in")[0] for line in told.splitlines()] == [

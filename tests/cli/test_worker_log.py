@@ -7,19 +7,13 @@ import logging
 import pytest
 
 from blackboard.cli.worker_log import json_line, subscriber
-from blackboard.events import Event, Events, Kind
+from blackboard.events import Events, Walked, WorkerStarted, WorkerStopping
+from blackboard.model import Outcome
 from tests.support.clocks import START, ManualClock
+from tests.support.events import ended
 
-ENDED = Event(
-    kind=Kind.ENDED,
-    message="failed: ValueError: bad\nfeed 🐝",
-    level=logging.WARNING,
-    worker="host:1:ab",
-    item="davis",
-    type="feed",
-    fence=7,
-    data={"outcome": "failed", "lag": 0.25},
-)
+ENDED = ended(Outcome.FAILED, error="ValueError: bad feed 🐝\nTraceback ...")
+WALKED = Walked("w", claims=0, due=0, locks=0, missed=0, complete=True, requests={})
 
 
 class Terminal(io.StringIO):
@@ -38,18 +32,24 @@ def test_an_event_of_a_run_names_the_run() -> None:
         "item": "davis",
         "type": "feed",
         "fence": 7,
-        "message": "failed: ValueError: bad\nfeed 🐝",
+        "message": "failed: ValueError: bad feed 🐝",
         "outcome": "failed",
+        "release": "done",
+        "duration": 0.0,
         "lag": 0.25,
+        "attempt": 1,
     }
 
 
 def test_an_event_of_the_worker_names_no_run() -> None:
-    assert json.loads(json_line(Event(kind=Kind.STARTED, worker="w"), START)) == {
+    assert json.loads(
+        json_line(WorkerStarted("w", slots=8, cycle=60.0, types=("a", "b")), START)
+    ) == {
         "time": "2026-11-21T09:00:00.000Z",
         "level": "info",
         "event": "worker started",
         "worker": "w",
+        "message": "8 slots, every 60 s, types a, b",
     }
 
 
@@ -60,7 +60,7 @@ def test_events_below_the_level_are_not_told(
 ) -> None:
     out = stream()
     tell = subscriber(ManualClock(), level=level, stream=out)
-    tell(Event(kind=Kind.WALKED, level=logging.DEBUG))
+    tell(WALKED)
     tell(ENDED)
     assert out.getvalue().count("\n") == lines
 
@@ -98,7 +98,7 @@ def test_a_log_whose_disk_was_full_goes_on_and_says_how_much_it_missed(*, termin
     events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=out), "the log")
     for full in (False, True, True, False, False):
         out.full = full
-        events.emit(Kind.STOPPING, "full" if full else "room")
+        events.emit(WorkerStopping, message="full" if full else "room")
     text = out.getvalue()
     assert (text.count("room"), text.count("full")) == (3, 0)
     assert text.count("2 events were missed here: No space left on device") == 1

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, ClockJumped, Events
 from blackboard.table import Table
-from blackboard.worker.steady_clock import CONFIRMED_AFTER, SteadyClock
+from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 from tests.support.clocks import START, ManualClock
 from tests.support.stores import Run, rows_of
 
@@ -18,7 +18,7 @@ class Follower:
     """Reads the store's clock after each request, as a worker does."""
 
     def __init__(self, table: Table, run: Run, clock: ManualClock) -> None:
-        self.told: list[Event] = []
+        self.told: list[BoardEvent] = []
         events = Events("me")
         events.subscribe(self.told.append)
         self.steady = SteadyClock(clock, events)
@@ -57,7 +57,7 @@ def test_a_jump_counts_once_it_is_confirmed(
     clock.advance(1)
     near(follower.now(), clock.now())
     assert not follower.doubts()
-    assert [event.kind for event in follower.told] == [Kind.CLOCK] * 2
+    assert list(map(type, follower.told)) == [ClockJumped] * 2
     assert ("ahead" if jump > 0 else "back") in follower.told[0].message
 
 

@@ -27,10 +27,10 @@ LAYERS = {
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* doctor doctor.* why status cost notify notify.*"
+        "worker worker.* doctor doctor.* why cost notify notify.*"
     ),
     "the settings file": "settings",
-    "the front door": "assembly inputs location board blocking",
+    "the front door": "assembly inputs board blocking",
     "the worker in a simulated world": "simulator simulator.*",
     "text for people": "display display.*",
     "the demo": "demo demo.*",

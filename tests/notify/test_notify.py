@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import NoticeSent, RunEnded
 from blackboard.model import Outcome
 from blackboard.notify.notices import HANDOVER
 from blackboard.notify.settings import NoticeKind
@@ -50,7 +50,7 @@ async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> Non
     }
     assert (recovered["outcome"], recovered["error"], recovered["failures"]) == ("ok", None, 4)
     assert recovered["text"] == "town: davis recovered after 4 failures"
-    assert [one.message for one in at.of(Kind.NOTIFIED)] == [
+    assert [one.message for one in at.of(NoticeSent)] == [
         "failed, by box here",
         "recovered, by box here",
     ]
@@ -139,7 +139,7 @@ async def test_an_item_that_is_paused_while_it_runs_alarms_nobody(place: Workpla
         run = await at.run("davis")
         await pause(place.other, "davis", place.mark())
         run.end(Outcome.FAILED)
-        await at.tells(Kind.ENDED)
+        await at.tells(RunEnded)
     assert box.got == []
 
 
@@ -172,7 +172,7 @@ async def test_a_run_that_is_taken_over_is_not_told(place: Workplace) -> None:
         place.later(seconds=30)
         await at.walk()
         (await at.run("davis")).end()
-        await at.tells(Kind.ENDED)
+        await at.tells(RunEnded)
     assert box.got == []
 
 
@@ -206,7 +206,7 @@ async def test_an_item_that_had_to_wait_for_a_slot_recovers(place: Workplace) ->
         await at.walk()
         await told(box, ("overdue", "davis"))
         busy.end()
-        await at.tells(Kind.ENDED)
+        await at.tells(RunEnded)
         await at.walk()
         (await at.run("davis")).end()
         await told(box, ("overdue", "davis"), ("recovered", "davis"))
@@ -274,7 +274,7 @@ async def test_a_worker_that_starts_tells_nothing_again(place: Workplace) -> Non
     two = await place.worker(owner="two")
     async with notifying(two, after):
         (await two.run("davis")).end(Outcome.FAILED)
-        await two.tells(Kind.ENDED)
+        await two.tells(RunEnded)
     assert (before.told, after.told) == ([("failed", "davis")], [])
 
 
@@ -289,5 +289,5 @@ async def test_another_worker_tells_that_it_recovered(place: Workplace) -> None:
     two = await place.worker(owner="two")
     async with notifying(two, after):
         (await two.run("davis")).end()
-        await two.tells(Kind.ENDED)
+        await two.tells(RunEnded)
     assert after.told == [("recovered", "davis")]

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import EventsMissed, NoticeFailed, NoticeSent, StoreEvent
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
 from blackboard.notify.notices import HANDOVER, Notice, confirmed
 from blackboard.notify.notifier import (
     GIVE_UP_AFTER,
-    LONGEST_PAUSE,
     MINUTE,
     MOST_WAITING,
     PING_EVERY,
@@ -23,6 +22,7 @@ from blackboard.notify.notifier import (
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind, NotifyTable
 from blackboard.notify.ways import NotSent, ways_of
 from blackboard.protocol.reading import BoardTable
+from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from tests.support.faults import Fault
 from tests.support.listening import NOTICE, Box, ends, notices, notifying, told
 from tests.support.working import Workplace, at_work, until
@@ -43,10 +43,10 @@ async def test_a_way_that_raises_whatever_keeps_no_other_from_taking_it(place: W
     async with notifying(at, odd, box):
         await ends(place, at, Outcome.FAILED)
         await told(box, ("failed", "davis"))
-        await place.sleeps(module.FIRST_PAUSE)
-        place.later(seconds=module.FIRST_PAUSE)
+        await place.sleeps(NOTICES.pause(1))
+        place.later(seconds=NOTICES.pause(1))
         await told(odd, ("failed", "davis"))
-    (trouble,) = at.of(Kind.NOTIFY)
+    (trouble,) = at.of(NoticeFailed)
     assert trouble.message == "odd: RecursionError"
 
 
@@ -73,8 +73,8 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
             await ends(place, at, Outcome.FAILED)
             for number in range(1, min(times, module.TRIES) + 1):
                 await until(lambda: left[0] <= times - number, "a try")  # noqa: B023
-                await place.sleeps(module.STORE_PAUSE)
-                place.later(seconds=module.STORE_PAUSE)
+                await place.sleeps(NOTICE_ROWS.pause())
+                place.later(seconds=NOTICE_ROWS.pause())
             if arrives:
                 await told(box, ("failed", "davis"))
             left[0] = 0
@@ -97,7 +97,7 @@ async def test_a_subscriber_that_failed_once_still_hears_of_the_next_run(
         monkeypatch.undo()
         await ends(place, at, Outcome.FAILED)
         await told(box, ("failed", "davis"))
-    assert at.of(Kind.SUBSCRIBER)
+    assert at.of(EventsMissed)
 
 
 def _raises(*_: object) -> None:
@@ -114,11 +114,11 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
     await place.add("davis", every="1h")
     async with notifying(at, box):
         await ends(place, at, Outcome.FAILED)
-        for pause_ in (module.FIRST_PAUSE, 2 * module.FIRST_PAUSE):
+        for pause_ in (NOTICES.pause(1), NOTICES.pause(2)):
             await place.sleeps(pause_)
             place.later(seconds=pause_)
         await told(box, ("failed", "davis"))
-    (trouble,) = at.of(Kind.NOTIFY)
+    (trouble,) = at.of(NoticeFailed)
     assert (trouble.message, trouble.level) == ("box here: it answered 500", 30)
     (row,) = await notices(place)
     assert row.data["taken"] is True
@@ -126,7 +126,7 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
 
 def test_a_teller_gives_up_before_another_may_take_over() -> None:
     ways = ways_of(NotifyTable(webhook="https://a.example", command=["page"]), {})
-    last_try = LONGEST_PAUSE + len(ways) * LONGEST_TIMEOUT.total_seconds()
+    last_try = NOTICES.longest + len(ways) * LONGEST_TIMEOUT.total_seconds()
     assert GIVE_UP_AFTER + last_try < HANDOVER
 
 
@@ -156,7 +156,7 @@ async def test_one_way_that_took_it_is_enough_and_hears_it_once(place: Workplace
         await told(box, ("failed", "davis"))
         await ends(place, at, Outcome.FAILED)
     assert (broken.asked, box.told) == (1, [("failed", "davis")])
-    assert at.of(Kind.NOTIFIED)[0].message == "failed, by box here"
+    assert at.of(NoticeSent)[0].message == "failed, by box here"
 
 
 @at_work
@@ -170,11 +170,11 @@ async def test_trouble_is_told_once_a_minute(place: Workplace) -> None:
         for item_id in "abc":
             (await at.run(item_id)).end(Outcome.FAILED)
         await until(lambda: box.asked == 3, "each is tried")
-        assert len(at.of(Kind.NOTIFY)) == 1
+        assert len(at.of(NoticeFailed)) == 1
         place.later(seconds=HANDOVER + 60)
         await at.walk()
         (await at.run("a", 1)).end(Outcome.FAILED)
-        await at.tells(Kind.NOTIFY, 2)
+        await at.tells(NoticeFailed, 2)
 
 
 @at_work
@@ -188,7 +188,7 @@ async def test_a_way_that_raises_what_it_should_not_ends_no_worker(place: Workpl
     await place.add("davis", every="1h")
     async with notifying(at, box):
         await ends(place, at, Outcome.FAILED)
-        assert (await at.tells(Kind.NOTIFY)).message == "box: KeyError"
+        assert (await at.tells(NoticeFailed)).message == "box: KeyError"
         await ends(place, at)
     assert not at.task.done()
 
@@ -223,7 +223,7 @@ async def test_a_store_that_is_away_puts_it_off(place: Workplace) -> None:
         place.table.script_reads(Fault.BUSY)
         run.end(Outcome.FAILED)
         await until(lambda: place.table.quiet and notifier._waiting, "it waits again")
-        await place.sleeps(module.STORE_PAUSE)
+        await place.sleeps(NOTICE_ROWS.pause())
         place.later(seconds=30)
         await told(box, ("failed", "davis"))
 
@@ -267,7 +267,7 @@ async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
         assert [event for event, _ in box.told] == ["failed"] * 3
         place.later(seconds=60)
         await until(lambda: len(box.got) == 4, "the rest is told")
-        await until(lambda: len(at.of(Kind.NOTIFIED)) == 50, "all are told of")
+        await until(lambda: len(at.of(NoticeSent)) == 50, "all are told of")
     summary = box.got[3]
     assert (summary["event"], summary["counts"]) == ("more", {"failed": 47})
     assert [one["id"] for one in summary["items"]] == [f"item{n}" for n in range(3, 50)]
@@ -293,7 +293,7 @@ async def test_the_line_of_what_waits_is_of_bounded_length(place: Workplace) -> 
     async with notifying(at, box) as notifier:
         fail(notifier, MOST_WAITING + 5)
         assert len(notifier._waiting) == MOST_WAITING
-        assert at.of(Kind.NOTIFY)[0].message == (
+        assert at.of(NoticeFailed)[0].message == (
             "notices: more than 1,000 wait; the rest is dropped"
         )
         notifier._waiting.clear()
@@ -325,7 +325,7 @@ async def test_a_walk_that_failed_is_followed_by_no_ping(place: Workplace) -> No
     async with notifying(at, dead_man=ping):
         place.table.script_reads(Fault.AWAY)
         await at.walk()
-        await at.tells(Kind.STORE)
+        await at.tells(StoreEvent)
     assert ping.asked == 0
 
 
@@ -335,7 +335,7 @@ async def test_a_ping_that_fails_is_trouble_and_no_more(place: Workplace) -> Non
     ping.refusals.append(NOT_NOW)
     async with notifying(at, dead_man=ping):
         await at.walk()
-        assert (await at.tells(Kind.NOTIFY)).message == "dead_man here: it answered 500"
+        assert (await at.tells(NoticeFailed)).message == "dead_man here: it answered 500"
         await place.sleeps(PING_EVERY)
         place.later(seconds=PING_EVERY)
         await at.walk()

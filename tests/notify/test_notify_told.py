@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.events import OverdueRun
 from blackboard.model import Outcome, replace
 from blackboard.notify.notices import (
     HANDOVER,
@@ -13,7 +14,7 @@ from blackboard.notify.notices import (
     confirmed,
     end,
     is_news,
-    of_token,
+    of_overdue,
     taken,
 )
 from blackboard.notify.settings import NoticeKind
@@ -219,7 +220,17 @@ async def test_a_token_that_was_taken_is_not_overdue(scene: Scene) -> None:
     await scene.add(every="1h")
     await scene.let_go(await scene.claimed(), "failed", error="no answer")
     scene.later(hours=2)
-    notice = of_token(await scene.token())
+    token = await scene.token()
+    waits = OverdueRun(
+        id=token.id,
+        type=token.type,
+        fence=token.fence,
+        due=token.slot,
+        ready=token.ready,
+        attempt=token.attempt,
+        failures=token.failures,
+    )
+    notice = of_overdue(waits)
     found = await confirmed(scene.board, notice)
     assert found is not None
     assert (found.outcome, found.error) == (Outcome.FAILED.value, "no answer")

@@ -10,13 +10,12 @@ import pytest
 
 from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput
-from blackboard.events import Kind
-from blackboard.handlers import handler, handler_of
+from blackboard.events import LockAdopted, LockOverridden, RunEnded
+from blackboard.handlers import handler, handlers_of
 from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.claims import override, pass_over, renew
-from blackboard.protocol.reading import BoardTable
-from blackboard.status import read_status
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from blackboard.worker.membership import announce, workers
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
@@ -260,7 +259,7 @@ async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) 
     for owner in ("me", "other"):
         worker = await place.worker(owner=owner)
         assert worker.order == []
-        assert not worker.of(Kind.OVERRIDDEN) + worker.of(Kind.ADOPTED)
+        assert not worker.of(LockOverridden) + worker.of(LockAdopted)
     report = await examine(place.other, Examination(repair=True))
     assert {(one.code, one.subject) for one in report.findings} == {("D10", "newer")}
     with pytest.raises(BadInput, match="newer version"):
@@ -343,8 +342,8 @@ async def test_an_item_that_cannot_be_read_any_more_does_not_end_who_runs_it(
     key = keys.item_key("newer")
     await place.other.table.commit(partition, [Merge(key, {"state": "hibernating"}, ANY)])
     run.end()
-    await worker.tells(Kind.ENDED)
-    assert worker.of(Kind.ENDED)[0].data["release"] == "dropped"
+    await worker.tells(RunEnded)
+    assert worker.of(RunEnded)[0].release == "dropped"
     await place.add("davis")
     await worker.walk()
     (await worker.run("davis")).end()
@@ -390,7 +389,7 @@ async def test_types_are_run_by_whoever_knows_them(place: Workplace) -> None:
     await place.ended("old")
     await older.walk()
     assert older.order == ["old"]
-    known = {**HANDLERS, "shiny": handler_of(_shiny)}
+    known = {**HANDLERS, "shiny": handlers_of(_shiny)[0]}
     newer = await place.worker(owner="newer", board=await place.board_of_its_own(), handlers=known)
     (await newer.run("new")).end()
     assert await place.ended("new") == [(1, "ok")]
@@ -406,7 +405,7 @@ async def test_a_stale_lock_of_an_unknown_type_waits_for_who_knows_it(place: Wor
     older = await place.worker(owner="older")
     assert older.order == []
     assert (await place.lock("new")).owner == "dead"
-    known = {**HANDLERS, "shiny": handler_of(_shiny)}
+    known = {**HANDLERS, "shiny": handlers_of(_shiny)[0]}
     newer = await place.worker(owner="newer", board=await place.board_of_its_own(), handlers=known)
     (await newer.run("new")).end()
     assert await place.ended("new", runs=2) == [(1, "abandoned"), (2, "ok")]

@@ -16,6 +16,7 @@ from blackboard.rules.breaker import (
     answered,
     doubted,
     failed,
+    renewals,
     tried,
 )
 
@@ -51,6 +52,10 @@ def test_the_pause_doubles_with_full_jitter_and_is_not_below_what_is_asked_for(
 
 def test_a_pause_is_as_short_as_its_backoff_allows_where_nothing_is_asked_for() -> None:
     assert Backoff(shortest=0.1, longest=5.0).pause(1, fraction=0.0) == 0.1
+
+
+def test_a_renewal_is_tried_again_after_a_quarter_of_its_interval_to_all_of_it() -> None:
+    assert [renewals(60.0).pause(fraction=part) for part in (0.0, 0.5, 1.0)] == [15.0, 37.5, 60.0]
 
 
 def test_a_failure_holds_up_both_and_renewals_are_tried_first() -> None:

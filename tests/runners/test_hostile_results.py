@@ -11,7 +11,7 @@ import pytest
 
 from blackboard.context import LONGEST_PARAMS, expand
 from blackboard.errors import BadInput
-from blackboard.events import Kind
+from blackboard.events import RunEnded
 from blackboard.handlers import load
 from blackboard.model import Ended, Outcome
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
@@ -263,6 +263,6 @@ async def test_a_release_that_raises_ends_no_worker_and_no_other_run(
         for run in runs:
             run.end()
         assert await place.ended("davis") == [(1, "ok")]
-        await worker.tells(Kind.ENDED, 2)
+        await worker.tells(RunEnded, 2)
     assert not worker.task.done()
     assert await place.outcomes("odd") == []

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
-from blackboard.events import Event, Events, Kind
-from blackboard.handlers import Handler, handler, handler_of
+from blackboard.events import BoardEvent, Events
+from blackboard.handlers import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
@@ -26,6 +26,8 @@ from blackboard.tables.azure_credentials import credential_for
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
 from tests.support.proxy import Proxy
+
+Found = TypeVar("Found", bound=BoardEvent)
 
 SLOTS = 8
 AT_ONCE = 16
@@ -49,7 +51,7 @@ class Place:
     direct: BoardTable
     ran: Counter[tuple[str, datetime]] = field(default_factory=Counter)
     """Calls of handlers, by item and what they were due for."""
-    told: list[Event] = field(default_factory=list)
+    told: list[BoardEvent] = field(default_factory=list)
     """By all workers."""
     tables: list[Table] = field(default_factory=list)
 
@@ -81,7 +83,7 @@ class Place:
         async def noop(item: Any, ctx: Any) -> None:
             self.ran[item.id, ctx.due] += 1
 
-        found = handler_of(noop)
+        found = handlers_of(noop)[0]
         handlers: Mapping[str, Handler] = {found.type: found}
         events, inline = Events(owner), InlineRunner()
         events.subscribe(self.told.append)
@@ -97,8 +99,8 @@ class Place:
             process=inline,
         )
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.told if event.kind is kind]
+    def of(self, kind: type[Found]) -> list[Found]:
+        return [event for event in self.told if isinstance(event, kind)]
 
     async def histories(self) -> dict[str, list[Run]]:
         """By item, the oldest run first."""

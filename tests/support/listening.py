@@ -11,7 +11,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from blackboard.events import Kind
+from blackboard.events import RunEnded
 from blackboard.model import Outcome
 from blackboard.notify.notices import Notice, Payload
 from blackboard.notify.notifier import Notifier
@@ -183,7 +183,7 @@ async def ends(place: Workplace, at: AtWork, outcome: Outcome = Outcome.OK, **sa
     await at.walk()
     run = await at.run("davis", number)
     run.end(outcome, **said)
-    await at.tells(Kind.ENDED, number + 1)
+    await at.tells(RunEnded, number + 1)
     place.later(hours=1)
 
 

@@ -10,11 +10,11 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import Clock
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events
 from blackboard.model import Run
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
@@ -25,6 +25,8 @@ from tests.support.clocks import START, ManualClock, TurnedWake
 from tests.support.faults import FaultyTable
 from tests.support.stores import OpenTable
 from tests.support.working import HANDLERS, FakeRun, FakeRunner, board_on
+
+Found = TypeVar("Found", bound=BoardEvent)
 
 QUIET = 40
 """Turns of the loop in which nobody asks a store for anything: all wait for the clock."""
@@ -188,15 +190,15 @@ class Hired:
     runner: FakeRunner
     table: SkyTable
     task: asyncio.Task[None]
-    told: list[Event]
+    told: list[BoardEvent]
 
     @property
     def order(self) -> list[str]:
         """The items that it ran, in this order."""
         return self.runner.order
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.told if event.kind is kind]
+    def of(self, kind: type[Found]) -> list[Found]:
+        return [event for event in self.told if isinstance(event, kind)]
 
     async def dies(self) -> None:
         """As by SIGKILL: it says nothing more to anybody."""
@@ -233,7 +235,7 @@ class Village(Scene):
         under = SkyTable(own, sky or self.sky, clock=self.clock, owner=owner)
         self.tables.append(under)
         board = await board_on(own, clock, Settings(), seed=len(self.tables) + 2)  # type: ignore[arg-type]
-        told: list[Event] = []
+        told: list[BoardEvent] = []
         events = Events(owner)
         events.subscribe(told.append)
         runner = TimedRunner(self.clock, lasts)

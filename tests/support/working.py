@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.events import Event, Events, Kind
-from blackboard.handlers import Handler, handler, handler_of
+from blackboard.events import BoardEvent, Events
+from blackboard.handlers import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import add
@@ -31,6 +31,8 @@ from tests.support.clocks import ManualClock, SeededChance
 from tests.support.faults import FaultyTable
 from tests.support.patience import patience
 from tests.support.stores import OpenTable
+
+Found = TypeVar("Found", bound=BoardEvent)
 
 SINGLY, IN_BULK = 2.2, 0.1
 """Requests of a run, at the most."""
@@ -59,7 +61,7 @@ async def _fenced(item: Any, ctx: Any) -> None:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    one.type: one for one in (handler_of(each) for each in (_feed, _plain, _rare, _fenced))
+    one.type: one for one in (handlers_of(each)[0] for each in (_feed, _plain, _rare, _fenced))
 }
 
 
@@ -198,7 +200,7 @@ class AtWork:
     wake: HandWake
     inline: FakeRunner
     process: FakeRunner
-    told: list[Event]
+    told: list[BoardEvent]
     turned: list[float]
     task: asyncio.Task[None]
 
@@ -234,11 +236,11 @@ class AtWork:
     def is_idle(self, before: int = 0) -> bool:
         return self.wake.waiting and self.wake.rounds > before and not self.wake.event.is_set()
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.told if event.kind is kind]
+    def of(self, kind: type[Found]) -> list[Found]:
+        return [event for event in self.told if isinstance(event, kind)]
 
-    async def tells(self, kind: Kind, times: int = 1) -> Event:
-        await until(lambda: len(self.of(kind)) >= times, f"the event {kind}")
+    async def tells(self, kind: type[Found], times: int = 1) -> Found:
+        await until(lambda: len(self.of(kind)) >= times, f"the event {kind.__name__}")
         return self.of(kind)[times - 1]
 
     async def ended(self) -> None:
@@ -279,7 +281,7 @@ class Workplace(Scene):
         **settings: Any,
     ) -> AtWork:
         """A worker that has made its first walk. It works on the board with the faults."""
-        told: list[Event] = []
+        told: list[BoardEvent] = []
         turned: list[float] = []
         events = Events(owner)
         events.subscribe(told.append)

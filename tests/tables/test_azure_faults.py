@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from blackboard.events import Kind as Told
+from blackboard.events import LockAdopted
 from blackboard.model import Claim, Token
 from blackboard.protocol.claims import claim, override, renew
 from blackboard.protocol.releases import release
@@ -342,7 +342,7 @@ def test_a_claim_that_lands_when_nobody_thinks_of_it_is_adopted(proxy: Proxy) ->
         assert lock is not None
         assert lock.owner == ME
         await place.works(ME)
-        assert [event.item for event in place.of(Told.ADOPTED)] == ["davis"]
+        assert [event.id for event in place.of(LockAdopted)] == ["davis"]
         assert await place.problems() == []
 
     tell(proxy, story)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.boards import new_board, worker_on
 from blackboard.clock import SystemClock
-from blackboard.events import Event, Kind
+from blackboard.events import BoardEvent, Walked
 from blackboard.model import Outcome
 from blackboard.stores import open_table
 from blackboard.table import Requests, Table
@@ -88,11 +88,11 @@ def test_what_nothing_to_do_costs(logged: Logged) -> None:
         board = await new_board(table, 300, item_type="coroutine")
         await worker_on(board, slots=100).work(Mode.UNTIL_IDLE)
         worker = worker_on(board, slots=100, cycle=timedelta(seconds=0.2))
-        walked: list[Event] = []
+        walked: list[Walked] = []
         enough = asyncio.Event()
 
-        def count(event: Event) -> None:
-            if event.kind is Kind.WALKED:
+        def count(event: BoardEvent) -> None:
+            if isinstance(event, Walked):
                 walked.append(event)
                 if len(walked) == 12:
                     enough.set()
@@ -101,7 +101,7 @@ def test_what_nothing_to_do_costs(logged: Logged) -> None:
         working = asyncio.create_task(worker.work(Mode.FOREVER))
         await asyncio.wait_for(enough.wait(), patience(60))
         before = replace(table.requests)
-        asked = [event.data["requests"] for event in walked[2:]]
+        asked = [event.requests for event in walked[2:]]
         assert asked == [{"commits": 0, "pages": 1, "others": 0, "total": 1}] * len(asked)
         worker.stop()
         await working

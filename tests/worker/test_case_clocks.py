@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import LockLost
 from tests.support.clocks import START
 from tests.support.village import Askew, Village, in_a_village
 
@@ -37,7 +37,7 @@ async def life(village: Village, first: float, second: float) -> None:
     gone, again = await village.history("held")
     assert (gone.outcome, again.outcome, again.worker) == ("abandoned", "ok", "ann")
     assert MINUTE < (gone.stop - gone.start).total_seconds() <= MINUTE + 2 * CYCLE
-    assert not ann.of(Kind.LOST) + ben.of(Kind.LOST)
+    assert not ann.of(LockLost) + ben.of(LockLost)
 
 
 @pytest.mark.case("CS02")
@@ -143,4 +143,4 @@ async def test_cj05_a_leap_second_that_is_smeared_over_a_day_costs_no_run_and_no
     assert [run.slot for run in runs] == [START + n * EVERY for n in range(4)]
     assert all(run.start >= run.slot for run in runs)
     assert (ben.order, ann.order) == (["long"], ["davis"] * 4)
-    assert not ann.of(Kind.LOST) + ben.of(Kind.LOST)
+    assert not ann.of(LockLost) + ben.of(LockLost)

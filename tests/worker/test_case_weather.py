@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import LockLost
 from blackboard.rules.breaker import LONGEST, SPACING
 from tests.support.village import Hired, Sky, Village, in_a_village
 
@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 def lost(*workers: Hired) -> list[str]:
-    return [event.message for one in workers for event in one.of(Kind.LOST)]
+    return [event.message for one in workers for event in one.of(LockLost)]
 
 
 @pytest.mark.case("NP02", "S4")

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import LockLost
 from blackboard.model import Outcome
 from blackboard.tables.azure_transport import TICK
 from blackboard.worker.heartbeat import Heartbeat
@@ -148,4 +148,4 @@ async def test_cal07_after_three_days_without_workers_there_is_one_run_to_catch_
     assert second.start - returned <= timedelta(seconds=CYCLE)
     await village.turn(120)
     assert ben.order == ["davis"] * 3
-    assert not ben.of(Kind.LOST)
+    assert not ben.of(LockLost)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import LockLost, RunEnded, StoreEvent
 from blackboard.model import Claim
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import remove, unlock
@@ -128,7 +128,7 @@ def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_tabl
         place.table.script(fault)
         await beats(place, 11)
         await until(lambda: len(run.deadlines) == 2, "the renewal")
-        assert worker.of(Kind.LOST) == []
+        assert worker.of(LockLost) == []
         run.end()
         assert await place.ended("davis") == [(1, "ok")]
 
@@ -145,7 +145,7 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
         await asyncio.sleep(0.005)
     await until(lambda: len(run.deadlines) == 2, "a renewal")
     assert (run.lost, run.stopped) == ("", None)
-    assert len(worker.of(Kind.STORE)) == 1
+    assert len(worker.of(StoreEvent)) == 1
     place.later(seconds=LONGEST)  # what is no renewal waits longer
 
 
@@ -166,8 +166,8 @@ async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Wor
     place.later(seconds=LOST_GRACE)
     assert await place.ended("davis") == [(1, "cancelled")]
     assert (await place.token()).ready <= place.clock.now()
-    (event,) = worker.of(Kind.LOST)
-    assert (event.item, event.fence) == ("davis", 1)
+    (event,) = worker.of(LockLost)
+    assert (event.id, event.fence) == ("davis", 1)
 
 
 @at_work
@@ -175,12 +175,12 @@ async def test_a_lock_that_was_unlocked_is_found_by_the_next_walk(place: Workpla
     worker, run = await held(place, stale_after="1h")
     await unlock(place.other, "davis", place.mark("stuck"), fence=1)
     await worker.walk()
-    await worker.tells(Kind.LOST)
+    await worker.tells(LockLost)
     assert "unlocked" in run.lost
     await place.sleeps(LOST_GRACE)
     place.later(seconds=LOST_GRACE)
     await until(lambda: run.stopped, "it is stopped")
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     assert (1, "superseded") in await place.outcomes()
 
 
@@ -191,9 +191,9 @@ async def test_a_handler_that_ends_when_told_of_its_lost_lock_is_not_stopped(
     worker, run = await held(place, stale_after="1h")
     await remove(place.other, "davis")
     await worker.walk()
-    await worker.tells(Kind.LOST)
+    await worker.tells(LockLost)
     run.end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     await place.sleeps(LOST_GRACE)
     place.later(seconds=LOST_GRACE)
     assert run.stopped is None
@@ -207,7 +207,7 @@ async def test_a_worker_that_stood_still_asks_before_it_gives_up(place: Workplac
     place.later(seconds=500)
     await until(lambda: len(run.deadlines) > 1, "a renewal")
     assert run.deadlines[-1] > place.clock.monotonic()
-    assert worker.of(Kind.LOST) == []
+    assert worker.of(LockLost) == []
 
 
 @at_work
@@ -227,7 +227,7 @@ async def test_a_worker_that_stood_still_over_an_answer_looks_at_it_first(
     await until(lambda: len(run.deadlines) == 2, "the answer to what was sent before")
     await beats(place, 1)
     await until(lambda: run.deadlines[-1] > place.clock.monotonic(), "a renewal that counts")
-    assert worker.of(Kind.LOST) == []
+    assert worker.of(LockLost) == []
 
 
 # ---- the beat as others hear it

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import TypeVar
 
 import pytest
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
 from blackboard.model import Lock, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import LOCK
@@ -27,6 +28,8 @@ from blackboard.worker.worker import Mode
 from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock, TurnedWake
 from tests.support.working import HANDLERS, FakeRunner, board_on
+
+Found = TypeVar("Found", bound=BoardEvent)
 
 WORKERS, LONG_ITEMS, SHORT_ITEMS = 24, 30, 60
 SLOTS = 8
@@ -81,10 +84,10 @@ class One:
     table: AwayTable
     inline: FakeRunner
     task: asyncio.Task[None]
-    told: list[Event] = field(default_factory=list)
+    told: list[BoardEvent] = field(default_factory=list)
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.told if event.kind is kind]
+    def of(self, kind: type[Found]) -> list[Found]:
+        return [event for event in self.told if isinstance(event, kind)]
 
 
 @dataclass(kw_only=True)
@@ -208,9 +211,9 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
             asked = [when for when in one.table.asked if gone + SPACING < when < back]
             assert 20 <= len(asked) <= AWAY
             assert min(b - a for a, b in pairwise(asked)) >= SPACING
-            warned = [event for event in one.of(Kind.STORE) if event.level == logging.WARNING]
+            warned = [event for event in one.of(StoreEvent) if event.level == logging.WARNING]
             assert 1 <= len(warned) <= 1 + AWAY / 60
-            assert one.of(Kind.LOST) == []
+            assert one.of(LockLost) == []
         await place.turn(BACK_WITHIN)
         firsts = [min(when for when in one.table.walked if when > back) for one in place.workers]
         assert max(firsts) - min(firsts) > 5
@@ -220,9 +223,9 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
         assert min(stops) > returned
         await place.turn(60)
         for one in place.workers:
-            *_, last = one.of(Kind.STORE)
+            *_, last = one.of(StoreEvent)
             assert "is back after" in last.message
-            assert one.of(Kind.LOST) == []
+            assert one.of(LockLost) == []
 
     asyncio.run(town(replace(outage), story, lease="1h"))
 
@@ -233,7 +236,7 @@ def test_runs_whose_lease_ends_meanwhile_are_stopped_and_run_again() -> None:
 
     async def story(place: Town) -> None:
         await away(place, AWAY)
-        held = sum(len(one.of(Kind.LOST)) for one in place.workers)
+        held = sum(len(one.of(LockLost)) for one in place.workers)
         assert held == WORKERS + LONG_ITEMS
         await place.turn(BACK_WITHIN + CYCLE)
         again = [item async for item in place.board.items() if item.type in {"rare", "feed"}]
@@ -256,7 +259,7 @@ def test_a_store_that_comes_and_goes_is_told_of_once_a_minute() -> None:
             await place.turn(4)
         minutes = (place.clock.monotonic() - before) / 60
         for one in place.workers:
-            assert len(one.of(Kind.STORE)) <= 2 * (1 + minutes)
+            assert len(one.of(StoreEvent)) <= 2 * (1 + minutes)
 
     asyncio.run(town(Outage(), story, lease="1h"))
 
@@ -270,7 +273,7 @@ def test_a_worker_that_reads_and_cannot_write_does_not_hammer() -> None:
         for one in place.workers:
             asked = [when for when in one.table.asked if gone + 5 < when < back]
             assert len(asked) <= 2 * (back - gone)
-            assert one.of(Kind.LOST) == []
+            assert one.of(LockLost) == []
         await place.turn(BACK_WITHIN)
         assert len(await place.stops("plain")) == SHORT_ITEMS
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import LockLost, RunEnded
 from blackboard.model import State
 from blackboard.protocol import keys
 from blackboard.protocol.edits import remove
@@ -76,7 +76,7 @@ async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
     for _ in range(400):
         place.later(seconds=0.25)
         await asyncio.sleep(0.005)
-        if worker.of(Kind.ENDED):
+        if worker.of(RunEnded):
             break
     assert refused == 10
     assert max(later - earlier for earlier, later in pairwise(touched)) < HOLDERS_SHARE * 10
@@ -116,9 +116,9 @@ def test_a_run_is_renewed_while_its_release_has_no_answer(
             await until(lambda: len(renewed(place, "davis")) > before, "a renewal")  # noqa: B023
             await until(lambda: not any(one.asking for one in worker.worker.holdings), "its answer")
         gate.set()
-        await worker.tells(Kind.ENDED)
+        await worker.tells(RunEnded)
         assert await place.outcomes() == [(1, "ok")]
-        assert worker.of(Kind.LOST) == []
+        assert worker.of(LockLost) == []
 
     story(open_table=open_table)
 
@@ -150,9 +150,9 @@ async def test_a_renewal_that_comes_after_the_release_has_landed_is_no_loss(
         await asyncio.sleep(0.005)
     assert len(place.table.batches) == spent + 1, "one renewal finds that it is gone"
     gate.set()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     assert await place.outcomes() == [(1, "ok")]
-    assert worker.of(Kind.LOST) == []
+    assert worker.of(LockLost) == []
 
 
 def test_a_slow_shard_holds_up_no_release_of_another_and_no_slot(open_table: object) -> None:
@@ -183,12 +183,12 @@ def test_a_slow_shard_holds_up_no_release_of_another_and_no_slot(open_table: obj
         runs = [await worker.run(item_id) for item_id in well[:3]]
         for run in runs:
             run.end()
-        await worker.tells(Kind.ENDED, 3)
+        await worker.tells(RunEnded, 3)
         (await worker.run(well[3])).end()
-        await worker.tells(Kind.ENDED, 4)
+        await worker.tells(RunEnded, 4)
         gate.set()
-        await worker.tells(Kind.ENDED, 7)
-        assert {event.data["outcome"] for event in worker.of(Kind.ENDED)} == {"ok"}
+        await worker.tells(RunEnded, 7)
+        assert {event.run.outcome for event in worker.of(RunEnded)} == {"ok"}
 
     story(open_table=open_table, shards=4)
 
@@ -212,9 +212,9 @@ async def test_pruning_keeps_no_slot(place: Workplace, monkeypatch: pytest.Monke
     await place.add("elko")
     worker = await place.worker(slots=1, retention=Retention(runs=1))
     (await worker.run("davis")).end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     (await worker.run("elko")).end()
-    await worker.tells(Kind.ENDED, 2)
+    await worker.tells(RunEnded, 2)
     pruned.set()
 
 
@@ -227,13 +227,13 @@ async def test_the_history_of_a_removed_item_is_pruned_by_the_releases_of_others
     worker = await place.worker(slots=2, retention=Retention(runs=1, age=timedelta(days=1)))
     for name in ("davis", "elko"):
         (await worker.run(name)).end()
-    await worker.tells(Kind.ENDED, 2)
+    await worker.tells(RunEnded, 2)
     await remove(place.other, "davis")
     place.later(days=2)
     for number in (1, 2):
         worker.wake.now()
         (await worker.run("elko", number)).end()
-        await worker.tells(Kind.ENDED, 2 + number)
+        await worker.tells(RunEnded, 2 + number)
         place.later(seconds=10)
     await worker.worker.releases.pruned()
     assert [run async for run in place.other.runs("davis")] == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import StoreEvent
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
 from blackboard.protocol.reading import BoardTable, Remade
@@ -47,7 +47,7 @@ async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
     assert ann.task.done()
     with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this worker again"):
         await ann.task
-    assert any("made anew" in event.message for event in ann.of(Kind.STORE))
+    assert any("made anew" in event.message for event in ann.of(StoreEvent))
     assert ann.order == ["davis"], "what it cannot place it leaves alone"
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import SlotSkipped, Walked
 from blackboard.model import Outcome
 from blackboard.protocol.edits import add, pause
 from blackboard.protocol.keys import lock_key
@@ -287,7 +287,7 @@ async def test_a_known_slot_that_nobody_wants_any_more_is_passed_over(place: Wor
     run = await worker.run("a", 1)
     place.later(minutes=20)
     run.end()
-    await worker.tells(Kind.SKIPPED)
+    await worker.tells(SlotSkipped)
     assert worker.order == ["a", "b", "a"]
 
 
@@ -337,7 +337,7 @@ async def test_walks_tell_what_was_asked_for_since_the_last(place: Workplace) ->
     worker = await place.worker(slots=4, at_once=True)
     await all_done(worker, 20)
     await worker.walk()
-    told = [event.data["requests"] for event in worker.of(Kind.WALKED)]
+    told = [event.requests for event in worker.of(Walked)]
     asked = place.board.table.requests
     assert sum(one["commits"] for one in told) == asked.commits
     assert sum(one["pages"] for one in told) == asked.pages

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.assembly import WorkerSettings, assemble
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events, RunEnded
 from blackboard.model import Outcome, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
@@ -92,7 +92,7 @@ class Town:
     worker: Worker
     runner: FakeRunner
     task: "asyncio.Task[None]"
-    told: list[Event] = field(default_factory=list)
+    told: list[BoardEvent] = field(default_factory=list)
     sick: set[int] = field(default_factory=set)
     """Shards that have been in trouble."""
 
@@ -107,11 +107,11 @@ class Town:
         """Runs that have ended well, by shard; counted from the last call. Nothing else happens but
         that what was claimed late, of a shard that has been sick, is put back.
         """
-        found = [event for event in self.told if event.kind is Kind.ENDED]
+        found = [event for event in self.told if isinstance(event, RunEnded)]
         self.told.clear()
         ended: dict[str, Counter[int]] = {"ok": Counter(), "cancelled": Counter()}
         for event in found:
-            ended[event.data["outcome"]][keys.shard_of(event.item, SHARDS)] += 1
+            ended[event.run.outcome][keys.shard_of(event.id, SHARDS)] += 1
         assert ended["cancelled"].keys() <= self.sick
         return ended["ok"]
 
@@ -244,7 +244,7 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
             await add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
         table, runner = SickTable(clock, contents, trouble), FakeRunner(at_once=True)
         events = Events("me")
-        told: list[Event] = []
+        told: list[BoardEvent] = []
         events.subscribe(told.append)
         another = await board_on(table, clock, Settings(), shards=SHARDS, seed=2)
         trouble.partition = "*" if slow == "*" else board.shard(SICK)
@@ -266,7 +266,7 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
                 await asyncio.sleep(0)
         assert task.done()
         await task
-        outcomes = [event.data["outcome"] for event in told if event.kind is Kind.ENDED]
+        outcomes = [event.run.outcome for event in told if isinstance(event, RunEnded)]
         assert outcomes == ["ok"] * len(items)
         asked = Counter(partition for _, partition in table.asked)
         assert asked[board.shard(SICK)] <= 12

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from blackboard.events import Kind
-from blackboard.worker.steady_clock import CONFIRMED_AFTER
+from blackboard.events import ClockJumped
+from blackboard.worker.store_breaker import CONFIRMED_AFTER
 from tests.support.ailments import found
 from tests.support.clocks import START
 from tests.support.village import Village, in_a_village
@@ -38,7 +38,7 @@ async def test_a_clock_that_is_wrong_for_a_moment_sets_nothing_back(
     village.clock.jump(jump)
     await village.turn(CONFIRMED_AFTER - 2, step=1)
     village.clock.jump(-jump)
-    assert ann.of(Kind.CLOCK), "it looked meanwhile"
+    assert ann.of(ClockJumped), "it looked meanwhile"
     await village.turn(4 * CYCLE, step=1)
     assert [await village.item(name) for name in ("davis", "later")] == before
     assert (await found(village.board)).findings == []
@@ -57,6 +57,6 @@ async def test_a_jump_is_told_and_costs_a_look(village: Village) -> None:
     runs = await village.history()
     assert [run.slot for run in runs[1:]] == [START + timedelta(hours=1)]
     assert runs[-1].start >= morning + timedelta(seconds=CONFIRMED_AFTER - 1)
-    jumped, counts = ann.of(Kind.CLOCK)
+    jumped, counts = ann.of(ClockJumped)
     assert jumped.message.startswith("the store's clock jumped ahead by 1d")
     assert "counts from now on" in counts.message

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from blackboard.events import Event, Events, Kind
+from blackboard.events import BoardEvent, Events, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
 from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
 from blackboard.worker.store_breaker import StoreBreaker
@@ -29,7 +29,7 @@ class Partitions:
     """A store whose partitions are in trouble or well, and the one who asks it."""
 
     def __init__(self) -> None:
-        self.clock, self.told = ManualClock(), list[Event]()
+        self.clock, self.told = ManualClock(), list[BoardEvent]()
         events = Events("me")
         events.subscribe(self.told.append)
         self.breaker = StoreBreaker(self.clock, SeededChance(1), events)
@@ -151,4 +151,4 @@ def test_trouble_of_a_partition_is_told_by_its_name_and_that_of_all_without() ->
     store.ask_for(70, *SHARDS)
     assert store.told[0].message == "no answer"
     assert store.told[1].message.startswith("away for 1m")
-    assert {event.kind for event in store.told} == {Kind.STORE}
+    assert all(isinstance(event, StoreEvent) for event in store.told)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from blackboard.events import Kind
+from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
 from blackboard.table import ANY, Merge
 from blackboard.worker.worker import Mode
@@ -119,4 +119,4 @@ async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
     place.later(seconds=10)
     worker = await place.worker(Mode.UNTIL_IDLE)
     await worker.ended()
-    assert len(worker.of(Kind.LEFT)) == 1
+    assert len(worker.of(ItemLeftAlone)) == 1

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import RunEnded, SlotSkipped
 from blackboard.model import Lock, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override
@@ -151,11 +151,11 @@ async def test_what_is_let_go_while_its_shard_is_read_is_run_when_it_is_ready(
 
     async def davis_ends() -> None:
         running.end()
-        await worker.tells(Kind.ENDED)
+        await worker.tells(RunEnded)
 
     after_the_next_reading(monkeypatch, davis_ends)
     await worker.walk()
-    assert worker.of(Kind.ENDED)
+    assert worker.of(RunEnded)
     place.later(seconds=21)
     worker.wake.now()
     await worker.run("davis", 1)
@@ -172,7 +172,7 @@ async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workp
 
     async def davis_ends() -> None:
         running.end()
-        await worker.tells(Kind.ENDED)
+        await worker.tells(RunEnded)
 
     place.table.script_reads(davis_ends)
     worker.wake.beat()
@@ -292,7 +292,7 @@ async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Wo
     assert not worker.worker.walk.backlog.contended(0)
     place.later(hours=1, minutes=30)
     await worker.walk()
-    assert len(worker.of(Kind.SKIPPED)) == 1
+    assert len(worker.of(SlotSkipped)) == 1
     await worker.looks_again()
     assert not worker.worker.walk.backlog.contended(0)
 
@@ -328,13 +328,13 @@ async def test_a_row_of_the_history_that_cannot_be_read_ends_no_worker(place: Wo
     await place.add("davis", every="1h")
     worker = await place.worker(retention=Retention(runs=1))
     (await worker.run("davis")).end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     partition, key = place.other.partition("davis"), keys.run_key("davis", 1)
     await place.other.table.commit(partition, [Merge(key, {"outcome": "odd"}, ANY)])
     place.later(hours=1)
     await worker.walk()
     (await worker.run("davis", 1)).end()
-    await worker.tells(Kind.ENDED, 2)
+    await worker.tells(RunEnded, 2)
     place.later(hours=1)
     await worker.walk()
     await worker.run("davis", 2)

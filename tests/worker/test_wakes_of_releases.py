@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import RunEnded
 from blackboard.model import Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Leases, Released, release
@@ -87,12 +87,12 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
 
     monkeypatch.setattr(releases, "release", read_before_it_is_told)
     running.end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     monkeypatch.undo()
     place.later(seconds=6)
     worker.wake.now()
     (await worker.run("davis", 1)).end()
-    await worker.tells(Kind.ENDED, 2)
+    await worker.tells(RunEnded, 2)
     place.later(seconds=6)
     worker.wake.now()
     await worker.run("davis", 2)

@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import (
+    ItemLeftAlone,
+    LockAdopted,
+    LockOverridden,
+    RunEnded,
+    SlotSkipped,
+    StoreEvent,
+)
 from blackboard.model import Claim, Lock, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override
@@ -119,7 +126,7 @@ async def test_a_type_has_no_more_than_its_slots_of_what_is_taken_over(place: Wo
     await until(lambda: len(worker.order) == 2, "the next")
     await worker.walk()
     assert len(worker.order) == 2
-    assert [event.data["outcome"] for event in worker.of(Kind.ENDED)] == ["ok"], "none is put back"
+    assert [event.run.outcome for event in worker.of(RunEnded)] == ["ok"], "none is put back"
 
 
 @at_work
@@ -137,7 +144,7 @@ async def test_a_release_is_a_reason_to_walk_only_when_more_is_due(place: Workpl
     worker = await place.worker()
     (await worker.run("davis")).end()
     await place.ended("davis")
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     assert not worker.wake.event.is_set()
     assert worker.wake.rounds == 1
 
@@ -168,8 +175,8 @@ def test_settings_that_cannot_be_computed_are_left_alone(spec: str, open_table: 
         (await worker.run("davis")).end()
         for _ in range(2):
             await worker.walk()
-        (left,) = worker.of(Kind.LEFT)
-        assert left.item == "odd"
+        (left,) = worker.of(ItemLeftAlone)
+        assert left.id == "odd"
         assert (await place.token("odd")).fence == 0
 
     story(open_table=open_table)
@@ -200,8 +207,8 @@ async def test_missed_slots_that_are_not_wanted_are_passed_over(place: Workplace
     await place.ended("davis")
     place.later(hours=1, minutes=30)
     await worker.walk()
-    (skipped,) = worker.of(Kind.SKIPPED)
-    assert skipped.item == "davis"
+    (skipped,) = worker.of(SlotSkipped)
+    assert skipped.id == "davis"
     assert (await place.token()).ready > place.clock.now()
     assert worker.order == ["davis"]
 
@@ -302,7 +309,7 @@ async def test_a_claim_that_landed_late_is_adopted(place: Workplace) -> None:
     await worker.walk()
     (await worker.run("davis")).end()
     assert await place.ended("davis") == [(1, "ok")]
-    assert len(worker.of(Kind.ADOPTED)) == 1
+    assert len(worker.of(LockAdopted)) == 1
 
 
 @at_work
@@ -312,7 +319,7 @@ async def test_locks_of_runs_under_way_are_not_adopted(place: Workplace) -> None
     await worker.run("davis")
     await worker.walk()
     assert worker.order == ["davis"]
-    assert worker.of(Kind.ADOPTED) == []
+    assert worker.of(LockAdopted) == []
 
 
 @at_work
@@ -325,7 +332,7 @@ async def test_an_adopted_lock_with_settings_nobody_knows_is_left(place: Workpla
     worker = await place.worker()
     await worker.walk()
     assert worker.order == []
-    assert len(worker.of(Kind.LEFT)) == 1
+    assert len(worker.of(ItemLeftAlone)) == 1
     assert (await place.lock("odd")).etag == before.etag
 
 
@@ -337,7 +344,7 @@ async def test_a_stale_lock_is_overridden_in_a_free_slot(place: Workplace) -> No
     assert (run.call.fence, run.call.attempt) == (2, 2)
     run.end()
     assert await place.ended("davis", runs=2) == [(1, "abandoned"), (2, "ok")]
-    (event,) = worker.of(Kind.OVERRIDDEN)
+    (event,) = worker.of(LockOverridden)
     assert "dead" in event.message
 
 
@@ -382,7 +389,7 @@ async def test_an_override_lost_to_another_is_no_claim(place: Workplace) -> None
     place.table.script(another_is_faster)
     worker = await place.worker()
     assert worker.order == []
-    assert worker.of(Kind.OVERRIDDEN) == []
+    assert worker.of(LockOverridden) == []
 
 
 # ---- a store that is away
@@ -399,7 +406,7 @@ async def test_what_was_taken_is_run_although_the_walk_fails(place: Workplace) -
     worker = await place.worker()
     await worker.run("davis")
     assert worker.order == ["davis"]
-    assert len(worker.of(Kind.STORE)) == 1
+    assert len(worker.of(StoreEvent)) == 1
     await back(place, worker)
     await worker.run("item-2")
 
@@ -416,7 +423,7 @@ async def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(place: 
     await back(place, worker)
     await back(place, worker)
     await worker.run("davis")
-    went, returned = worker.of(Kind.STORE)
+    went, returned = worker.of(StoreEvent)
     assert went.level == logging.WARNING
     assert "is back after" in returned.message
 
@@ -475,10 +482,10 @@ async def test_a_run_that_could_not_be_let_go_is_nobodys_until_its_lock_is_stale
     run = await worker.run("davis")
     place.table.script(Fault.REFUSED, Fault.REFUSED, Fault.REFUSED)
     run.end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     for _ in range(2):
         await worker.walk()
-    assert (worker.order, worker.of(Kind.ADOPTED)) == (["davis"], [])
+    assert (worker.order, worker.of(LockAdopted)) == (["davis"], [])
     place.later(seconds=15)
     await worker.walk()
     again = await worker.run("davis", 1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.events import Kind
+from blackboard.events import RunEnded, RunLogged, RunStarted, StoreEvent, WorkerStopping
 from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.edits import add, edit, pause, run_now
@@ -65,13 +65,13 @@ async def test_every_event_of_a_run_says_which_run_it_is(place: Workplace) -> No
     run = await worker.run("davis")
     run.report.log(30, "one feed is odd")
     run.end(Outcome.FAILED, error="ValueError: bad feed\nTraceback ...")
-    ended = await worker.tells(Kind.ENDED)
+    ended = await worker.tells(RunEnded)
     assert ended.message == "failed: ValueError: bad feed"
-    assert ended.data["attempt"] == 1
-    for kind in (Kind.CLAIMED, Kind.SAID, Kind.ENDED):
+    assert ended.run.attempt == 1
+    for kind in (RunStarted, RunLogged, RunEnded):
         (event,) = worker.of(kind)
-        assert (event.item, event.type, event.fence, event.worker) == ("davis", "feed", 1, "me")
-    assert worker.of(Kind.SAID)[0].level == 30
+        assert (event.id, event.type, event.fence, event.worker) == ("davis", "feed", 1, "me")
+    assert worker.of(RunLogged)[0].level == 30
 
 
 @at_work
@@ -111,7 +111,7 @@ async def test_the_time_limit_of_a_run_ends_with_it(place: Workplace) -> None:
     run = await worker.run("davis")
     await place.sleeps(90)
     run.end()
-    await worker.tells(Kind.ENDED)
+    await worker.tells(RunEnded)
     limit = place.clock.monotonic() + 90
     assert all(wake.done() for when, _, wake in place.clock._sleepers if when == limit)
 
@@ -186,7 +186,7 @@ async def test_many_that_end_together_are_let_go_in_few_batches(place: Workplace
     before = len(place.table.batches)
     for run in runs:
         run.end()
-    await worker.tells(Kind.ENDED, 20)
+    await worker.tells(RunEnded, 20)
     assert len(place.table.batches) - before <= 3
 
 
@@ -204,7 +204,7 @@ async def test_an_outcome_waits_for_a_store_that_is_away(place: Workplace) -> No
 
     def written() -> bool:
         place.later(seconds=1)  # it may fall asleep again at any time
-        return bool(worker.of(Kind.ENDED))
+        return bool(worker.of(RunEnded))
 
     await until(written, "it is written")
     assert await place.outcomes("davis") == [(1, "ok")]
@@ -216,7 +216,7 @@ async def test_the_history_is_pruned_as_it_grows(place: Workplace) -> None:
     worker = await place.worker(retention=Retention(runs=KEPT))
     for number in range(2 * KEPT):
         (await worker.run("davis", number)).end()
-        await worker.tells(Kind.ENDED, number + 1)
+        await worker.tells(RunEnded, number + 1)
         place.later(hours=1)
         await worker.walk()
     await worker.run("davis", 2 * KEPT)
@@ -230,12 +230,12 @@ async def test_pruning_that_the_store_does_not_answer_is_left_for_later(place: W
     worker = await place.worker(retention=Retention(runs=KEPT // 2))
     for number in range(KEPT - 1):
         (await worker.run("davis", number)).end()
-        await worker.tells(Kind.ENDED, number + 1)
+        await worker.tells(RunEnded, number + 1)
         place.later(hours=1)
         await worker.walk()
     place.table.script(Fault.NONE, Fault.AWAY)
     (await worker.run("davis", KEPT - 1)).end()
-    await worker.tells(Kind.STORE)
+    await worker.tells(StoreEvent)
     assert len(await place.outcomes()) == KEPT
 
 
@@ -340,7 +340,7 @@ async def test_asked_to_stop_it_claims_nothing_and_lets_what_runs_finish(place: 
     await worker.ended()
     assert worker.order == ["a"]
     assert await place.outcomes("a") == [(1, "ok")]
-    assert [event.message for event in worker.of(Kind.STOPPING)] == [
+    assert [event.message for event in worker.of(WorkerStopping)] == [
         "1 run may finish within 30 s; asked again: now"
     ]
 
@@ -404,7 +404,7 @@ async def test_a_worker_asked_to_stop_while_it_walks_takes_nothing_more(place: W
 
     (await worker.run("davis")).end()
     (await worker.run("another")).end()
-    await worker.tells(Kind.ENDED, 2)
+    await worker.tells(RunEnded, 2)
     for item_id in ("c", "d"):
         await place.add(item_id)
     place.table.script_reads(stop)
@@ -472,13 +472,13 @@ async def slow_claim(place: Workplace, *, slots: int, put_back: bool) -> None:
     running = await worker.run(quick)
     gate.set()
     if put_back:
-        event = await worker.tells(Kind.ENDED)
-        assert (event.item, event.data["outcome"], worker.order) == (slow, "cancelled", [quick])
+        event = await worker.tells(RunEnded)
+        assert (event.id, event.run.outcome, worker.order) == (slow, "cancelled", [quick])
         running.end()
-        await worker.tells(Kind.ENDED, 2)
+        await worker.tells(RunEnded, 2)
     (await worker.run(slow)).end()
-    await worker.tells(Kind.ENDED, 3 if put_back else 1)
-    assert worker.of(Kind.ENDED)[-1].item == slow
+    await worker.tells(RunEnded, 3 if put_back else 1)
+    assert worker.of(RunEnded)[-1].id == slow
     assert sorted(worker.order) == sorted([slow, quick])
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 
+from blackboard.events import Walked
 from blackboard.model import Item, Lock
 from blackboard.protocol.keys import LOCK, lock_key
 from blackboard.simulator.changes import Change, Shadows, Touch, is_newer
@@ -27,7 +28,7 @@ from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import Written
 from blackboard.simulator.workers import WorkerProcess, Workers
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
-from blackboard.worker.walk import OF_ITS_TYPE, REREADINGS, WalkResult
+from blackboard.worker.walk import OF_ITS_TYPE, REREADINGS
 
 SPARE = 10.0
 """Seconds beyond a bound, for requests to the store."""
@@ -351,11 +352,11 @@ class Walks:
         if process.name in self._since:
             self._since[process.name].runs += 1
 
-    def walked(self, process: Process, result: WalkResult, held: int, sent: int) -> None:
+    def walked(self, process: Process, walk: Walked, held: int, sent: int) -> None:
         """A walk has ended; `held` runs, and `sent` requests so far."""
         now = self._timeline.now
         since = self._since.setdefault(process.name, Since(now, sent))
-        since.most = max(since.most, held + len(result.locks) + result.missed)
+        since.most = max(since.most, held + walk.locks + walk.missed)
         asked, seconds = sent - since.sent, now - since.began
         if seconds < self._cycle:
             return

@@ -16,16 +16,15 @@ from blackboard.cli.answers import item_view, run_view, worker_view
 from blackboard.display.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
-from blackboard.events import Kind
+from blackboard.events import ItemLeftAlone
 from blackboard.model import Claim, Item, Outcome, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import add, pause, remove, run_now
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
 from blackboard.spec import Spec
-from blackboard.status import read_status
 from blackboard.table import Delete, Insert, Table
 from blackboard.worker.membership import workers
 from tests.proof.damage.mutations import Kept, Mutation, Mutator
@@ -165,7 +164,7 @@ class Harmed:
                 run.end()
         await self.worker.walk()
         await self.settle()
-        self.told |= {one.item for one in self.worker.of(Kind.LEFT)}
+        self.told |= {one.id for one in self.worker.of(ItemLeftAlone)}
 
     async def settle(self) -> None:
         worker = self.worker

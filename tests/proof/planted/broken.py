@@ -21,7 +21,7 @@ from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
 from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.running import Holding, Holdings
 from blackboard.worker.store_breaker import GuardedTable
 from blackboard.worker.walk import Walk, WalkResult
 
