@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from blackboard.simulator.processes import WORLD_START, Process
-from blackboard.simulator.scenario import Declared, Scenario
+from blackboard.simulator.scenario import Scenario, SimulatedItem
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
 from blackboard.table import Conflict, Op, TableError
@@ -31,14 +31,16 @@ POLICIES = {
 def on_the_hour() -> Scenario:
     spec = Spec(cron="0 * * * *", stale_after="2m")
     first = WORLD_START + timedelta(minutes=5)
-    items = [Declared(id=f"item-{n}", spec=spec, takes=1.0, first=first) for n in range(1000)]
+    items = [SimulatedItem(id=f"item-{n}", spec=spec, takes=1.0, first=first) for n in range(1000)]
     return Scenario(seed=3, items=items, workers=100, hours=0.1, shards=16, slots=16, failing=0.0)
 
 
 def one_by_one() -> Scenario:
     spec = Spec(every="5m", stale_after="2m")
     items = [
-        Declared(id=f"item-{n}", spec=spec, takes=1.0, first=WORLD_START + timedelta(seconds=3 * n))
+        SimulatedItem(
+            id=f"item-{n}", spec=spec, takes=1.0, first=WORLD_START + timedelta(seconds=3 * n)
+        )
         for n in range(100)
     ]
     return Scenario(seed=4, items=items, workers=50, hours=0.5, shards=4, failing=0.0)

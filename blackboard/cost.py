@@ -2,21 +2,21 @@
 
     kind         requests
     -----------  -----------------------------------------------------------------------------
-    walks        a page for each worker, beat and shard; as many more as it takes to see each run
-                 coming, where one is followed by the next before the next beat
+    walks        a page for each worker, beat and shard; more where an item runs more often than
+                 workers walk
     claims       1 a run; 33 runs in one when they are ready together
     releases     1 a run; 25 runs in one when they end together
     renewals     1 for each third of the lease that a run lasts, and each minute; as long as the
                  item's last run lasted
     races        1 a run, where there are several workers: a page that another has read in vain,
-                 or a claim that it has lost (see `backlog.py` on the room that workers leave)
+                 or a claim that it has lost (`backlog.py` has how workers avoid such races)
     membership   1 a minute and worker
     pruning      a look at the history and a deletion, and two at the history of another item,
-                 every 96 runs of an item; every 16 when they become too old before they become
-                 too many
+                 every 96 runs of an item; every 16 where runs reach the largest age before the
+                 largest number
 
-It is a forecast for a board at work in good order. Not in it: retries, commands, alerts, a store
-that has to be asked again, items that run once.
+It is a forecast for a board without faults. Not counted: retries, commands, notices, repeated
+requests, items that run once.
 """
 
 from collections import Counter
@@ -36,9 +36,9 @@ from blackboard.spec import RunSettings
 
 MONTH = timedelta(days=365.25) / 12
 BEAT = 0.95
-"""The mean time from beat to beat, as a part of the cycle: see `wake.py`."""
+"""The mean time between two beats, as a share of the cycle: see `wake.py`."""
 BATCH = 100
-"""Rows in one request on Azure, at the most: as `AzureTable` has it, without what that loads."""
+"""Rows in one request on Azure, at the most: the limit of `AzureTable`, which is slow to import."""
 CLAIMS, RELEASES = BATCH // ROWS_OF_A_CLAIM, BATCH // ROWS_OF_A_RELEASE
 """In one request."""
 SINGLY = 2.0
@@ -48,17 +48,17 @@ IN_BULK = 1 / CLAIMS + 1 / RELEASES
 ROWS_A_RUN = ROWS_OF_A_CLAIM + ROWS_OF_A_RELEASE
 """Rows written: Azure calls them entities."""
 PARTITION = 2_000
-"""Entities a second that one partition, and so one shard, is good for on Azure."""
+"""Entities a second that one partition, and so one shard, accepts on Azure."""
 PLANNED = PARTITION // 2
-"""Of them, those to plan with: people want their part, and bursts are throttled before."""
+"""The half to plan with: commands need a part, and bursts are throttled earlier."""
 MOST_SHARDS = 100
 ITEM_BYTES, RUN_BYTES = 1_500, 650
-"""Of an item with its token, and of a run in the history, but for their texts."""
+"""Of an item with its token, and of a run in the history, without their texts."""
 SLOTS_FORESEEN = 100
-"""Slots of a cron or a rule that its mean interval is taken from."""
+"""Slots of a cron or a rule from which its mean interval is computed."""
 
 PRICE = 0.036
-"""US dollars for a million transactions, of whatever kind."""
+"""US dollars for a million transactions of any kind."""
 STORAGE_PRICE = 0.045
 """US dollars for a gigabyte and month, locally redundant."""
 PRICED = "list price quoted in July 2026; regions differ"
@@ -69,15 +69,15 @@ class Rhythm:
     """How one item runs."""
 
     interval: timedelta
-    """From one run to the next, on the mean."""
+    """The mean time between two runs."""
     ready: datetime
     lasts: timedelta
-    """As its last run did."""
+    """The duration of its last run."""
     renewed: float
     """Seconds between two renewals of its lock."""
     spec: int = 0
-    told: int = 0
-    """Characters of what it is run with, and of what its last run told."""
+    outcome_text: int = 0
+    """Characters of its spec, and of the result and error of its last run."""
 
     @property
     def runs(self) -> float:
@@ -92,7 +92,7 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A board, and those who work on it."""
+    """A board and its workers."""
 
     rhythms: Sequence[Rhythm]
     shards: int = 1
@@ -118,7 +118,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests, by what they are for."""
+    """Requests by their purpose."""
 
     walks: float
     claims: float
@@ -138,7 +138,7 @@ class RequestCounts:
 
 
 def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | None:
-    """How an item runs from now on; None when it is not going to, again and again."""
+    """How an item runs from now on; None when it does not run repeatedly."""
     interval = _interval(settings.schedule, now) if settings.schedule else None
     if item.state is not State.ACTIVE or interval is None:
         return None
@@ -149,13 +149,13 @@ def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | N
         lasts=max(lasted, timedelta(0)),
         renewed=renew_every(lease(settings, item.slot).total_seconds()),
         spec=len(item.spec),
-        told=len(item.result) + len(item.error),
+        outcome_text=len(item.result) + len(item.error),
     )
 
 
 @lru_cache(maxsize=4096)
 def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
-    """From slot to slot, on the mean of those to come; None when there is no second one."""
+    """The mean time between the coming slots; None when there is no second one."""
     if isinstance(schedule, Every):
         return schedule.interval
     if isinstance(schedule, Once):
@@ -207,8 +207,8 @@ def shards_advised(load: Load) -> int:
 
 
 def largest_herd(load: Load) -> tuple[int, float]:
-    """The most items that are ready in the same second, and the seconds that the store needs at
-    the least to take all their rows.
+    """The largest number of items that are ready in the same second, and the least seconds that
+    the store needs to write all their rows.
     """
     moments = Counter(one.ready.replace(microsecond=0) for one in load.rhythms)
     most = max(moments.values(), default=0)
@@ -216,13 +216,15 @@ def largest_herd(load: Load) -> tuple[int, float]:
 
 
 def stored(load: Load) -> int:
-    """Bytes, once the history is as long as it gets. What handlers print is not in it."""
+    """Bytes when the history has its full length, without the output of handlers."""
     return round(sum(_bytes(one, load.retention) for one in load.rhythms))
 
 
 def _bytes(one: Rhythm, retention: Retention) -> float:
     kept = min(retention.runs + look_every(retention, one.interval), retention.age / one.interval)
-    return ITEM_BYTES + 4 * one.spec + 2 * one.told + kept * (RUN_BYTES + 2 * one.told)
+    return (
+        ITEM_BYTES + 4 * one.spec + 2 * one.outcome_text + kept * (RUN_BYTES + 2 * one.outcome_text)
+    )
 
 
 def bill(requests: float, *, size: int, price: float = PRICE) -> float:

@@ -1,11 +1,11 @@
-"""Times, durations and numbers in words for people. Pure; says the same everywhere."""
+"""Times, durations and numbers in words for people. Pure: no locale, no local time zone."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _FROM = {"d": 48 * 3_600, "h": 100 * 60, "m": 100, "s": 0}
-"""Seconds from which on a unit is used alone: two digits do as long as they can."""
+"""Seconds from which on a unit is used: numbers have two digits as long as possible."""
 LONGEST_ERROR = 12_000
 """Characters of an error that are kept, head and tail."""
 LONGEST_OUTPUT = 8192
@@ -47,15 +47,13 @@ def span(seconds: float) -> str:
 
 
 def since(age: float) -> str:
-    """How long something was not heard of: "for 3m 20s"; an age without end is from before the host
-    was started.
-    """
+    """A time without renewal: "for 3m 20s"; an infinite age is from before the host was started."""
     return "since before this host was started" if age == float("inf") else f"for {span(age)}"
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """A time from here: "3m ago", "in 8h", "now". What has just been put off for 8 hours is in 8,
-    not in 7.
+    """A time relative to now: "3m ago", "in 8h", "now". A time to come is rounded to the nearest
+    unit: 8 hours less a second are "in 8h".
     """
     seconds = int((moment - now).total_seconds())
     if seconds == 0:
@@ -64,7 +62,7 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def exactly(moment: datetime, now: datetime) -> str:
-    """A time and where it is from here: "2026-11-21 09:00:00Z (in 7h 5m)"."""
+    """A time and its distance from now: "2026-11-21 09:00:00Z (in 7h 5m)"."""
     seconds = int((moment - now).total_seconds())
     words = "now" if seconds == 0 else f"in {span(seconds)}"
     return f"{stamp(moment)} ({words if seconds >= 0 else f'{span(-seconds)} ago'})"
@@ -76,12 +74,12 @@ def plural(number: int, noun: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """The first line that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def cut_middle(text: str, limit: int = LONGEST_ERROR) -> str:
-    """`text` in at most `limit` characters: its beginning and, longer, its end."""
+    """`text` in at most `limit` characters: a third from its beginning, the rest from its end."""
     if len(text) <= limit:
         return text
     gap = left_out(len(text) - limit)
@@ -91,12 +89,12 @@ def cut_middle(text: str, limit: int = LONGEST_ERROR) -> str:
 
 
 def left_out(number: int) -> str:
-    """What stands between the two ends of a text that was cut."""
+    """The line between the two ends of a text that was cut."""
     return f"\n[... {number:,} characters left out ...]\n"
 
 
 def too_long(limit: int) -> str:
-    """What is said of a result that no row can hold."""
+    """The error of a result that no row can hold."""
     return f"a row holds {limit:,}: write it to a file or a blob and return where it is"
 
 

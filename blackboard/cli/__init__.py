@@ -50,9 +50,9 @@ COMMANDS = {
 }
 MODULES = {
     **dict.fromkeys(("init", "demo", "azurite"), "start"),
-    **dict.fromkeys(("add", "edit", "rm"), "edit"),
+    **dict.fromkeys(("add", "edit", "rm", "pause", "resume", "cancel", "unlock"), "edit"),
     **dict.fromkeys(("apply", "export"), "apply"),
-    **dict.fromkeys(("pause", "resume", "cancel", "unlock"), "control"),
+    "why": "next",
     **dict.fromkeys(("check", "doctor", "workers", "notify"), "health"),
 }
 """Commands that share a module; each other command has a module of its own name."""

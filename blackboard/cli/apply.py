@@ -5,16 +5,17 @@ the board; it prints the plan and carries it out. `export` writes what `apply` r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from blackboard.cli.selection import ids_argument, select, spec_of
-from blackboard.cli.session import Chosen, Session, common, emit, run
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import emit
+from blackboard.cli.session import Session, ids_argument, run, select, spec_of
 from blackboard.cli.spec_options import warn_unknown
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
@@ -33,7 +34,7 @@ from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.rows import text_of
 from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, read_text
-from blackboard.spec import Spec, decode_spec, encode_spec
+from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
 """Characters of a value."""
@@ -41,7 +42,7 @@ LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One field that changes; None is a value that is not there, and is called unset."""
+    """One field that changes; None is an absent value, and is shown as unset."""
 
     field: str
     old: Any
@@ -50,18 +51,18 @@ class Difference:
     @property
     def words(self) -> str:
         """As in "every: 8h -> 4h"."""
-        return f"{shown(self.field)}: {_told(self.old)} -> {_told(self.new)}"
+        return f"{shown(self.field)}: {_value_words(self.old)} -> {_value_words(self.new)}"
 
 
 def differences(old: Spec, new: Spec) -> list[Difference]:
-    """In the order of the fields. Specs that rows could not tell apart have none."""
+    """In the order of the fields. None for specs that are the same in a row."""
     left, right = _plain(old), _plain(new)
     fields = [*Spec.__struct_fields__]
     return [one for name in fields for one in _between(name, left.get(name), right.get(name))]
 
 
 def _plain(spec: Spec) -> dict[str, Any]:
-    """As it will come out of a row."""
+    """As it is read back from a row."""
     plain: dict[str, Any] = msgspec.to_builtins(decode_spec(encode_spec(spec)))
     return plain
 
@@ -77,7 +78,7 @@ def _between(field: str, old: Any, new: Any) -> Iterator[Difference]:
         yield Difference(field=field, old=old, new=new)
 
 
-def _told(value: Any) -> str:
+def _value_words(value: Any) -> str:
     if value is None:
         return "unset"
     text = shown(value) if isinstance(value, str) else text_of(value)
@@ -86,12 +87,12 @@ def _told(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """An item that is there, but not as declared: by its own table, or by its type's."""
+    """An item of the board that differs from its declaration, or from the defaults of its type."""
 
     id: str
     differences: Sequence[Difference]
     declared: Spec | None = None
-    """What the item shall say; None when it is not in the file."""
+    """The spec in the file; None when the item is not there."""
 
     def spec_for(self, spec: Spec, _item: Item) -> Spec:
         return self.declared or spec
@@ -115,8 +116,8 @@ class ApplyPlan:
         for item in self.add:
             yield f"+ {shown(item.id)} ({shown(item.type)})"
         for one in self.change:
-            told = "; ".join(difference.words for difference in one.differences)
-            yield f"~ {shown(one.id)}: {told}"
+            words = "; ".join(difference.words for difference in one.differences)
+            yield f"~ {shown(one.id)}: {words}"
         for gone in self.remove:
             yield f"- {shown(gone.id)} ({shown(gone.type)})"
         if not self.steps:
@@ -134,25 +135,13 @@ class ApplyPlan:
             "change": [
                 {
                     "id": one.id,
-                    "differences": [
-                        {"field": each.field, "old": each.old, "new": each.new}
-                        for each in one.differences
-                    ],
+                    "differences": [asdict(difference) for difference in one.differences],
                 }
                 for one in self.change
             ],
             "remove": [{"id": item.id, "type": item.type} for item in self.remove],
             "unchanged": self.unchanged,
         }
-
-
-def clashes(declared: Sequence[ItemTable], there: Mapping[str, Item]) -> list[tuple[int, Item]]:
-    """Declared items, by their number in the file, that are on the board with another type."""
-    return [
-        (number, there[one.id])
-        for number, one in enumerate(declared)
-        if one.id in there and there[one.id].type != one.type
-    ]
 
 
 def make_plan(
@@ -162,8 +151,8 @@ def make_plan(
     prune: bool,
     resolve: Resolve | None = None,
 ) -> ApplyPlan:
-    """`there` are the board's items by id. What is not declared is removed if `prune` says so.
-    `resolve` tells what the defaults of types make of an item.
+    """`there` are the board's items by id. Items that are not declared are removed if `prune` says
+    so. `resolve` adds the defaults of types.
     """
     specs = {one.id: one.spec() for one in declared}
     gone = [item for item in there.values() if prune and item.id not in specs]
@@ -178,7 +167,7 @@ def make_plan(
 
 
 def _change(item: Item, declared: Spec | None, resolve: Resolve | None) -> ItemChange:
-    """How an item differs from what it shall be: in what it says, else in its schedule."""
+    """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
     found = differences(spec_of(item), declared) if declared is not None else []
     if not found and resolve is not None and item.schedule:
         settings = resolve(item.type, encode_spec(declared or spec_of(item)))
@@ -215,9 +204,8 @@ def apply_command(*, chosen: Chosen, file: str | None, prune: bool, dry_run: boo
     """
     path = file or chosen.config or FILE_NAME
     session = _session(chosen, path).with_defaults()
-    declared = _Declared(session, Path(path))
-    declared.check()
-    return run(_apply(session, declared, prune=prune, dry_run=dry_run))
+    _check(session, Path(path))
+    return run(_apply(session, Path(path), prune=prune, dry_run=dry_run))
 
 
 def _session(chosen: Chosen, path: str) -> Session:
@@ -230,64 +218,50 @@ def _session(chosen: Chosen, path: str) -> Session:
     return replace(usual, settings=msgspec.structs.replace(usual.settings, items=items))
 
 
-class _Declared:
-    """The items of a file."""
+def _check(session: Session, path: Path) -> None:
+    """Checks the items of the file as far as that needs no board. Raises BadInput with the line."""
+    for number, item in enumerate(session.settings.items):
+        with _line(path, number):
+            check_id(item.id)
+            check_type(item.type)
+            check_params_size(item.params)
+            check_first(item.first, session.resolve(item.type, encode_spec(item.spec())))
+    warn_unknown(session, [item.type for item in session.settings.items])
 
-    def __init__(self, session: Session, path: Path) -> None:
-        self._session = session
-        self._path = path
-        self.items = session.settings.items
 
-    def check(self) -> None:
-        """What can be told without the board. Raises BadInput with the line."""
-        for number, item in enumerate(self.items):
-            with self._line(number):
-                check_id(item.id)
-                check_type(item.type)
-                check_params_size(item.params)
-                check_first(item.first, self._session.resolve(item.type, encode_spec(item.spec())))
-        warn_unknown(self._session, [item.type for item in self.items])
-
-    def check_against(self, there: dict[str, Item], *, limit: int) -> None:
-        """What only the board can tell."""
-        for number, item in enumerate(self.items):
-            with self._line(number):
-                check_size(item.spec(), limit=limit)
-        for number, other in clashes(self.items, there):
-            with self._line(number):
+def _check_against(
+    there: Mapping[str, Item], items: Sequence[ItemTable], path: Path, *, limit: int
+) -> None:
+    """Checks the items of the file against those of the board. Raises BadInput with the line."""
+    for number, item in enumerate(items):
+        with _line(path, number):
+            check_size(item.spec(), limit=limit)
+            other = there.get(item.id)
+            if other is not None and other.type != item.type:
                 problem = f"{other.id!r} is on the board with the type {other.type!r}"
                 raise BadInput("type", problem, f"`blackboard rm {shown(other.id)}` first")
 
-    def _line(self, number: int) -> "_Line":
-        return _Line(self._path, number)
+
+@contextmanager
+def _line(path: Path, number: int) -> Iterator[None]:
+    """Adds the file, and the line of an item, to a BadInput."""
+    try:
+        yield
+    except BadInput as error:
+        line = line_of(read_text(path), ["items", number, *error.field.split(".")])
+        problem = f"{path}:{line}: {error.problem}"
+        raise BadInput(error.field, problem, error.remedy) from None
 
 
-class _Line:
-    """Adds file and line of an item to what is wrong with it."""
-
-    def __init__(self, path: Path, number: int) -> None:
-        self._path = path
-        self._number = number
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, BadInput):
-            place: list[str | int] = ["items", self._number, *error.field.split(".")]
-            line = line_of(read_text(self._path), place)
-            problem = f"{self._path}:{line}: {error.problem}"
-            raise BadInput(error.field, problem, error.remedy) from None
-
-
-async def _apply(session: Session, declared: _Declared, *, prune: bool, dry_run: bool) -> int:
+async def _apply(session: Session, path: Path, *, prune: bool, dry_run: bool) -> int:
+    items = session.settings.items
     if dry_run and not await session.has_board():
-        _print_plan(make_plan(declared.items, {}, prune=prune), session, dry_run=dry_run)
+        _print_plan(make_plan(items, {}, prune=prune), session, dry_run=dry_run)
         return 0
     async with session.board(create=not dry_run) as board:
         there = {item.id: item async for item in board.items()}
-        declared.check_against(there, limit=board.table.max_value)
-        plan = make_plan(declared.items, there, prune=prune, resolve=session.resolve)
+        _check_against(there, items, path, limit=board.table.max_value)
+        plan = make_plan(items, there, prune=prune, resolve=session.resolve)
         _print_plan(plan, session, dry_run=dry_run)
         if not dry_run:
             await _carry_out(board, plan)
@@ -305,17 +279,17 @@ def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool) -> None:
 
 async def _carry_out(board: BoardTable, plan: ApplyPlan) -> None:
     now = await board.table.now()
-    firsts = [_first(board, item, now) for item in plan.add]
+
+    def settings_of(one: ItemTable) -> RunSettings:
+        return board.resolve(one.type, encode_spec(one.spec()))
+
+    firsts = [first_of(one.first, settings_of(one), now) for one in plan.add]
     for item, first in zip(plan.add, firsts, strict=True):
         await edits.add(board, item_id=item.id, item_type=item.type, spec=item.spec(), first=first)
     for one in plan.change:
         await edits.edit(board, one.id, one.spec_for)
     for gone in plan.remove:
         await edits.remove(board, gone.id)
-
-
-def _first(board: BoardTable, item: ItemTable, now: datetime) -> datetime | None:
-    return first_of(item.first, board.resolve(item.type, encode_spec(item.spec())), now)
 
 
 EXPORT_EPILOG = """\b
@@ -330,7 +304,7 @@ Examples:
 @ids_argument(required=False)
 @common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
-    """Write items as TOML that `apply` reads back: what they are, not how they stand."""
+    """Write items as TOML that `apply` reads back: their declarations, without their state."""
     items = run(_read_items(Session.start(chosen), ids, exact=exact))
     if chosen.json:
         emit([declared(item) for item in items])

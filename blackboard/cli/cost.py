@@ -1,4 +1,4 @@
-"""`blackboard cost`: what this board asks of its store in a month, and what Azure charges."""
+"""`blackboard cost`: the requests of this board in a month, and what Azure charges for them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from blackboard import cost
-from blackboard.cli import terminal
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.session import Session, emit, run
+from blackboard.cli.options import Chosen, common, cycle_option, number_option
+from blackboard.cli.output import emit, table_text
+from blackboard.cli.session import Session, run
 from blackboard.cost import Load, RequestCounts, Rhythm
-from blackboard.display.layout import Column, Style, table, texts_of
+from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
 from blackboard.protocol.reading import BoardTable
@@ -32,11 +32,11 @@ COLUMNS = (
     Column(title="for", least=8, usual=60, worth=1),
 )
 WORDS = {
-    "walks": "looks at the board, a little more than one a cycle",
-    "claims": "runs that begin",
-    "releases": "runs that end",
+    "walks": "reads of the board, a little more than one a cycle",
+    "claims": "starts of runs",
+    "releases": "ends of runs",
     "renewals": "locks of long runs",
-    "races": "read or claimed by two, for one gets it",
+    "races": "reads and claims that another worker wins",
     "membership": "one a minute and worker",
     "pruning": "the history",
 }
@@ -44,12 +44,12 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A board's load, what it asks for, and at which price."""
+    """A board's load, its requests, and their price."""
 
     load: Load
     price: float
     billed: bool
-    """Whether its store is one that is paid for by the request."""
+    """Whether its store charges for requests."""
     announced: bool
     """Whether the workers are those that have announced themselves."""
 
@@ -59,7 +59,7 @@ class Estimate:
 
     @property
     def least(self) -> RequestCounts:
-        """If all that is ready together is claimed, and ends, together."""
+        """If all runs that are ready together are claimed together, and end together."""
         return cost.asked_for(self.load, together=True)
 
     @property
@@ -72,13 +72,9 @@ class Estimate:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle].")
-@click.option(
-    "--workers", "count", metavar="N", type=click.IntRange(1, 10_000), help="[those announced]"
-)
-@click.option(
-    "--shards", metavar="N", type=click.IntRange(1, cost.MOST_SHARDS), help="[the board's]"
-)
+@cycle_option
+@number_option("--workers", "count", most=10_000, line="[those announced]")
+@number_option("--shards", most=cost.MOST_SHARDS, line="[the board's]")
 @click.option(
     "--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}, {cost.PRICED}]."
 )
@@ -93,8 +89,9 @@ def cost_command(
 ) -> int:
     """Estimate the requests of this board in a month, and their price on Azure.
 
-    Each worker looks at each shard every cycle; a run is a claim and a release. What runs together
-    is claimed and released together, up to 33 and 25 in one request. On SQLite nothing is billed.
+    Each worker reads each shard every cycle; a run is a claim and a release. Runs that are ready
+    together are claimed together, up to 33 in one request, and released together, up to 25. SQLite
+    costs nothing.
     """
     per_million = dollars(price)
     session = Session.start(chosen).with_defaults()
@@ -127,7 +124,7 @@ def cost_command(
 
 
 def dollars(text: str | None) -> float:
-    """The price of a million transactions that --price says. Raises BadInput."""
+    """The price of a million transactions, from --price. Raises BadInput."""
     try:
         price = cost.PRICE if text is None else float(text)
     except ValueError:
@@ -138,14 +135,14 @@ def dollars(text: str | None) -> float:
 
 
 async def _rhythms(board: BoardTable) -> tuple[Rhythm, ...]:
-    """Of all items that run again and again, and whose settings can be computed here."""
+    """Of all items that run repeatedly, and whose settings can be computed here."""
     now = await board.table.now()
     found = []
     async for item in board.items():
         try:
             settings = board.resolve(item.type, item.spec)
         except (BadInput, ValueError):
-            continue  # `doctor` tells of it
+            continue  # `doctor` reports it
         rhythm = cost.rhythm_of(item, settings=settings, now=now)
         if rhythm is not None:
             found.append(rhythm)
@@ -157,7 +154,7 @@ def lines(estimate: Estimate) -> Iterator[str]:
     load, asked = estimate.load, estimate.asked
     said = "announced" if estimate.announced else "assumed"
     yield (
-        f"{plural(len(load.rhythms), 'item')} that run again and again, {round(load.runs):,} runs "
+        f"{plural(len(load.rhythms), 'item')} that run repeatedly, {round(load.runs):,} runs "
         f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({said}), "
         f"cycle {span(load.cycle.total_seconds())}"
     )
@@ -169,14 +166,14 @@ def lines(estimate: Estimate) -> Iterator[str]:
     total = (("total", Style.TITLE), (f"{round(asked.total):>10,}", Style.TITLE), ("", Style.QUIET))
     least = f"{round(estimate.least.total):,} at the least"
     rows.append((*total[:2], (least, Style.QUIET)))
-    yield texts_of(table(COLUMNS, rows, width=terminal.width()), colour=terminal.colour())
+    yield table_text(COLUMNS, rows)
     yield ""
     yield (
         f"a run: {cost.SINGLY:g} requests by itself, {cost.IN_BULK:.2g} in bulk; "
         f"an idle cycle: {plural(load.shards, 'request')} a worker; computed, not measured"
     )
     yield from _throughput(load)
-    yield (f"stored: {_size(estimate.size)}, once the history is as long as it gets")
+    yield (f"stored: {_size(estimate.size)}, when the history has its full length")
     yield ""
     yield _bill(estimate)
 
@@ -202,7 +199,7 @@ def _size(size: int) -> str:
 
 def _bill(estimate: Estimate) -> str:
     priced = "as you said" if estimate.price != cost.PRICE else cost.PRICED
-    head = "" if estimate.billed else "this store costs nothing; on Azure it would be "
+    head = "" if estimate.billed else "this store costs nothing; on Azure it would cost "
     return (
         f"{head}{amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
         f"transactions ({priced}) and ${cost.STORAGE_PRICE:g} for a GB and month"

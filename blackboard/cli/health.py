@@ -1,4 +1,4 @@
-"""The commands that tell whether all is well: check, doctor, workers, notify."""
+"""The commands that show whether all is well: check, doctor, workers, notify."""
 
 import os
 import re
@@ -11,19 +11,17 @@ from functools import partial
 
 import click
 
-from blackboard.cli import terminal
-from blackboard.cli.answers import worker_view
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.selection import ids_argument, read_selected
-from blackboard.cli.session import Session, emit, run
+from blackboard.cli.options import Chosen, absolute_option, common, types_option
+from blackboard.cli.output import JSON, emit, moment, table_text, worker_view
+from blackboard.cli.session import Session, ids_argument, read_selected, run
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
-from blackboard.display.layout import shown, table, texts_of
+from blackboard.display.layout import shown
 from blackboard.doctor import DoctorReport, Examination, examine, planning_of
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, replace
-from blackboard.phrases import first_line, iso, plural, since, span
+from blackboard.phrases import first_line, plural, since, span
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.rules.next_run import Planning, ahead
@@ -49,36 +47,36 @@ class Alarm:
     problem: str
     """overdue, stale, failing or clock"""
     since: datetime | None
-    words: str
+    message: str
 
 
 @click.command(epilog=CHECK_EPILOG)
 @ids_argument(required=False)
 @click.option("--overdue", default="10m", metavar="TIME", help="Ready for longer than this [10m].")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@types_option
 @common()
 def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
 ) -> int:
-    """Exit 0 when all is well, 1 when items are overdue, stale, failing or of another time; each
-    is named.
+    """Exit 0 when all is well, 1 when items are overdue, stale, failing or have times that cannot
+    be right; each is named.
 
-    Overdue: it could have been started so long ago. Stale: its worker has not renewed its
-    lock in time. Failing: its last run was no success. Clock: it says that it ran in the future,
-    or waits longer than its schedule explains, because a clock was wrong: `doctor --repair` plans
-    it anew. Paused items raise no alarm.
+    Overdue: it has been ready for longer than --overdue. Stale: its worker has not renewed its
+    lock in time. Failing: its last run was no success. Clock: its row has a time in the future,
+    or it waits longer than its schedule explains, because a clock was wrong: `doctor --repair`
+    reschedules it. Paused items raise no alarm.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)
 
     async def read() -> tuple[int, list[Alarm]]:
         async with session.board() as board:
-            seen = await read_selected(board, ids, exact=exact, overdue_after=limit)
-            found = [one for one in seen.statuses if not types or one.item.type in types]
+            status = await read_selected(board, ids, exact=exact, overdue_after=limit)
+            found = [one for one in status.statuses if not types or one.item.type in types]
             return len(found), [
                 alarm
                 for one in found
-                for alarm in alarms_of(one, planning_of(board, one.item), now=seen.now)
+                for alarm in alarms_of(one, planning_of(board, one.item), now=status.now)
             ]
 
     items, alarms = run(read())
@@ -90,7 +88,7 @@ def check_command(
 
 
 def _grace(overdue: str) -> timedelta:
-    """How late is late. Nothing, as nowhere else, is a duration: then all that is late is."""
+    """The time after which an item is overdue. Here alone 0 is a duration: every late item is."""
     if _NOTHING.fullmatch(overdue.strip()):
         return timedelta(0)
     return parse_duration(overdue, "overdue")
@@ -99,40 +97,34 @@ def _grace(overdue: str) -> timedelta:
 def alarms_of(
     one: ItemStatus, planning: Planning | None = None, *, now: datetime
 ) -> Iterator[Alarm]:
-    """What is wrong with an item, if anything is. `planning` is what it is planned by, if known."""
+    """What is wrong with an item. `planning` is what reschedules it, where that can be computed."""
     item = one.item
     if item.is_paused and not item.running:
         return
     if one.overdue:
         words = f"ready for {span((now - item.ready).total_seconds())}"
-        yield Alarm(id=item.id, type=item.type, problem="overdue", since=item.ready, words=words)
+        yield Alarm(id=item.id, type=item.type, problem="overdue", since=item.ready, message=words)
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
-        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, words=words)
+        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, message=words)
     if one.failing:
         words = plural(item.failures, "failure") + " in a row"
-        said = first_line(item.error)
-        words += f": {said}" if said else ""
-        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, words=words)
+        error = first_line(item.error)
+        words += f": {error}" if error else ""
+        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, message=words)
     if planning and (words := ahead(item, planning, now=now)):
-        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, words=words)
+        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
 
 
-def _alarm_view(alarm: Alarm) -> dict[str, str | None]:
-    return {
-        "id": alarm.id,
-        "type": alarm.type,
-        "problem": alarm.problem,
-        "since": iso(alarm.since) if alarm.since else None,
-        "message": alarm.words,
-    }
+def _alarm_view(alarm: Alarm) -> JSON:
+    return asdict(alarm) | {"since": moment(alarm.since)}
 
 
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
     for alarm in alarms:
-        yield f"{alarm.problem:<9}{shown(alarm.id)}  {shown(alarm.words)}"
+        yield f"{alarm.problem:<9}{shown(alarm.id)}  {shown(alarm.message)}"
 
 
 DOCTOR_EPILOG = """\b
@@ -150,10 +142,9 @@ Examples:
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
     """Check every row of the board; exit 1 when something is broken.
 
-    Workers may be at work meanwhile: what only seems broken because it just
-    changed is not reported. A repair
-    is one batch for each item, on the condition that the item has not changed since. Workers
-    that are lost, and clocks that differ, are reported, but are no reason for exit 1.
+    Workers may run meanwhile: a row that only looks broken because it has just changed is not
+    reported. A repair is one batch for each item, on the condition that the item has not changed
+    since. Lost workers and clocks that differ are reported without exit 1.
     """
     session = Session.start(chosen)
     session = session.with_jobs(jobs) if jobs else session.with_defaults()
@@ -166,17 +157,17 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
             age=parse_duration(session.settings.board.history_age, "history_age"),
         ),
     )
-    report = run(_examine(session, request))
+
+    async def examined() -> DoctorReport:
+        async with session.board() as board:
+            return await examine(board, request)
+
+    report = run(examined())
     if chosen.json:
         emit(_report_view(report))
     else:
         click.echo("\n".join(_report_lines(report, session)))
     return 0 if report.clean else 1
-
-
-async def _examine(session: Session, request: Examination) -> DoctorReport:
-    async with session.board() as board:
-        return await examine(board, request)
 
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
@@ -211,16 +202,7 @@ def _report_view(report: DoctorReport) -> dict[str, object]:
         "waiting": swept.waiting,
         "locks": swept.locks,
         "runs": swept.runs,
-        "findings": [
-            {
-                "code": one.code,
-                "subject": one.subject,
-                "problem": one.problem,
-                "grave": one.grave,
-                "repaired": one.repaired,
-            }
-            for one in report.findings
-        ],
+        "findings": [asdict(one) for one in report.findings],
     }
 
 
@@ -233,13 +215,13 @@ NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` st
 
 
 @click.command(epilog=WORKERS_EPILOG)
-@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@absolute_option
 @common()
 def workers_command(*, chosen: Chosen, absolute: bool) -> int:
     """Show the workers that have announced themselves.
 
-    A worker is called lost when it should have been seen again by now; after a day it is
-    forgotten. Its items are taken over when their locks go stale, whatever is shown here.
+    A worker is lost when its next announcement is overdue; after a day it is not shown any more.
+    Its items are taken over when their locks go stale, whatever is shown here.
     """
     session = Session.start(chosen)
     return run(_show(session, absolute=absolute))
@@ -247,7 +229,7 @@ def workers_command(*, chosen: Chosen, absolute: bool) -> int:
 
 async def _show(session: Session, *, absolute: bool) -> int:
     async with session.board() as board:
-        found = await _at_work(board)
+        found = await _announced(board)
         now = await board.table.now()
     if session.chosen.json:
         emit([worker_view(one) for one in found])
@@ -255,16 +237,12 @@ async def _show(session: Session, *, absolute: bool) -> int:
         click.echo(NO_WORKERS)
     else:
         rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
-        columns = wide(WORKER_COLUMNS, absolute=absolute)
-        lines = table(columns, rows, width=terminal.width())
-        click.echo(texts_of(lines, colour=terminal.colour()))
+        click.echo(table_text(wide(WORKER_COLUMNS, absolute=absolute), rows))
     return 0
 
 
-async def _at_work(board: BoardTable) -> list[Sighting]:
-    """The workers, with the locks they hold: what they announced of their runs may be a minute
-    old.
-    """
+async def _announced(board: BoardTable) -> list[Sighting]:
+    """The workers, with the number of locks they hold: their own count may be a minute old."""
     held = Counter([lock.owner async for lock in board.locks()])
     return [
         replace(one, member=replace(one.member, running=held[one.member.owner]))
@@ -277,16 +255,6 @@ Examples:
   blackboard notify --test
   blackboard notify --test --json
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """One way, and what became of a test notice there."""
-
-    way: str
-    to: str
-    sent: bool
-    problem: str = ""
 
 
 @click.command(epilog=NOTIFY_EPILOG)
@@ -303,15 +271,16 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
     session = Session.start(chosen)
     tried = run(_tried(session))
     if chosen.json:
-        emit([asdict(one) for one in tried])
+        emit(tried)
     else:
         for one in tried:
-            told = "sent" if one.sent else one.problem
-            click.echo(f"{one.way:<9}{shown(one.to)}  {shown(told)}")
-    return 0 if all(one.sent for one in tried) else 1
+            outcome = "sent" if one["sent"] else one["problem"]
+            click.echo(f"{one['way']:<9}{shown(one['to'])}  {shown(outcome)}")
+    return 0 if all(one["sent"] for one in tried) else 1
 
 
-async def _tried(session: Session) -> Sequence[Tried]:
+async def _tried(session: Session) -> list[JSON]:
+    """A record for each way: where a test notice goes, whether it was sent, and the problem."""
     from blackboard.notify.notices import Composer  # noqa: PLC0415 - help does without
     from blackboard.notify.ways import NotSent, Way, dead_man_of, ways_of  # noqa: PLC0415
 
@@ -329,10 +298,10 @@ async def _tried(session: Session) -> Sequence[Tried]:
         sending.append((dead_man, dead_man.ping))
     tried = []
     for way, send in sending:
+        sent, problem = True, ""
         try:
             await send()
         except NotSent as trouble:
-            tried.append(Tried(way=way.name, to=way.where(), sent=False, problem=str(trouble)))
-        else:
-            tried.append(Tried(way=way.name, to=way.where(), sent=True))
+            sent, problem = False, str(trouble)
+        tried.append({"way": way.name, "to": way.where(), "sent": sent, "problem": problem})
     return tried

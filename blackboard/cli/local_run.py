@@ -1,10 +1,10 @@
-"""Runs an item in this process, where a person can watch its handler or step through it.
+"""`blackboard run --here`: runs an item in this process, where a debugger can step through it.
 
-The claim is a real one, made and renewed by a thread of its own, so that a handler that stands at
-a breakpoint keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
+A thread of its own makes and renews the claim, so that a handler that is stopped at a breakpoint
+keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
 work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
 kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
-are neither moved nor kept. It is not stopped at its timeout. When its lock is lost, `ctx.lost`
+are neither redirected nor kept. It is not stopped at its timeout. When its lock is lost, `ctx.lost`
 becomes true and a line on stderr says so.
 """
 
@@ -62,7 +62,7 @@ class LostFlag:
         return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> Any:
-        """As the handler is: to be awaited, or blocking."""
+        """For an `async def` handler a coroutine; else it blocks."""
         if self.waits_async:
             return asyncio.to_thread(self._event.wait, timeout)
         return self._event.wait(timeout)
@@ -74,7 +74,7 @@ class LostFlag:
 
 @dataclass(slots=True)
 class Watched:
-    """The handler as the heartbeat sees it: it can be notified and waited for, and not stopped."""
+    """The execution for the heartbeat: it can be notified and waited for, but not stopped."""
 
     lost: LostFlag
     ended: Future[Ended]
@@ -109,9 +109,11 @@ class LocalRun:
         """Claim, call, release. Raises BlackboardError when the item cannot be claimed."""
         handler = self._session.handlers.get(self._item.type)
         if handler is None:
-            known = ", ".join(sorted(self._session.handlers)) or "none"
+            handled = ", ".join(sorted(self._session.handlers)) or "none"
             problem = f"no handler for {self._item.type!r}"
-            raise BadInput("jobs", problem, f"name it with --jobs; there are handlers for: {known}")
+            raise BadInput(
+                "jobs", problem, f"name it with --jobs; there are handlers for: {handled}"
+            )
         lost = LostFlag(waits_async=handler.is_async)
         side = threading.Thread(
             target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
@@ -122,7 +124,7 @@ class LocalRun:
         return self._released.result()
 
     def _called(self, handler: Handler, held: Holding, lost: LostFlag) -> Ended:
-        """Calls the handler. What its params took from the environment is masked in the answer."""
+        """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
             item, mask = given(held, os.environ)
         except BadInput as problem:
@@ -151,7 +153,7 @@ class LocalRun:
 
     def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:
-            # As from a worker: what the row will hold, not what is held here.
+            # As from a worker: the value as the row holds it.
             encoded = fitting_result(call(handler, item, context), mask, limit=MAX_VALUE)
         except KeyboardInterrupt:
             return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
@@ -196,8 +198,8 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
 
 
 async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) -> Holding:
-    """Make the item due and claim it, as a worker would. Raises BlackboardError when it runs, is
-    paused, or a worker claimed it first.
+    """Make the item due and claim it, as a worker does. Raises BlackboardError when it runs, is
+    paused, or was claimed by a worker first.
     """
     if item.running:
         raise BlackboardError(f"{item.id} is being run by {item.owner}")
@@ -206,7 +208,7 @@ async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) 
     if not item.is_paused and (ahead := requested(item, name="", once=params, now=now).ahead):
         raise BlackboardError(
             f"{item.id} has {plural(ahead, 'run')} to do first: `blackboard run` without --here "
-            "asks for this one in its turn"
+            "adds this one to the queue"
         )
     asked = await run_now(board, item.id, once=dict(once))
     if asked.ahead:
@@ -235,7 +237,7 @@ async def _token(board: BoardTable, item: Item) -> Token | None:
 
 
 class _Kept:
-    """A stream that a tail is kept of, both masked."""
+    """A stream whose tail is kept; both are masked."""
 
     def __init__(self, stream: TextIO, tail: Tail, mask: Mask) -> None:
         self._stream = stream
@@ -258,7 +260,7 @@ class _Kept:
 
 @contextmanager
 def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
-    """What is printed goes to `out`, or stays on stderr, and is kept in `tail`."""
+    """Redirects stdout to `out`, and keeps what is printed there and on stderr in `tail`."""
     kept_out, kept_err = (cast(TextIO, _Kept(one, tail, mask)) for one in (out, sys.stderr))
     with redirect_stdout(kept_out), redirect_stderr(kept_err):
         yield

@@ -1,7 +1,4 @@
-"""`blackboard log`: the newest runs of items.
-
-They are found without reading all of the history: see `newest_runs`.
-"""
+"""`blackboard log`: the newest runs of items, found without reading the whole history."""
 
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +6,11 @@ from datetime import UTC, datetime
 
 import click
 
-from blackboard.cli import terminal
-from blackboard.cli.answers import run_view
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.selection import ids_argument, is_glob, select
-from blackboard.cli.session import Session, emit, run
+from blackboard.cli.options import Chosen, absolute_option, common, number_option, types_option
+from blackboard.cli.output import emit, run_view, table_lines
+from blackboard.cli.session import Session, ids_argument, is_glob, run, select
 from blackboard.display.columns import RUN_COLUMNS, run_cells, wide
-from blackboard.display.layout import shown, table, texts_of
+from blackboard.display.layout import shown
 from blackboard.inputs import check_id
 from blackboard.model import Item, Mark, Outcome, Run, State
 from blackboard.phrases import span, stamp
@@ -31,8 +26,8 @@ ANY_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Which runs."""
+class RunQuery:
+    """Which runs to show."""
 
     limit: int
     outcomes: Collection[Outcome] = ()
@@ -40,40 +35,46 @@ class Question:
     types: Collection[str] = ()
     since: datetime | None = None
 
-    def wants(self, run: Run) -> bool:
+    def matches(self, run: Run) -> bool:
         return (not self.outcomes or run.outcome in self.outcomes) and (
             self.since is None or run.stop >= self.since
         )
 
 
-async def newest_runs(board: BoardTable, items: Sequence[Item], question: Question) -> list[Run]:
+async def newest_runs(board: BoardTable, items: Sequence[Item], query: RunQuery) -> list[Run]:
     """The newest runs of `items`, by when they stopped.
 
-    Items that were heard of last are read first, and reading stops when no other item can have a
-    newer run than those found. A run that came back after its item had moved on is found with the
-    others of its item.
+    Items are read in the order of their latest runs, and reading stops when no other item can have
+    a newer run than those found. A late run, which ended after its item had moved on, is found with
+    the others of its item.
     """
     found: list[Run] = []
     for item in sorted(items, key=last_heard, reverse=True):
         heard = last_heard(item)
-        full = len(found) == question.limit and heard < found[-1].stop
-        if heard == NEVER or full or (question.since and heard < question.since):
+        full = len(found) == query.limit and heard < found[-1].stop
+        if heard == NEVER or full or (query.since and heard < query.since):
             break
-        if question.types and item.type not in question.types:
+        if query.types and item.type not in query.types:
             continue
-        found += [run async for run in _matching(board, item, question)]
-        found = sorted(found, key=_age_order)[: question.limit]
+        found += [run async for run in _matching(board, item, query)]
+        found = sorted(found, key=_age_order)[: query.limit]
     return found
 
 
 async def items_with_history(
     board: BoardTable, ids: Sequence[str], *, exact: bool = False
 ) -> list[Item]:
-    """The items that `ids` mean, all when there are none. History outlives its item: the id of a
-    removed one counts, too.
+    """The items that `ids` mean, all when there are none. History outlives its item, so removed
+    items count too.
     """
     if not ids:
-        return [item async for item in _all_items(board)]
+        return [
+            record_of(Item, row)
+            for number in range(board.shards)
+            async for row in board.table.scan(
+                board.shard(number), keys.ITEM, keys.end_of(keys.ITEM)
+            )
+        ]
     found: dict[str, Item] = {}
     for pattern in ids:
         one = await board.item(check_id(pattern))
@@ -87,8 +88,8 @@ async def items_with_history(
 
 
 def last_heard(item: Item) -> datetime:
-    """When an item's newest run stopped, or was taken over, at the latest. An id that was added
-    again does not say when its earlier life ended.
+    """The latest moment at which an item's newest run can have stopped or been taken over. The item
+    of an id that was added again does not have the end of its earlier life.
     """
     if item.born and item.stop is None:
         return ANY_TIME
@@ -97,26 +98,18 @@ def last_heard(item: Item) -> datetime:
 
 
 def _age_order(run: Run) -> tuple[float, str, int]:
-    """Newest first; what stopped together, by id and fence."""
+    """Newest first; runs that stopped at the same time by id and fence."""
     return -run.stop.timestamp(), run.id, -run.fence
 
 
-async def _matching(board: BoardTable, item: Item, question: Question) -> AsyncIterator[Run]:
+async def _matching(board: BoardTable, item: Item, query: RunQuery) -> AsyncIterator[Run]:
     number = 0
     async for one in board.runs(item.id):
-        if number == question.limit:
+        if number == query.limit:
             return
-        if question.wants(one):
+        if query.matches(one):
             number += 1
             yield one
-
-
-async def _all_items(board: BoardTable) -> AsyncIterator[Item]:
-    """Tombstones, too."""
-    for number in range(board.shards):
-        partition = board.shard(number)
-        async for row in board.table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM)):
-            yield record_of(Item, row)
 
 
 EPILOG = """\b
@@ -130,30 +123,16 @@ Examples:
 OUTCOMES = [one.value for one in Outcome]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuery:
-    """Which items and how much of each run."""
-
-    ids: Sequence[str]
-    exact: bool
-    fence: int | None
-    output: bool
-    full: bool
-    absolute: bool
-
-
 @click.command(epilog=EPILOG)
 @ids_argument(required=False)
-@click.option(
-    "-n", "number", metavar="N", type=click.IntRange(1, 100_000), default=20, help="At most [20]."
-)
+@number_option("-n", "number", most=100_000, default=20, line="At most [20].")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="So ended.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@types_option
 @click.option("--since", metavar="TIME", help="Stopped within so long, as in 1h.")
 @click.option("--fence", type=int, metavar="N", help="The run with this fence, in full.")
 @click.option("--output", is_flag=True, help="With what handlers printed.")
 @click.option("--full", is_flag=True, help="All of each run: result, traceback, output.")
-@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@absolute_option
 @common()
 def log_command(
     *,
@@ -174,52 +153,44 @@ def log_command(
     A line for each run; with --full, or --fence, everything about it.
     """
     session = Session.start(chosen)
-    asked = LogQuery(
-        ids=ids,
-        exact=exact,
-        fence=fence,
-        output=output,
-        full=full or fence is not None,
-        absolute=absolute,
-    )
+    full = full or fence is not None
     back = parse_duration(since, "since") if since else None
 
     async def read() -> tuple[list[Run], datetime]:
         async with session.board() as board:
             now = await board.table.now()
-            question = Question(
+            query = RunQuery(
                 limit=number if fence is None else 100_000,
                 outcomes=[Outcome(one) for one in outcomes],
                 types=types,
                 since=now - back if back else None,
             )
             items = await items_with_history(board, ids, exact=exact)
-            return await newest_runs(board, items, question), now
+            return await newest_runs(board, items, query), now
 
     runs, now = run(read())
     if fence is not None:
         runs = [one for one in runs if one.fence == fence]
     if chosen.json:
-        emit([run_view(one, output=output or asked.full) for one in runs])
+        emit([run_view(one, output=output or full) for one in runs])
+    elif not runs:
+        click.echo("no runs")
+    elif full:
+        click.echo("\n\n".join("\n".join(in_full(one)) for one in runs))
     else:
-        click.echo("\n".join(_told(runs, asked, now=now)) or "no runs")
+        click.echo("\n".join(_in_lines(runs, now=now, absolute=absolute, output=output)))
     return 0
 
 
-def _told(runs: Sequence[Run], asked: LogQuery, *, now: datetime) -> Iterator[str]:
-    if asked.full:
-        yield "\n\n".join("\n".join(in_full(one)) for one in runs)
-        return
-    rows = [run_cells(one, now=now, absolute=asked.absolute) for one in runs]
-    if not rows:
-        return
-    columns = wide(RUN_COLUMNS, absolute=asked.absolute)
-    lines = table(columns, rows, width=terminal.width())
-    colour = terminal.colour()
-    yield texts_of(lines[:1], colour=colour)
-    for one, line in zip(runs, lines[1:], strict=True):
-        yield texts_of([line], colour=colour)
-        if asked.output and one.output:
+def _in_lines(runs: Sequence[Run], *, now: datetime, absolute: bool, output: bool) -> Iterator[str]:
+    """A line for each run, with what its handler printed on request."""
+    rows = [run_cells(one, now=now, absolute=absolute) for one in runs]
+    columns = wide(RUN_COLUMNS, absolute=absolute)
+    title, *lines = table_lines(columns, rows)
+    yield title
+    for one, line in zip(runs, lines, strict=True):
+        yield line
+        if output and one.output:
             yield from _indented(one.output)
 
 
@@ -241,6 +212,6 @@ def in_full(one: Run) -> Iterator[str]:
 
 
 def _indented(text: str) -> Iterator[str]:
-    """Lines below what they belong to; whatever they hold, they do not steer the terminal."""
+    """Indented lines, without control characters of the terminal."""
     for line in text.rstrip("\n").split("\n"):
         yield f"    {shown(line.expandtabs(4))}".rstrip()

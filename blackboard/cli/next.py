@@ -1,4 +1,6 @@
-"""`blackboard next`: when items, or a schedule, are due next."""
+"""The commands about what comes: `next` has the times of items or of a schedule, `why` the decision
+for an item now and its reasons.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,20 +9,24 @@ from itertools import islice
 
 import click
 
-from blackboard.cli.selection import ids_argument, select, spec_of
-from blackboard.cli.session import Chosen, Session, common, emit, run
+from blackboard.board import explained
+from blackboard.cli.options import Chosen, common, number_option
+from blackboard.cli.output import JSON, emit, item_view, wrapped
+from blackboard.cli.session import Session, ids_argument, run, select, spec_of
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.inputs import moment_of
 from blackboard.model import Item, State
 from blackboard.phrases import iso
+from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.rrule import zone_in
-from blackboard.schedule.schedule import Every, Schedule, make_schedule, next_due, parse_schedule
+from blackboard.schedule.schedule import Every, Schedule, make_schedule, next_due
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import encode_spec
+from blackboard.worker.membership import workers
 
 
 def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
@@ -34,8 +40,8 @@ def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
 def upcoming(
     item: Item, schedule: Schedule | None, *, now: datetime, after: datetime | None = None
 ) -> Iterator[datetime]:
-    """The pending run, and what the schedule says from there on; later than `after`, if given. A
-    paused item is told as if it were resumed; one that is done has none.
+    """The pending run, and the slots of the schedule after it; later than `after`, if given. A
+    paused item counts as if it were resumed; an item that is done has no times.
     """
     if item.state is State.DONE:
         return
@@ -63,12 +69,11 @@ Examples:
   blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
   blackboard next --every 8h --json
 """
-KINDS = ("every", "cron", "rrule", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """When something is due."""
+    """The next times of an item or of a schedule."""
 
     title: str
     zone: str
@@ -77,8 +82,8 @@ class Times:
     def lines(self) -> list[str]:
         """For people: wall time in the zone, and UTC."""
         zone = find_zone(self.zone)
-        told = [f"  {_local(one.astimezone(zone)):<32}{_utc(one)}" for one in self.moments]
-        return [self.title, *(told or ["  never again"])]
+        times = [f"  {_local(one.astimezone(zone)):<32}{_utc(one)}" for one in self.moments]
+        return [self.title, *(times or ["  never again"])]
 
 
 @click.command(epilog=NEXT_EPILOG)
@@ -89,9 +94,7 @@ class Times:
 @click.option("--at", metavar="WHEN", help="2026-11-21T09:00.")
 @click.option("--timezone", "--tz", "zone", metavar="ZONE", help="Of the schedule [UTC].")
 @click.option("--after", metavar="WHEN", help="Times later than this [now].")
-@click.option(
-    "-n", "count", metavar="N", type=click.IntRange(1, 10_000), default=5, help="How many [5]."
-)
+@number_option("-n", "count", most=10_000, default=5, line="How many [5].")
 @common()
 def next_command(
     *,
@@ -140,22 +143,14 @@ async def _of_items(
 def _of_item(
     board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
 ) -> Times:
-    schedule = _schedule_of(board, item)
-    words = describe(schedule) if schedule else "no schedule: runs when it is asked to"
-    standing = "running, " if item.running else f"{item.state.value}, "
+    schedule = edits.settings_of(board, item, encode_spec(spec_of(item))).schedule
+    words = describe(schedule) if schedule else "no schedule: runs on request"
+    state = "running" if item.running else item.state.value
     return Times(
-        title=f"{shown(item.id)}: {standing}{words}",
+        title=f"{shown(item.id)}: {state}, {words}",
         zone=schedule.zone if schedule else "UTC",
         moments=list(islice(upcoming(item, schedule, now=now, after=after), count)),
     )
-
-
-def _schedule_of(board: BoardTable, item: Item) -> Schedule | None:
-    """As it is resolved here; else as the worker that ran it last knew it."""
-    known = board.resolve(item.type, encode_spec(spec_of(item))).schedule
-    if known is None and item.schedule:
-        return parse_schedule(item.schedule, item.timezone)
-    return known
 
 
 def _print_times(
@@ -176,3 +171,37 @@ def _utc(moment: datetime) -> str:
 
 def _local(moment: datetime) -> str:
     return f"{moment:%a %Y-%m-%d %H:%M:%S %Z}"
+
+
+WHY_EPILOG = """\b
+Examples:
+  blackboard why westlafcals
+  blackboard why 'us-*' --json
+"""
+
+
+@click.command(epilog=WHY_EPILOG)
+@ids_argument()
+@common()
+def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
+    """Explain why items run now or do not: what is due when and why, which worker holds a lock and
+    until when, who paused it, how the last run ended, what happens next.
+    """
+    session = Session.start(chosen).with_defaults()
+    views = run(_explain(session, ids, exact=exact))
+    if chosen.json:
+        emit(views)
+    else:
+        click.echo("\n\n".join(wrapped(shown(view["why"])) for view in views))
+    return 0
+
+
+async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list[JSON]:
+    async with session.board() as board:
+        present = await workers(board)
+        found = []
+        for item in await select(board, ids, exact=exact):
+            one, explanation = await explained(board, item, present)
+            decision = {"decision": explanation.move.value, "why": explanation.text}
+            found.append(item_view(one) | decision)
+        return found

@@ -1,4 +1,7 @@
-"""The options of every command, in front of it or after it. Imports only what is cheap to load."""
+"""The options of every command, in front of it or after it, and those that several commands have.
+
+Imports here are cheap: `blackboard --help` loads this module.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ import click
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What the options say: those after the command count before those in front of it."""
+    """The values of these options. Those after the command take precedence."""
 
     store: str | None = None
     board: str | None = None
@@ -18,7 +21,7 @@ class Chosen:
     json: bool = False
 
     def under(self, other: "Chosen | None") -> "Chosen":
-        """These options, with those of `other` where they say nothing."""
+        """These options, and those of `other` where these are not given."""
         if other is None:
             return self
         return Chosen(
@@ -63,3 +66,22 @@ def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return wrapped
 
     return decorate
+
+
+# ---- options that several commands have
+
+absolute_option = click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+types_option = click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="Items of this type."
+)
+cycle_option = click.option(
+    "--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle]."
+)
+
+
+def number_option(
+    *names: str, most: int, line: str, default: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A whole number from 1 to `most`."""
+    kind = click.IntRange(1, most)
+    return click.option(*names, metavar="N", type=kind, default=default, help=line)

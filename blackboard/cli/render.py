@@ -60,12 +60,12 @@ COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
 """What need not be said of a run; its outcome is in the message."""
 
 Frame = Callable[[int, int], Awaitable[Sequence[Line]]]
-"""Draws a picture of so many columns and rows."""
+"""Draws a picture for a number of columns and rows."""
 
 
 async def watch(frame: Frame, *, sleep: Callable[[float], Awaitable[None]], every: float) -> None:
-    """Show a frame again and again on the terminal's other screen, until cancelled. Only what
-    differs is sent, so nothing flickers; the first screen comes back as it was.
+    """Show a frame again and again on the terminal's alternate screen, until cancelled. Only lines
+    that differ are sent, so nothing flickers; the first screen is restored at the end.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
@@ -87,7 +87,7 @@ def _picture(lines: Sequence[Line]) -> Text:
 
 
 def svg_of(lines: Sequence[Line], *, title: str) -> str:
-    """A picture as an SVG document that loads nothing: it shows wherever Markdown does."""
+    """A picture as an SVG document without references to other files, for a page of Markdown."""
     picture = _picture(lines)
     width = max((line.cell_len for line in picture.split()), default=1)
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
@@ -133,7 +133,7 @@ def event_text(event: BoardEvent, at: datetime) -> Text:
 
 @contextmanager
 def bar(what: str, stream: TextIO) -> Iterator[Callable[[float], None]]:
-    """A bar on a terminal, which is told the share that is done; nothing of it is left behind."""
+    """A progress bar on a terminal, moved by the share that is done, and erased at the end."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(

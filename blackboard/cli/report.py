@@ -1,10 +1,10 @@
-"""`blackboard report`: what the last run of an item wrote about its work, as a table.
+"""`blackboard report`: the report that the last run of an item wrote, as a table.
 
-A run's result names the file (`report`, see `results.py`): a JSON object whose `table` says which
-of its lists is shown (`rows`), and which keys of each of its objects (`columns`: `title`, `key`
-with dots into objects within, `signed` for numbers that are changes). Rows come in the order of
-the file. A row's `level`, "bad" or "late", is its colour. Before a run has named one, it is looked
-for where the job `calendars` would write it: ID.report.json in the folder of the param `out`.
+The result of a run names the file (`report`, see `results.py`). It is a JSON object; its `table`
+names the list to show (`rows`) and the keys of each object in that list (`columns`: `title`, `key`
+with dots into inner objects, `signed` for numbers that are changes). Rows keep the order of the
+file. The `level` of a row, "bad" or "late", is its colour. Where no result names a file, it is
+ID.report.json in the folder of the param `out`, where the job `calendars` writes it.
 """
 
 import math
@@ -19,12 +19,11 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli import terminal
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.selection import ids_argument, select
-from blackboard.cli.session import Session, emit, run
+from blackboard.cli.options import Chosen, absolute_option, common
+from blackboard.cli.output import emit, table_text
+from blackboard.cli.session import Session, ids_argument, run, select
 from blackboard.display.columns import NOTHING, when, worker_name
-from blackboard.display.layout import Column, Line, Style, shown, table, texts_of
+from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.errors import BlackboardError
 from blackboard.model import Item
 from blackboard.protocol import keys
@@ -39,7 +38,7 @@ Examples:
 """
 ENDING = ".report.json"
 _RUNS = 20
-"""Runs that are looked through for one that names a report."""
+"""The newest runs, in which a result may name a report."""
 _LARGEST = 64 * 1024 * 1024
 _MOST_COLUMNS = 30
 _STYLES = {"bad": Style.BAD, "late": Style.LATE}
@@ -55,18 +54,18 @@ class _Shown:
 
 
 class NoReport(BlackboardError):
-    """There is none here; the message says where it would be."""
+    """There is no report here; the message says where it is expected."""
 
 
 @click.command(epilog=EPILOG)
 @ids_argument()
-@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@absolute_option
 @common()
 def report_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, absolute: bool) -> int:
-    """Show what the last runs of items have reported of their work, such as each feed of a
-    city's calendars: what is worst comes first.
+    """Show the reports of the last runs of items, such as a line for each feed of a city's
+    calendars, the worst first.
 
-    The report is a file on the host of the worker that ran the item.
+    A report is a file on the host of the worker that ran the item.
     """
     session = Session.start(chosen)
     found, now = run(_read(session, ids, exact=exact))
@@ -89,7 +88,7 @@ async def _read(
 
 
 async def _path(board: BoardTable, item: Item) -> Path:
-    """Where an item's report is. Raises NoReport when nothing says so."""
+    """The path of an item's report. Raises NoReport when there is none."""
     named = report_in(item.result)
     looked_at = 0
     async for one in board.runs(item.id):
@@ -110,11 +109,11 @@ async def _path(board: BoardTable, item: Item) -> Path:
 
 
 def report_at(path: Path, item: Item) -> dict[str, Any]:
-    """The report in a file. Raises NoReport when it is not there, or is none."""
+    """The report in a file. Raises NoReport when the file is missing or holds no report."""
     if not path.name.endswith(ENDING):
         raise NoReport(f"{item.id}: {path} is no report: its name does not end with {ENDING}")
     try:
-        # Not to wait for a pipe that no process writes to.
+        # Without waiting, if it is a pipe that no process writes to.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NoReport(f"{item.id}: {path} is no report: it is no regular file")
@@ -133,7 +132,7 @@ def report_at(path: Path, item: Item) -> dict[str, Any]:
 
 
 def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: bool) -> str:
-    """The table of a report, below a line about the run."""
+    """A line about the run, and the table of its report."""
     columns, rows = _table_of(report)
     cells = [[_cell(row, column, now=now, absolute=absolute) for column in columns] for row in rows]
     used = [n for n in range(len(columns)) if any(line[n][0] != NOTHING for line in cells)]
@@ -145,7 +144,7 @@ def picture(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: b
     head = _head(item, report.get("summary"))
     if not lines or not used:
         return f"{head}\n\nno rows"
-    text = texts_of(table(layout, lines, width=terminal.width()), colour=terminal.colour())
+    text = table_text(layout, lines)
     return f"{head}\n\n{text}"
 
 
@@ -161,7 +160,7 @@ def _head(item: Item, summary: Any) -> str:
 
 
 def _table_of(report: Mapping[str, Any]) -> tuple[list[_Shown], list[dict[str, Any]]]:
-    """The columns and the rows, as far as the report says so."""
+    """The columns and the rows that the report names."""
     said = report.get("table")
     if not isinstance(said, dict):
         return [], []
@@ -207,7 +206,7 @@ def _words(value: Any, *, signed: bool, now: datetime, absolute: bool) -> str:
 
 
 def _moment(text: str) -> datetime | None:
-    """The time that a text is, if it is one in UTC."""
+    """A text as a time; None when it is no time in UTC."""
     if not text.endswith("Z") or len(text) < len("2026-08-21T09:00Z"):
         return None
     try:

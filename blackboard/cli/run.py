@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from blackboard.cli.answers import Answer, print_answers, run_view
-from blackboard.cli.selection import ids_argument, select, spec_of
-from blackboard.cli.session import Chosen, Session, common, emit, note, run
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import Answer, emit, note, print_answers, run_view
+from blackboard.cli.session import Session, ids_argument, run, select, spec_of
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput
@@ -33,17 +33,17 @@ NO_WORKER_WAIT = 30.0
 
 
 class End(StrEnum):
-    """Why there is no more to follow."""
+    """Why following a run has ended."""
 
     ENDED = "ended"
-    NO_WORKER = "nobody runs it"
+    NO_WORKER = "no worker"
     LATE = "still waiting"
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """How it ended; the run if there was one, and what to say."""
+    """How following a run ended: the run if there was one, and words for people."""
 
     end: End
     words: str
@@ -55,7 +55,7 @@ class Followed:
 
 
 def is_pending(item: Item, slot: datetime) -> bool:
-    """Whether the run for `slot` is still to come, or under way, or to be tried again."""
+    """Whether the run for `slot` is queued, running, or to be retried."""
     alive = item.running or item.state is State.ACTIVE
     return alive and any(serves(one, slot) for one in slots_in_line(item))
 
@@ -67,7 +67,7 @@ async def follow(board: BoardTable, asked: Requested, *, patience: float | None)
     began = alone_since = board.clock.monotonic()
     pause = FIRST_PAUSE
     while True:
-        # The item is read first: once it says that the run is over, the history has it.
+        # The item is read first: when it shows that the run is over, the history has the run.
         item = await board.item(asked.item.id)
         if item is None or item.state is State.REMOVED or item.born != asked.item.born:
             return Followed(end=End.GONE, words="was removed meanwhile")
@@ -89,18 +89,15 @@ async def follow(board: BoardTable, asked: Requested, *, patience: float | None)
 async def _ended(board: BoardTable, asked: Requested, item: Item) -> Followed:
     async for one in board.runs(asked.item.id):
         if serves(one.slot, asked.slot) and one.fence > asked.item.fence - asked.item.running:
-            return Followed(end=End.ENDED, words=_told(one), run=one)
+            return Followed(end=End.ENDED, words=_outcome_words(one), run=one)
     if item.state is State.PAUSED:
         return Followed(end=End.GONE, words="was paused meanwhile")
     return Followed(end=End.GONE, words="has ended, and its history does not have it any more")
 
 
-def _told(run: Run) -> str:
-    line = f"{run.outcome.value} in {span(run.duration)}"
-    if run.result:
-        line += f": {run.result}"
-    said = first_line(run.error)
-    return f"{line}: {said}" if said else line
+def _outcome_words(run: Run) -> str:
+    said = (run.result, first_line(run.error))
+    return ": ".join(filter(None, (f"{run.outcome.value} in {span(run.duration)}", *said)))
 
 
 EPILOG = """\b
@@ -139,7 +136,7 @@ def run_command(
     session = Session.start(chosen)
     if here:
         return _here(session.with_jobs(jobs), ids, exact=exact, pairs=pairs)
-    return run(_Request(session, pairs).run(ids, exact=exact, wait=wait, seconds=seconds))
+    return run(_request(session, ids, exact=exact, pairs=pairs, wait=wait, seconds=seconds))
 
 
 def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequence[str]) -> None:
@@ -151,46 +148,41 @@ def _check_options(*, wait: bool, timeout: str | None, here: bool, jobs: Sequenc
         raise BadInput("wait", "a run here is waited for anyway", "leave it out")
 
 
-class _Request:
-    def __init__(self, session: Session, pairs: Sequence[str]) -> None:
-        self._session = session
-        self._pairs = pairs
-
-    async def run(
-        self, ids: Sequence[str], *, exact: bool, wait: bool, seconds: float | None
-    ) -> int:
-        async with self._session.board() as board:
-            items = await select(board, ids, exact=exact)
-            onces = [checked_once(item, self._pairs, limit=board.table.max_value) for item in items]
-            asked = [
-                await edits.run_now(board, item.id, once=once)
-                for item, once in zip(items, onces, strict=True)
-            ]
-            if not wait:
-                answers = [Answer(item=one.item, words=_due(one)) for one in asked]
-                return await print_answers(board, answers, json=self._session.chosen.json)
-            return await self._wait(board, asked, seconds=seconds)
-
-    async def _wait(
-        self, board: BoardTable, asked: Sequence[Requested], *, seconds: float | None
-    ) -> int:
-        json = self._session.chosen.json
-        waits = [follow(board, one, patience=seconds) for one in asked]
-        followed = await asyncio.gather(*waits)
-        if json:
-            emit([_record(ask.item, one) for ask, one in zip(asked, followed, strict=True)])
-        for ask, one in zip(asked, followed, strict=True):
-            line = f"{ask.item.id} {one.words}"
-            if one.run is None:
-                note(line)
-            elif not json:
-                click.echo(one_line(line))
-        return 0 if all(one.good for one in followed) else 1
+async def _request(
+    session: Session,
+    ids: Sequence[str],
+    *,
+    exact: bool,
+    pairs: Sequence[str],
+    wait: bool,
+    seconds: float | None,
+) -> int:
+    """Request a run of each item, all or none, and follow the runs if `wait` says so."""
+    async with session.board() as board:
+        items = await select(board, ids, exact=exact)
+        onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
+        requests = [
+            await edits.run_now(board, item.id, once=once)
+            for item, once in zip(items, onces, strict=True)
+        ]
+        if not wait:
+            answers = [Answer(item=one.item, words=_due(one)) for one in requests]
+            return await print_answers(board, answers, json=session.chosen.json)
+        followed = await asyncio.gather(*(follow(board, one, patience=seconds) for one in requests))
+    if session.chosen.json:
+        emit([_record(item, one) for item, one in zip(items, followed, strict=True)])
+    for item, one in zip(items, followed, strict=True):
+        line = f"{item.id} {one.words}"
+        if one.run is None:
+            note(line)
+        elif not session.chosen.json:
+            click.echo(one_line(line))
+    return 0 if all(one.good for one in followed) else 1
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
-    """What is laid over the params of one run: whole values, for the keys that --set names. Raises
-    BadInput when the item is paused, or no row can hold it.
+    """The params of one run that --set changes, each a whole value of its first key. Raises
+    BadInput when the item is paused, or no row can hold them.
     """
     if item.is_paused:
         problem = f"{item.id!r} is paused"
@@ -206,13 +198,13 @@ def _due(asked: Requested) -> str:
     item, ahead = asked.item, asked.ahead
     if asked.joined:
         due = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"
-        return f"{due}: a run that waits already is for this request too"
+        return f"{due}: one run is for this request and for one that waits already"
     if not ahead:
         return "is due now"
     if ahead == 1 and item.running:
         return "runs; it will run once more when it has ended"
     state = "runs" if item.running else "is due now"
-    return f"{state}; this request is run after {plural(ahead, 'run')}"
+    return f"{state}; the run of this request follows {plural(ahead, 'run')}"
 
 
 def _record(item: Item, one: Followed) -> dict[str, Any]:
@@ -232,16 +224,13 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
 
     item, once = run(find())
     released = LocalRun(session, item, once=once).run()
+    ended = released.run
     if session.chosen.json:
-        emit(run_view(released.run))
+        emit(run_view(ended))
     else:
-        _tell_here(released.run)
-    return 0 if released.run.outcome.value == "ok" else 1
-
-
-def _tell_here(ended: Run) -> None:
-    click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
-    if ended.result:
-        click.echo(ended.result)
-    if ended.error:
-        click.echo(ended.error, err=True)
+        click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
+        if ended.result:
+            click.echo(ended.result)
+        if ended.error:
+            click.echo(ended.error, err=True)
+    return 0 if ended.outcome is Outcome.OK else 1

@@ -1,27 +1,46 @@
-"""What every command needs: the settings that apply, and the board that was chosen."""
+"""What every command needs: its settings, its board, and the items that it is about.
+
+Items are named by ids and globs, several of each. An argument that is the id of an item means that
+item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
+least one item. With `--exact` there are no globs.
+"""
 
 import asyncio
-import json as json_text
-from collections.abc import Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from blackboard import settings as settings_file
-from blackboard.assembly import Location, is_there, name_of, store_of
-from blackboard.cli.options import Chosen, common
-from blackboard.display.layout import one_line
+from blackboard.assembly import Location, name_of, store_of
+from blackboard.cli.options import Chosen
+from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
-from blackboard.model import replace
-from blackboard.protocol.reading import BoardTable
+from blackboard.inputs import check_id
+from blackboard.model import Item, State, replace
+from blackboard.protocol import keys
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.rows import record_of
+from blackboard.rules.status import OVERDUE_AFTER
+from blackboard.spec import Spec, decode_spec
 
-__all__ = ["Chosen", "Session", "common", "emit", "is_there", "note", "run", "warn"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MOST_COMPLETED = 100
+"""Ids that a completion shows."""
+COMPLETION_WAIT = 2.0
+"""Seconds that a completion waits for the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +62,16 @@ class Session(Location):
         )
 
     def with_jobs(self, jobs: Sequence[str] = ()) -> "Session":
-        """With the handlers of `jobs`, which start from here, or else of `[board] jobs`. Raises
-        BadInput when one cannot be loaded.
+        """With the handlers of `jobs`, paths from the current folder, or else of `[board] jobs`.
+        Raises BadInput when one cannot be loaded.
         """
         if jobs:
             return replace(self, handlers=load(jobs, Path.cwd()))
         return replace(self, handlers=load(self.settings.board.jobs, self.folder))
 
     def with_defaults(self) -> "Session":
-        """With the handlers of `[board] jobs`, for the defaults they declare. Jobs that cannot be
-        loaded here are a warning: it is the worker that needs them.
+        """With the handlers of `[board] jobs`, for the defaults that they declare. Jobs that cannot
+        be loaded are a warning, because only workers need them.
         """
         try:
             return self.with_jobs()
@@ -61,32 +80,117 @@ class Session(Location):
             return self
 
     def board(self, *, create: bool = False) -> AbstractAsyncContextManager[BoardTable]:
-        """The board, opened, with however many shards it has. If `create` says so and it is not
-        there, it is made first, with one shard, and a note on stderr says so.
+        """The board, opened. With `create` a missing board is made first, with one shard, and a
+        note on stderr says so.
         """
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         return self.open(create=create, on_made=lambda: note(made))
 
 
-def run(work: Coroutine[Any, Any, Answer]) -> Answer:
+def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a command's work on an event loop of its own."""
     return asyncio.run(work)
 
 
-def emit(value: Any) -> None:
-    """JSON for programs: times are ISO 8601 in UTC with Z."""
+# ---- the items of a command
+
+
+async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
+    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
+    of the board. Raises BadInput when one of them means nothing.
+    """
+    found: dict[str, Item] = {}
+    everything: list[Item] | None = None
+    for pattern in patterns:
+        item = await board.item(check_id(pattern))
+        if item is not None and item.state is not State.REMOVED:
+            found.setdefault(pattern, item)
+            continue
+        if exact or not is_glob(pattern):
+            raise Missing(pattern)
+        if everything is None:
+            everything = [item async for item in board.items()]
+        matched = [item for item in everything if fnmatchcase(item.id, pattern)]
+        if not matched:
+            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
+        for item in matched:
+            found.setdefault(item.id, item)
+    return list(found.values())
+
+
+async def read_selected(
+    board: BoardTable,
+    patterns: Sequence[str] = (),
+    *,
+    exact: bool = False,
+    overdue_after: timedelta = OVERDUE_AFTER,
+) -> BoardStatus:
+    """The status of the items that `patterns` mean, of all when there are none."""
+    items = await select(board, patterns, exact=exact) if patterns else None
+    return await read_status(board, items, overdue_after=overdue_after)
+
+
+def spec_of(item: Item) -> Spec:
+    """The item's own spec. Raises BlackboardError when it is damaged."""
     try:
-        text = json_text.dumps(value, ensure_ascii=False, indent=2)
-    except RecursionError:
-        raise BlackboardError("JSON that is nested so deeply cannot be written") from None
-    click.echo(text)
+        return decode_spec(item.spec)
+    except ValueError:
+        problem = f"the spec of {item.id!r} cannot be read: `blackboard doctor` reports it"
+        raise BlackboardError(problem) from None
 
 
-def note(message: str) -> None:
-    """One line on stderr that is no error: what else happened."""
-    click.echo(f"blackboard: {one_line(message)}", err=True)
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern may match other ids than itself."""
+    return any(one in pattern for one in "*?[")
 
 
-def warn(message: str) -> None:
-    """One line on stderr about what will probably not do what was meant."""
-    note(f"warning: {message}")
+def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:
+    """The argument `ids` and the option `exact`."""
+
+    def decorate(function: Function) -> Function:
+        option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
+        metavar = "ID..." if required else "[ID]..."
+        argument = click.argument(
+            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=complete_ids
+        )
+        return argument(option(function))
+
+    return decorate
+
+
+def complete_ids(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> "list[CompletionItem]":
+    """Ids of the board with the typed beginning. Errors are hidden: a completion prints none."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when asked
+
+    with suppress(Exception):
+        return [CompletionItem(one) for one in run(_ids_like(_chosen(ctx), incomplete))]
+    return []
+
+
+def _chosen(ctx: click.Context) -> Chosen:
+    chosen = Chosen()
+    context: click.Context | None = ctx
+    while context is not None:
+        said = context.params.get
+        chosen = chosen.under(
+            Chosen(store=said("store"), board=said("board"), config=said("config"))
+        )
+        context = context.parent
+    return chosen
+
+
+async def _ids_like(chosen: Chosen, start: str) -> list[str]:
+    """Ids with a beginning, read by range: a large board answers as fast as a small one."""
+    first = keys.item_key(start)
+    last = first + "~"  # above all that an encoded id is made of
+    found: list[str] = []
+    async with asyncio.timeout(COMPLETION_WAIT), Session.start(chosen).board() as board:
+        for number in range(board.shards):
+            rows = board.table.scan(board.shard(number), first, last, MOST_COMPLETED)
+            items = [record_of(Item, row) async for row in rows]
+            found += [one.id for one in items if one.state is not State.REMOVED]
+    return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]

@@ -8,11 +8,9 @@ from typing import Any
 
 import click
 
-from blackboard.cli import terminal
-from blackboard.cli.answers import item_view
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.selection import ids_argument, read_selected
-from blackboard.cli.session import Session, emit, run
+from blackboard.cli.options import Chosen, absolute_option, common, types_option
+from blackboard.cli.output import colour, emit, is_terminal, item_view, table_text
+from blackboard.cli.session import Session, ids_argument, read_selected, run
 from blackboard.clock import SystemClock
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -42,7 +40,7 @@ SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "failures": lambda one: one.item.failures,
     "runs": lambda one: one.item.runs,
 }
-"""None: the item has no such thing, and comes last."""
+"""Keys to sort by. An item whose key is None comes last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +57,12 @@ class ItemQuery:
     overdue: timedelta = OVERDUE_AFTER
 
     async def read(self, board: BoardTable) -> tuple[BoardStatus, list[ItemStatus]]:
-        """All that was read, and the items of it that are asked for."""
+        """All items that were read, and those that match."""
         read = await read_selected(board, self.ids, exact=self.exact, overdue_after=self.overdue)
         return read, self.chosen(read.statuses)
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
-        """Those of `statuses` that are asked for, in order; equal ones by id."""
+        """The matching ones, sorted; equal ones by id."""
         found = [
             one
             for one in statuses
@@ -92,12 +90,12 @@ EDGES = 3
 
 @click.command(epilog=EPILOG)
 @ids_argument(required=False)
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Items of this type.")
+@types_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="id", help="By what [id].")
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
-@click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+@absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
 @click.option(
     "--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help="Show it again every [2] s."
@@ -117,7 +115,8 @@ def show_command(
     plain: bool,
     watch: str | None,
 ) -> int:
-    """Show the board: when its items ran, how that went, who runs them, what is next.
+    """Show the board: when its items ran and with what outcome, which workers run them, and when
+    they are due next.
 
     IDs may be globs. Several --type, or several --state, mean any of them.
     """
@@ -151,18 +150,17 @@ async def _once(session: Session, query: ItemQuery, *, plain: bool, absolute: bo
 
 
 def picture(read: BoardStatus, found: Sequence[ItemStatus], *, absolute: bool) -> str:
-    """The table and a line that sums it up."""
+    """The table, and a summary in one line."""
     rows = [item_cells(one, now=read.now, absolute=absolute) for one in found]
-    columns = wide(ITEM_COLUMNS, absolute=absolute)
-    lines = table(columns, rows, width=terminal.width()) if rows else []
+    lines = table_text(wide(ITEM_COLUMNS, absolute=absolute), rows) if rows else ""
+    warnings = texts_of(warning_lines(found), colour=colour())
     last = summary(found, total=len(read.statuses), now=read.now)
-    parts = [texts_of(part, colour=terminal.colour()) for part in (lines, warning_lines(found))]
-    return "\n\n".join([*filter(None, parts), last])
+    return "\n\n".join(filter(None, (lines, warnings, last)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pictures:
-    """Frames of a watched board."""
+    """The frames of `show --watch`."""
 
     board: BoardTable
     query: ItemQuery
@@ -193,7 +191,7 @@ def _watch(session: Session, query: ItemQuery, *, every: float, absolute: bool) 
             pictures = Pictures(board=board, query=query, absolute=absolute)
             await watch(pictures.frame, sleep=SystemClock().sleep, every=every)
 
-    if session.chosen.json or not terminal.is_terminal():
+    if session.chosen.json or not is_terminal():
         raise BadInput("watch", "needs a terminal", "for programs: `blackboard show --json`")
     try:
         run(work())

@@ -1,9 +1,9 @@
-"""`blackboard simulate`: what a board would do, before anything is deployed.
+"""`blackboard simulate`: what a board would do, before it is deployed.
 
 The simulated items have the schedules, specs and types of the board's items. Their runs take as
 long as the last ones did. Params are left out, because no simulated handler reads them. The world
-begins on a Monday at midnight UTC: an interval continues from where it is now, a cron or a rule has
-its slots as in the calendar.
+begins on a Monday at midnight UTC: an interval goes on from its present state, a cron or a rule has
+its slots by the calendar.
 """
 
 import os
@@ -23,8 +23,9 @@ from click.core import ParameterSource
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import Chosen, common
-from blackboard.cli.session import Session, emit, note, run
+from blackboard.cli.options import Chosen, common, cycle_option, number_option
+from blackboard.cli.output import emit, note
+from blackboard.cli.session import Session, run
 from blackboard.cost import Load, Rhythm
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -39,10 +40,10 @@ from blackboard.simulator.handlers import handler_of
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import WORLD_START
 from blackboard.simulator.scenario import (
-    Declared,
-    Plan,
+    FaultPlan,
     Scenario,
-    Types,
+    SimulatedItem,
+    SimulatedTypes,
     parse_faults,
     synthetic,
     usual_length,
@@ -56,18 +57,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Simulable:
-    """The items of a board that run again and again, and whose settings can be computed here."""
+    """The items of a board that run repeatedly, and whose settings can be computed here."""
 
     takes: float | None
-    """Seconds of a run that nothing is known of; None: by its interval."""
-    items: list[Declared] = field(default_factory=list)
+    """Seconds of a run of an item that has not run yet; None: computed from its interval."""
+    items: list[SimulatedItem] = field(default_factory=list)
     rhythms: list[Rhythm] = field(default_factory=list)
-    """Theirs, as `blackboard cost` reckons with them."""
+    """Of these items, for the estimate of `blackboard cost`."""
     left_out: int = 0
-    """Items that run once at most, are paused, or are not to be computed here."""
+    """Items that run at most once, are paused, or whose settings cannot be computed here."""
     shards: int = 1
     workers: int = 0
-    """That have announced themselves."""
+    """The number of workers that have announced themselves."""
 
     async def read(self, board: BoardTable) -> None:
         self.shards = board.shards
@@ -78,12 +79,12 @@ class Simulable:
                 settings = board.resolve(item.type, item.spec)
                 self._add(item, settings, now)
             except (BadInput, ValueError):
-                self.left_out += 1  # `doctor` tells of it
+                self.left_out += 1  # `doctor` reports it
 
-    def types(self, settings: Settings, handlers: Mapping[str, Handler]) -> Types:
+    def types(self, settings: Settings, handlers: Mapping[str, Handler]) -> SimulatedTypes:
         """Their types, with the settings that count here."""
         names = {one.type for one in self.items}
-        return Types(
+        return SimulatedTypes(
             handlers={one: handlers.get(one) or handler_of(one) for one in sorted(names)},
             settings=settings,
         )
@@ -97,7 +98,7 @@ class Simulable:
             return
         known, usual = rhythm.lasts.total_seconds(), usual_length(rhythm.interval)
         self.items.append(
-            Declared(
+            SimulatedItem(
                 id=item.id,
                 type=item.type,
                 spec=msgspec.structs.replace(decode_spec(item.spec), params={}),
@@ -126,56 +127,37 @@ WORKERS = 8
 DAY, LONGEST = 24.0, 24 * 366.0
 """Hours."""
 REQUESTS = 1_500_000
-"""Simulated in some minutes: a world has no more, unless it is told for how long it lasts."""
+"""The most requests of a world whose length is not given: some minutes."""
 REQUESTS_OF_A_RUN = 4
-"""Its claim, its release, and what others ask for in vain."""
+"""Its claim, its release, and the lost races of other workers."""
 FAILING = 0.05
-"""The share of runs that fail in a world with faults. In one without, handlers do what they are
-there for."""
+"""The share of runs that fail in a world with faults. In one without faults none fails."""
 HOUR = timedelta(hours=1)
 STEPS = 200
-"""Of the bar that shows how far it is."""
+"""Of the progress bar."""
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--items",
-    metavar="N",
-    type=click.IntRange(1, 1_000_000),
-    help="So many made-up items [those of the board].",
-)
+@number_option("--items", most=1_000_000, line="Made-up items [those of the board].")
 @click.option("--every", metavar="TIME", help="How often made-up items run [8h].")
 @click.option(
-    "--takes", metavar="TIME", help="A run, on the mean [its last one, or a 20th of its interval]."
+    "--takes", metavar="TIME", help="Mean duration of a run [its last one, or interval / 20]."
 )
-@click.option(
-    "--workers",
-    "count",
-    metavar="N",
-    type=click.IntRange(1, 10_000),
-    help=f"[those announced, or {WORKERS}]",
-)
-@click.option(
-    "--slots", metavar="N", type=click.IntRange(1, 10_000), help="Of a worker [[worker] slots]."
-)
-@click.option("--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle].")
-@click.option(
-    "--shards", metavar="N", type=click.IntRange(1, cost.MOST_SHARDS), help="[the board's, or 1]"
-)
+@number_option("--workers", "count", most=10_000, line=f"[those announced, or {WORKERS}]")
+@number_option("--slots", most=10_000, line="Of a worker [[worker] slots].")
+@cycle_option
+@number_option("--shards", most=cost.MOST_SHARDS, line="[the board's, or 1]")
 @click.option("--hours", metavar="N", type=float, help="To simulate [24; fewer of a large board].")
-@click.option("--seed", metavar="N", type=int, default=1, help="The same one, the same story [1].")
+@click.option("--seed", metavar="N", type=int, default=1, help="Equal seeds, equal worlds [1].")
 @click.option(
     "--faults", metavar="A,B", default="none", help="all, none, or kinds, as below [none]."
 )
 @click.option(
-    "--trouble-every",
-    metavar="TIME",
-    default="2m",
-    help="From one kill, pause or the like to the next [2m].",
+    "--trouble-every", metavar="TIME", default="2m", help="Mean time between two faults [2m]."
 )
 @click.option("--price", metavar="USD", help=f"For a million transactions [{cost.PRICE}].")
-@click.option("--trace", metavar="FILE", help="Write all that happens there, line by line.")
-@click.option("--shrink", is_flag=True, help="Bring a broken promise down to what it takes.")
+@click.option("--trace", metavar="FILE", help="Write every event there, a line each.")
+@click.option("--shrink", is_flag=True, help="Reduce a violation to the fewest faults and items.")
 @common()
 def simulate_command(
     *,
@@ -195,16 +177,16 @@ def simulate_command(
     trace: str | None,
     shrink: bool,
 ) -> int:
-    """What would this board do with so many workers: how late would items be, how much would run
-    twice at a time, what would it cost on Azure?
+    """Simulate this board with any number of workers: how late items would be, how many runs would
+    overlap, what it would cost on Azure.
 
-    The real workers work in a simulated world, in this process: days take seconds. Runs do nothing,
-    and take as long as their last ones did, more or less. Nothing is written to the board. With
-    --items it is made up, its items spread over their interval.
+    The real workers run in a simulated world, in this process: days take seconds. Handlers do
+    nothing, and take about as long as the last runs did. Nothing is written to the board. With
+    --items the board is made up, its items spread over their interval.
 
     Kinds of faults: kill, pause, skew, jump, lost, late, 503, partition, outage, shard,
     clock, redeploy, versions, edit.
-    Every write is checked. Exit code 1, with the story of it, when a promise was broken.
+    Every write is checked. Exit code 1, with the last lines before it, when a promise was broken.
     """
     per_million, length = dollars(price), None if takes is None else _seconds(takes, "takes")
     if items is None and every is not None:
@@ -273,32 +255,32 @@ def _hours(number: float) -> float:
 
 
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
-    """Hours: fewer where a day would take long. `runs` are those of an hour."""
+    """Hours: fewer where the simulation of a day would take long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
     found = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
     if found < DAY:
-        note(f"it is much to simulate: {found:g} h; --hours says for how long")
+        note(f"a large board: {found:g} h are simulated; --hours sets the time")
     return found
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:
-    """What is on the board. Raises BadInput when nothing of it can be simulated."""
+    """The items of the board. Raises BadInput when none of them can be simulated."""
     found = Simulable(takes=takes)
     async with session.board() as board:
         await found.read(board)
     if not found.items:
-        problem = f"the board {session.name!r} has none that run again and again"
+        problem = f"the board {session.name!r} has no items that run repeatedly"
         raise BadInput("items", problem, "make some up: --items 200")
     if found.left_out:
-        why = "paused, run once, or not to be computed here"
+        why = "paused, run once, or with settings that cannot be computed here"
         note(f"left out: {plural(found.left_out, 'item')} ({why})")
     return found
 
 
 def _played(
-    scenario: Scenario, trace: str | None, plan: Plan | None = None
+    scenario: Scenario, trace: str | None, plan: FaultPlan | None = None
 ) -> "tuple[World, Violation | None]":
-    """The world when it is over, and why it ended before its time, if it did."""
+    """The world at its end, and the violation that ended it, if any."""
     # Not needed by --help, and slow to import.
     from blackboard.simulator.world import World  # noqa: PLC0415
 
@@ -316,10 +298,10 @@ def _played(
 
 
 def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | None]":
-    """The smallest world that is found to end in the same kind of violation."""
+    """The smallest world that ends in the same kind of violation."""
     from blackboard.simulator.shrinking import Failure, Shrinker, failed  # noqa: PLC0415
 
-    def tell(smaller: Failure) -> None:
+    def report(smaller: Failure) -> None:
         troubles = len(smaller.plan.injections) + len(smaller.plan.fated or ())
         parts = (
             plural(len(smaller.scenario.items), "item"),
@@ -328,13 +310,13 @@ def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | N
         )
         note(f"it takes {', '.join(parts)} at the most")
 
-    smallest = Shrinker(failed(world, violation), tell=tell).shrink()
+    smallest = Shrinker(failed(world, violation), report=report).shrink()
     return _played(smallest.scenario, None, smallest.plan)
 
 
 @contextmanager
 def _writing(file: Path) -> Iterator[Callable[[str], None]]:
-    """Takes lines. Raises BadInput when they cannot be written."""
+    """A function that writes a line. Raises BadInput when the file cannot be written."""
     try:
         with file.open("w", encoding="utf-8") as stream:
             yield lambda line: print(line, file=stream)
@@ -363,7 +345,7 @@ def _watched(world: "World") -> Iterator[None]:
 
 
 def _rhythms(world: "World") -> Sequence[Rhythm]:
-    """As the items of a world have run there."""
+    """Of the items of a simulated world."""
     now = world.store.now()
     items = (shadow.item for shadow in world.shadows.of.values() if shadow.item is not None)
     found = (

@@ -1,27 +1,27 @@
-"""What came of a simulated board: a table for people, a record for programs.
+"""The results of a simulated board: a table for people, a record for programs.
 
-The record has the same keys whatever happened; times are in seconds, shares between 0 and 1:
+The record always has the same keys; times are in seconds, shares between 0 and 1:
 
     scenario     seed, items, workers, slots, shards, cycle, hours, faults, trouble_every
     seconds      simulated and counted below; until the violation, if there is one
     runs         that began, each with a claim or an override
     outcomes     of those that ended
-    late         p50, p99, worst: from ready to start, of runs and of what still waits;
-                 later_than_a_cycle; waiting: ready in the end, and not claimed
+    late         p50, p99, worst: from ready to start, of runs and of waiting items;
+                 later_than_a_cycle; waiting: ready at the end, and not claimed
     overrides    stale locks that were taken over
-    superseded   runs that came back after that
-    overlap      runs that began while another of the same item was going on; seconds; share of
-                 the time that handlers worked
-    busy         share of all slots, all the time
+    superseded   runs that ended after that
+    overlap      runs that began during another run of the same item; seconds; share of the
+                 running time of handlers
+    busy         share of all slots, over the whole time
     requests     batches, pages, total, per_run, a_month
-    stored_bytes once the history is as long as it gets
+    stored_bytes when the history has its full length
     bill         on Azure, a month: currency, requests, storage, total, price_per_million,
                  storage_price_per_gb
     faults       how often each kind occurred; clock skew is not counted
-    fingerprint  of the whole story: the same command has the same
+    fingerprint  of the whole trace: equal for equal commands
     violation    null, or kind, what, item, at
-    story        the last lines that have to do with it
-    again        the command that does the same
+    story        the last lines of the trace that concern it
+    again        the command that repeats the simulation
 """
 
 import re
@@ -32,9 +32,9 @@ from functools import cached_property
 from typing import Any
 
 from blackboard import cost
-from blackboard.cli import terminal
 from blackboard.cli.cost import amount
-from blackboard.display.layout import Column, Line, Style, shown, table, texts_of
+from blackboard.cli.output import table_text
+from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.model import Outcome
 from blackboard.phrases import plural, span
 from blackboard.simulator.invariants import Violation
@@ -49,18 +49,18 @@ SHARED_ACTORS = {"world", "store"}
 
 
 def story_of(item_id: str, lines: Sequence[str], *, scenario: Scenario) -> list[str]:
-    """The last lines about an item, and about what befell those who touched it. All of the last
-    when it is about no item.
+    """The last lines about an item and about the actors that touched it; without an item, all of
+    the last lines.
     """
     mine = re.compile(rf"(?<![\w-]){re.escape(item_id)}(?![\w-])" if item_id else "")
     actors = {_who(line) for line in lines if mine.search(line)} | SHARED_ACTORS
     ids = {one.id for one in scenario.items}
-    told = [
+    chosen = [
         line
         for line in lines
         if mine.search(line) or (_who(line) in actors and not ids & _words(line))
     ]
-    return told[-LONGEST:]
+    return chosen[-LONGEST:]
 
 
 def _who(line: str) -> str:
@@ -89,27 +89,27 @@ COUNTED = {
     Fault.VERSIONS: "taken over",
     Fault.EDIT: "asked",
 }
-"""Troubles of workers or of the store, and the names that a world counts them by."""
+"""Faults of workers or of the store, and the names that a world counts them by."""
 FATES = {
     Fault.LOST: (Fate.NEVER, Fate.UNHEARD),
     Fault.LATE: (Fate.LATE,),
     Fault.BUSY: (Fate.BUSY,),
 }
-"""Troubles that are the fates of single requests."""
+"""Faults that are the fates of single requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """A world that came to its end, or to a violation."""
+    """A world at its end, or at its violation."""
 
     world: World
     violation: Violation | None
     size: int
-    """Bytes that the board takes up, once its history is as long as it gets."""
+    """Bytes of the board when its history has its full length."""
     price: float
     """US dollars for a million requests."""
     again: str
-    """The command that does the same."""
+    """The command that repeats the simulation."""
 
     @property
     def figures(self) -> Figures:
@@ -121,18 +121,18 @@ class Simulated:
 
     @property
     def runs(self) -> int:
-        """That began."""
+        """The number of runs that began."""
         return self.figures.claims + self.figures.overrides
 
     @property
     def busy(self) -> float:
-        """The share of all slots, all the time."""
+        """The share of all slots, over the whole time."""
         slots = self.scenario.workers * self.scenario.slots
         return _share(self.figures.worked, slots * self.figures.seconds)
 
     @property
     def overlap(self) -> float:
-        """The share of the time that handlers worked."""
+        """The share of the running time of handlers."""
         return _share(self.figures.overlapped, self.figures.worked)
 
     @property
@@ -151,15 +151,15 @@ class Simulated:
     @cached_property
     def faults(self) -> Mapping[str, int]:
         """How often each kind occurred."""
-        befell = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
+        counts = {one: self.figures.troubles[name] for one, name in COUNTED.items()}
         fates = Counter(one.fate for one in self.world.fated)
-        befell |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
+        counts |= {one: sum(fates[fate] for fate in some) for one, some in FATES.items()}
         chosen = self.scenario.faults - {Fault.SKEW}
-        return {one.value: befell[one] for one in Fault if one in chosen}
+        return {one.value: counts[one] for one in Fault if one in chosen}
 
     @cached_property
     def story(self) -> Sequence[str]:
-        """How it came to the violation."""
+        """The last lines that concern the violation."""
         if self.violation is None:
             return ()
         return story_of(self.violation.item, [*self.world.trace.last], scenario=self.scenario)
@@ -171,16 +171,17 @@ def _share(some: float, whole: float) -> float:
 
 def lines(found: Simulated) -> Iterator[str]:
     """For people."""
-    told, figures = found.scenario, found.figures
-    kinds = ", ".join(sorted(told.faults)) if told.faults else "none"
+    scenario, figures = found.scenario, found.figures
+    kinds = ", ".join(sorted(scenario.faults)) if scenario.faults else "none"
     yield (
-        f"{plural(len(told.items), 'item')}, {plural(told.workers, 'worker')} with "
-        f"{plural(told.slots, 'slot')}, {plural(told.shards, 'shard')}, cycle "
-        f"{span(told.cycle.total_seconds())}; {span(figures.seconds)} simulated, seed {told.seed}"
+        f"{plural(len(scenario.items), 'item')}, {plural(scenario.workers, 'worker')} with "
+        f"{plural(scenario.slots, 'slot')}, {plural(scenario.shards, 'shard')}, cycle "
+        f"{span(scenario.cycle.total_seconds())}; {span(figures.seconds)} simulated, "
+        f"seed {scenario.seed}"
     )
     yield f"faults: {kinds}"
     yield ""
-    yield texts_of(table(COLUMNS, _rows(found), width=terminal.width()), colour=terminal.colour())
+    yield table_text(COLUMNS, _rows(found))
     yield ""
     if found.violation is None:
         yield f"violations: none, at {plural(found.world.trace.lines, 'step')}"
@@ -192,8 +193,8 @@ def _rows(found: Simulated) -> list[Line]:
     figures, requests = found.figures, found.figures.requests
     ends = ", ".join(f"{figures.outcomes[one]:,} {one.value}" for one in ENDS)
     cycle = f"of {span(found.scenario.cycle.total_seconds())}"
-    beside = f"{span(figures.overlapped)}, {found.overlap:.2%} of the time that handlers worked"
-    taken = f"locks taken from workers that were not heard of; {figures.late:,} came back"
+    beside = f"{span(figures.overlapped)}, {found.overlap:.2%} of the running time of handlers"
+    taken = f"stale locks that were taken over; {figures.late:,} of their runs ended later"
     bill = amount(cost.bill(found.requests_a_month, size=found.size, price=found.price))
     priced = f"a month on Azure, at ${found.price:g} for a million requests"
     rows = [
@@ -202,7 +203,7 @@ def _rows(found: Simulated) -> list[Line]:
         ("late, rarely", span(figures.lag(0.99)), "1 in 100 began later"),
         ("late, at worst", span(figures.lag(1.0)), ""),
         ("later than a cycle", f"{found.later_than_a_cycle:,}", cycle),
-        ("still waiting", f"{len(figures.waits):,}", "ready, and the time was up"),
+        ("still waiting", f"{len(figures.waits):,}", "ready at the end, and not started"),
         ("overrides", f"{figures.overrides:,}", taken),
         ("overlaps", f"{figures.overlaps:,}", beside),
         ("slots busy", f"{found.busy:.1%}", "on the mean"),
@@ -216,26 +217,26 @@ def _rows(found: Simulated) -> list[Line]:
 
 def _violated(found: Simulated, violation: Violation) -> Iterator[str]:
     yield f"VIOLATION after {span(found.figures.seconds)}: {shown(str(violation))}"
-    yield from ("", f"how it came to it, the last {plural(len(found.story), 'line')}:")
+    yield from ("", f"before it, the last {plural(len(found.story), 'line')} that concern it:")
     yield from (f"  {shown(line)}" for line in found.story)
-    yield from ("", "the same again:", f"  {found.again}")
+    yield from ("", "to repeat it:", f"  {found.again}")
 
 
 def view(found: Simulated) -> dict[str, Any]:
     """For programs."""
-    figures, told, monthly = found.figures, found.scenario, found.requests_a_month
+    figures, scenario, monthly = found.figures, found.scenario, found.requests_a_month
     violation = found.violation
     return {
         "scenario": {
-            "seed": told.seed,
-            "items": len(told.items),
-            "workers": told.workers,
-            "slots": told.slots,
-            "shards": told.shards,
-            "cycle": told.cycle.total_seconds(),
-            "hours": told.hours,
-            "faults": sorted(told.faults),
-            "trouble_every": told.trouble_every,
+            "seed": scenario.seed,
+            "items": len(scenario.items),
+            "workers": scenario.workers,
+            "slots": scenario.slots,
+            "shards": scenario.shards,
+            "cycle": scenario.cycle.total_seconds(),
+            "hours": scenario.hours,
+            "faults": sorted(scenario.faults),
+            "trouble_every": scenario.trouble_every,
         },
         "seconds": figures.seconds,
         "runs": found.runs,

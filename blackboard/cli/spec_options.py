@@ -14,7 +14,8 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.session import Session, warn
+from blackboard.cli.output import warn
+from blackboard.cli.session import Session
 from blackboard.errors import BadInput
 from blackboard.handlers import shipped
 from blackboard.inputs import changed
@@ -99,7 +100,7 @@ def _object_at(
 
 
 Said = Mapping[str, str | int]
-"""What the options said, by the field of a spec; "" takes back what the item says."""
+"""The values of the options, by the field of a spec; "" removes the item's own value."""
 
 
 class Count(click.ParamType[int | str]):
@@ -149,22 +150,22 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--set KEY=VALUE`, as often as wanted: the argument `pairs`."""
+    """`--set KEY=VALUE`, any number of times: the argument `pairs`."""
     line = "A param: JSON, else text; KEY=@FILE is a file's text, A.B=... goes into A."
     return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=line)(function)
 
 
 def edited(spec: Spec, said: Said, *, pairs: Sequence[str] = (), unset: Sequence[str] = ()) -> Spec:
-    """`spec` with what was said, checked. Raises BadInput naming the field."""
+    """`spec` with the values of the options, checked. Raises BadInput naming the field."""
     params = laid_over(spec.params, parse_pairs(pairs), parse_keys(unset))
     return changed(spec, said, params=params)
 
 
 def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
-    """The spec of a new item: here nothing can be taken back."""
+    """The spec of a new item, which has no values to remove."""
     for name, value in said.items():
         if value == "":
-            raise BadInput(name, "it is empty", "leave it out to say nothing")
+            raise BadInput(name, "it is empty", "leave the option out")
     return edited(Spec(), said, pairs=pairs)
 
 
@@ -174,9 +175,9 @@ def _field(option: str) -> str:
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:
     """Warn of types without a handler here: a typing error, or the type of another worker."""
-    known = {*shipped(), *session.settings.types, *session.handlers}
-    for name in sorted(set(types) - known):
-        near = difflib.get_close_matches(name, sorted(known), 1)
+    handled = {*shipped(), *session.settings.types, *session.handlers}
+    for name in sorted(set(types) - handled):
+        near = difflib.get_close_matches(name, sorted(handled), 1)
         meant = f": did you mean {near[0]!r}?" if near else ""
         waits = "its items wait for a worker that has one"
         warn(f"no handler for the type {name!r} is found here; {waits}{meant}")

@@ -1,4 +1,4 @@
-"""The commands to begin with: init, demo, and azurite, an emulator to keep a board in."""
+"""The commands for a start: init, demo, and azurite, an emulator with a store for a board."""
 
 import asyncio
 import os
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.cli import terminal
-from blackboard.cli.session import Chosen, Session, common, emit, is_there, run
+from blackboard.assembly import is_there
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import colour, emit, is_terminal, note
+from blackboard.cli.session import Session, run
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -20,10 +22,9 @@ from blackboard.stores import open_table, resolve_path
 from blackboard.tables.memory import MemoryTable
 
 if TYPE_CHECKING:
-    from blackboard.demo.folder import DemoFolder
+    from blackboard.demo.board import DemoFolder
 import json as json_text
 
-from blackboard.cli.session import note
 from blackboard.errors import StoreProblem
 from blackboard.tables import azurite
 
@@ -43,7 +44,7 @@ Examples:
 )
 @common()
 def init_command(*, chosen: Chosen, shards: int | None) -> int:
-    """Make a board, in a new store or in one that is there. Again is fine."""
+    """Make a board, in a new or an existing store. A board that exists is left as it is."""
     run(_init(Session.start(chosen), shards))
     return 0
 
@@ -76,7 +77,7 @@ NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
 
 
 @click.command(epilog=DEMO_EPILOG)
-@click.option("--store", metavar="URL", help="Where the board is to be [a file of its own].")
+@click.option("--store", metavar="URL", help="The store of the board [a file of its own].")
 @click.option(
     "--svg",
     metavar="FILE",
@@ -88,9 +89,9 @@ def demo_command(chosen: Chosen | None, *, store: str | None, svg: Path | None) 
     """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
     them is killed.
 
-    It takes less than a minute and no network. Everything is in a temporary folder, which is kept.
-    In a store that you name it makes a board of its own, which is kept as well; BLACKBOARD_STORE is
-    left alone.
+    It takes less than a minute and no network. All files are in a temporary folder, which is kept.
+    In a store that --store names it makes a board of its own, which is kept as well;
+    BLACKBOARD_STORE is ignored.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -113,9 +114,9 @@ async def _demo(store: str | None) -> str:
 
     _end_on_signals()
     place = await _place(store)
-    live = terminal.is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
-    told = TerminalOutput(sys.stdout, colour=terminal.colour()) if live else TextOutput(sys.stdout)
-    output = RecordingOutput(told, act=DRAWN_ACT)
+    live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
+    target = TerminalOutput(sys.stdout, colour=colour()) if live else TextOutput(sys.stdout)
+    output = RecordingOutput(target, act=DRAWN_ACT)
     program = os.environ.get("BLACKBOARD_PROG", "blackboard")
     try:
         await play(output, place, clock=SystemClock(), program=program)
@@ -125,8 +126,8 @@ async def _demo(store: str | None) -> str:
 
 
 async def _place(store: str | None) -> "DemoFolder":
-    """An empty folder and an empty board, in `store` if it is told and can be used."""
-    from blackboard.demo.folder import DemoFolder  # noqa: PLC0415 - see above
+    """An empty folder and an empty board, in `store` if it is given and can be used."""
+    from blackboard.demo.board import DemoFolder  # noqa: PLC0415 - see above
 
     if store is None:
         return DemoFolder(_folder())
@@ -134,7 +135,7 @@ async def _place(store: str | None) -> "DemoFolder":
     table = await open_table(store, SystemClock(), create=True)
     await table.close()
     if isinstance(table, MemoryTable):
-        problem = "no worker sees what is in the memory of another process"
+        problem = "workers are other processes, and cannot read a store in memory"
         raise BadInput("store", problem, "a path, or azurite:")
     return DemoFolder(_folder(), store, f"demo{SystemChance().nonce()[:8]}")
 
@@ -144,7 +145,7 @@ def _folder() -> Path:
 
 
 def _end_on_signals() -> None:
-    """A terminal that is closed, or a kill, ends the demo as Ctrl-C does: with all its workers."""
+    """SIGTERM and SIGHUP end the demo as Ctrl-C does: with all its workers."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -165,7 +166,7 @@ Examples:
     metavar="N",
     type=click.IntRange(0, 65535),
     default=10002,
-    help="On 127.0.0.1; 0: any that is free [10002].",
+    help="On 127.0.0.1; 0: any free one [10002].",
 )
 @click.option("--location", metavar="FOLDER", help="Keep rows there [in memory, until it ends].")
 @click.option("--log", metavar="FILE", help="Write a line for each request there.")
@@ -174,10 +175,10 @@ Examples:
 def azurite_command(
     chosen: Chosen | None, *, port: int, location: str | None, log: str | None, as_json: bool
 ) -> int:
-    """Start Azurite, the emulator of Azure Table Storage, and tell its store URL.
+    """Start Azurite, the emulator of Azure Table Storage, and print its store URL.
 
     It runs until Ctrl-C or SIGTERM. The first time it is installed, from the registry that npm is
-    set up for. Rows that are kept are saved when it ends.
+    configured for. With --location, rows are saved when it ends.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -199,7 +200,7 @@ def azurite_command(
 
 
 def _check_writable(file: Path) -> None:
-    """Raises BadInput when nothing can be written there."""
+    """Raises BadInput when the file cannot be written."""
     try:
         file.open("a").close()
     except OSError as error:

@@ -1,12 +1,21 @@
-"""`blackboard worker`: walk the board and run what is due."""
+"""`blackboard worker`: walk the board and run what is due; with `--processes N`, in N processes.
+
+Each process of several is this same command without `--processes`, and a supervisor keeps them. It
+passes signals on to all of them. A worker that ends by itself is replaced after a pause, whatever
+its exit code: a handler may have ended its worker with that code. Workers that are meant to end
+(`--once`, `--until-idle`) are waited for. Each worker holds one end of a pipe whose other end the
+supervisor holds: if the supervisor is killed, the pipe closes and the workers stop as if asked to.
+"""
 
 import asyncio
 import faulthandler
 import logging
 import math
+import os
 import signal
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 
 import click
 
@@ -18,15 +27,16 @@ from blackboard.assembly import (
     new_worker,
     worker_settings,
 )
-from blackboard.cli.session import Chosen, Session, common, note, run
-from blackboard.cli.supervisor import supervise, when_abandoned
+from blackboard.cli.options import Chosen, common, number_option
+from blackboard.cli.output import note
+from blackboard.cli.session import Session, run
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, StoreAway
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.breaker import STORE
+from blackboard.rules.breaker import RESTARTS, STORE
 from blackboard.runners.inline import run_loop
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
@@ -42,14 +52,12 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.option("--jobs", multiple=True, metavar="JOBS", help="Folder, file, module, shipped name.")
 @click.option("--cycle", metavar="TIME", help="Between two walks [60s].")
-@click.option("--slots", metavar="N", type=click.IntRange(1, 10_000), help="Runs at a time [8].")
+@number_option("--slots", most=10_000, line="Runs at a time [8].")
 @click.option("--types", metavar="A,B", help="Take these types only.")
 @click.option("--grace", metavar="TIME", help="For what runs when asked to stop [30s].")
 @click.option("--once", is_flag=True, help="One walk, and the runs that it started.")
 @click.option("--until-idle", is_flag=True, help="Until nothing is due and nothing runs.")
-@click.option(
-    "--processes", metavar="N", type=click.IntRange(1, 256), default=1, help="Workers to start [1]."
-)
+@number_option("--processes", most=256, default=1, line="Workers to start [1].")
 @click.option("-v", "--verbose", is_flag=True, help="Log every walk, as --json does.")
 @common()
 def worker_command(
@@ -165,3 +173,113 @@ async def _opened(
             asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
             wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
         await clock.sleep(wait)
+
+
+# ---- several processes
+
+STEADY = 60.0
+"""Seconds after which the end of a worker counts as its first failure."""
+SUPERVISED = "BLACKBOARD_SUPERVISED"
+"""In a worker's environment: its stdin is the pipe."""
+STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
+"""How a worker ends that was asked to stop before it could listen."""
+KILLED = 1
+"""The exit code that stands for a worker that was ended by a signal."""
+
+
+def without_processes(arguments: Sequence[str]) -> list[str]:
+    """The command line of one worker: the same, but for the number of them."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for one in rest:
+        if one == "--processes":
+            next(rest, None)
+        elif not one.startswith("--processes="):
+            kept.append(one)
+    return kept
+
+
+def supervise(count: int, *, restart: bool) -> int:
+    """Run so many workers until all have ended; the highest of their exit codes."""
+    return asyncio.run(_Supervisor(without_processes(sys.argv[1:]), restart=restart).run(count))
+
+
+def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
+    """In a worker: call `stop` when its supervisor is gone, if it has one. What the worker starts
+    has none.
+    """
+    if os.environ.pop(SUPERVISED, "") != "1":
+        return
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if not os.read(pipe, 1):
+            loop.remove_reader(pipe)
+            stop()
+
+    loop.add_reader(pipe, heard)
+
+
+class _Supervisor:
+    def __init__(self, arguments: list[str], *, restart: bool) -> None:
+        self._arguments = arguments
+        self._restart = restart
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self, count: int) -> int:
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, self._pass_on, one)
+        return max(await asyncio.gather(*(self._keep() for _ in range(count))))
+
+    def _pass_on(self, number: int) -> None:
+        self._stopping.set()
+        for process in self._running:
+            _send(process, number)
+
+    async def _keep(self) -> int:
+        """One worker after another, until they are meant to end."""
+        loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
+        while True:
+            since = loop.time()
+            try:
+                code = await self._run_one()
+                ended = f"a worker ended with {code}"
+            except OSError as problem:  # no memory, no process: there may be some again
+                code, ended = KILLED, f"a worker could not be started: {problem}"
+            if self._stopping.is_set() and code in STOPPED:
+                return 0
+            if self._stopping.is_set() or not self._restart:
+                return max(code, KILLED) if code else 0
+            failures = 1 if loop.time() - since > STEADY else failures + 1
+            pause = RESTARTS.pause(failures, fraction=chance.fraction())
+            sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+                return 0
+
+    async def _run_one(self) -> int:
+        """One worker, from its start to its end; its exit code. Raises OSError."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "blackboard",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, SUPERVISED: "1"},
+            start_new_session=True,  # Ctrl-C reaches it through us, and once
+        )
+        self._running.add(process)
+        if self._stopping.is_set():
+            _send(process, signal.SIGTERM)
+        try:
+            return await process.wait()
+        finally:
+            self._running.discard(process)
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)

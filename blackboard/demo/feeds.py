@@ -59,7 +59,7 @@ def _folded(line: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Town:
-    """A town, its time zone, and what it celebrates on which day of the year."""
+    """A town, its time zone, and its yearly feast."""
 
     id: str
     zone: str
@@ -69,8 +69,8 @@ class Town:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
-    """A calendar of a group in a town, as its web server hands it out."""
+class GroupCalendar:
+    """A calendar of a group in a town, as its web server sends it."""
 
     group: str
     body: bytes
@@ -96,23 +96,23 @@ TOWNS = (
     Town(id="pelican-point", zone="Australia/Lord_Howe", feast="Regatta", on=(12, 27)),
 )
 BROKEN = ("old-mill", "parish")
-"""The town and the group whose calendar is a web page that says it is gone."""
+"""The town and the group whose calendar address has a web page instead of a calendar."""
 
 _PAGE = b"<!doctype html><title>Welcome!</title><p>The calendar has moved. Try the new website."
 
 
-def feeds_of(town: Town, today: date) -> Iterator[Feed]:
+def feeds_of(town: Town, today: date) -> Iterator[GroupCalendar]:
     """The town's calendars as they are on this day. The same day gives the same bytes."""
-    yield Feed(group="library", body=_library(town, today))
-    yield Feed(group="town-hall", body=_town_hall(town))
-    yield Feed(group="parks", body=_parks(town, today))
-    yield Feed(group="school", body=_school(town, today))
+    yield GroupCalendar(group="library", body=_library(town, today))
+    yield GroupCalendar(group="town-hall", body=_town_hall(town))
+    yield GroupCalendar(group="parks", body=_parks(town, today))
+    yield GroupCalendar(group="school", body=_school(town, today))
     if town.id == BROKEN[0]:
-        yield Feed(group=BROKEN[1], body=_PAGE, kind="text/html")
+        yield GroupCalendar(group=BROKEN[1], body=_PAGE, kind="text/html")
 
 
 def _library(town: Town, today: date) -> bytes:
-    """Local times with the zone's name; one story time is moved, one called off."""
+    """Local times with the zone's name; one story time is moved, one is cancelled."""
     moved, off = _next(0, today, weeks=1), _next(0, today, weeks=2)
     return calendar(
         "Public Library",
@@ -244,7 +244,7 @@ REQUEST_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What is at an address, and the seconds that pass before it is handed out."""
+    """The response at an address, and the seconds before it is sent."""
 
     body: bytes
     kind: str

@@ -137,15 +137,15 @@ class TerminalOutput:
 
 
 class RecordingOutput:
-    """Passes all on to another output, and keeps the picture at the end of one act."""
+    """Passes everything to another output, and keeps the picture at the end of one act."""
 
     def __init__(self, output: Output, *, act: int) -> None:
         self.colour = output.colour
         self.picture: Sequence[Line] = ()
-        """As it was at the end of that act; before, the latest."""
+        """The picture at the end of that act; before that, the latest one."""
         self._output = output
         self._acts_left = act - 1
-        """Acts with a pause before that one: the first has no board yet."""
+        """The number of pauses before that act: the first act has none."""
 
     @property
     def width(self) -> int:
@@ -172,7 +172,7 @@ def indented(lines: Sequence[Line], *, colour: bool) -> list[str]:
 
 
 def cropped(picture: Sequence[Line], height: int) -> Sequence[Line]:
-    """As much of a picture as fits, with the number of lines that are left out."""
+    """The lines of a picture that fit, with the number of those that are left out."""
     if len(picture) <= height:
         return picture
     kept = max(height - 3, 1)
@@ -191,7 +191,7 @@ class Writer:
         self.output.say(["", bold])
 
     def say(self, text: str) -> None:
-        """A paragraph, filled, whatever its lines were in the program."""
+        """A paragraph, wrapped to the width."""
         self.output.say(
             textwrap.wrap(
                 " ".join(text.split()),
@@ -204,7 +204,7 @@ class Writer:
         )
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Lines as they are: commands, for one, are to be copied."""
+        """Lines without wrapping, such as commands to copy."""
         self.output.say([f"{INDENT}{line}".rstrip() for line in lines])
 
     def table(self, table: Sequence[Line]) -> None:
@@ -218,7 +218,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
-    """The board as `show` has it, without what is the same for all of its items."""
+    """The board as in `show`, without the columns that are the same for all items."""
     cells = [item_cells(one, now=board.now, absolute=False) for one in board.statuses]
     owners = [one.item.owner for one in board.statuses]
     rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
@@ -229,7 +229,7 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
 def history_picture(
     runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, width: int
 ) -> list[Line]:
-    """Runs as `log` has them."""
+    """Runs as in `log`."""
     cells = [run_cells(one, now=board.now, absolute=False) for one in runs]
     owners = [one.worker for one in runs]
     rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]

@@ -1,4 +1,4 @@
-"""The demo as a story in six acts, and a summary of what the runs have left behind.
+"""The demo as a story in six acts, and a summary of the records and files of its runs.
 
 Each act waits until the board shows what the next paragraph says; nothing is printed in advance.
 """
@@ -15,10 +15,17 @@ import msgspec
 
 from blackboard.assembly import Location
 from blackboard.clock import Clock
+from blackboard.demo.board import (
+    SLOTS,
+    DemoFolder,
+    DemoWorker,
+    DemoWorkers,
+    apply,
+    demo_workers,
+    pages,
+)
 from blackboard.demo.feeds import BROKEN, TOWNS, serving
-from blackboard.demo.folder import SLOTS, DemoFolder, pages
 from blackboard.demo.output import NameOf, Output, Writer, board_picture, history_picture, listed
-from blackboard.demo.workers import DemoWorker, DemoWorkers, apply, demo_workers
 from blackboard.display.columns import plain_record
 from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
@@ -47,7 +54,7 @@ KINDS = (
 
 
 async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str) -> None:
-    """Tell the whole story, in an empty folder. `program` is how the reader calls the command.
+    """Play all acts, in an empty folder. `program` is the command as the reader calls it.
     Raises BlackboardError when an act does not happen in time.
     """
     today = clock.now().date()
@@ -59,7 +66,7 @@ async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str
         )
         async with location.open() as board, demo_workers(folder) as workers:
             story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
-            taken_over, last = await story.tell()
+            taken_over, last = await story.play()
             output.close()
             end = _Summary(writer=Writer(output), folder=folder, program=program)
             runs = [run async for run in board.runs(taken_over)]
@@ -80,7 +87,7 @@ class _Story:
         self.writer = Writer(self.output)
         self.ends = self.clock.monotonic() + TIME_LIMIT
 
-    async def tell(self) -> tuple[str, BoardStatus]:
+    async def play(self) -> tuple[str, BoardStatus]:
         """All acts; returns a town that was taken over, and the board at the end."""
         self._a_board()
         survivor, victim = await self._two_workers()
@@ -90,13 +97,13 @@ class _Story:
         return left[0].id, await self._the_end(survivor)
 
     def _a_board(self) -> None:
-        folder, table, where = self.folder, "SQLite file", "All there is"
+        folder, table, where = self.folder, "SQLite file", "All files are"
         if folder.elsewhere:
-            table, where = "table", f"The board is {folder.board} in {folder.store}; all else"
+            table, where = "table", f"The board is {folder.board} in {folder.store}; its files are"
         self.writer.title(f"1  A board: sixteen towns in one {table}")
         self.writer.say(
             f"""Each row is a town. Every 8 hours its calendars are fetched and merged into one.
-            They are served from this machine, slowly, and one of them is broken. {where} lies in
+            This machine serves them, slowly, and one of them is broken. {where} in
             {folder.path}"""
         )
 
@@ -105,8 +112,8 @@ class _Story:
         victim = await self.workers.start("B")
         self.writer.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
         self.writer.say(
-            """They do not talk to each other, and no server directs them. Each reads the board,
-            claims what is due by creating a lock row, which only one of them can, does the work,
+            """They exchange no messages, and no server directs them. Each reads the board, claims a
+            due item by creating its lock row, in which only one of them succeeds, does the work,
             writes the outcome back, and reads the board again."""
         )
         await self._until(_in_full_swing)
@@ -120,8 +127,8 @@ class _Story:
         await victim.kill()
         self.writer.title(f"3  kill -9 {victim.pid}")
         self.writer.say(
-            f"""B is gone in the middle of its work, and leaves its locks behind: on
-            {_names(left)}. No message is sent, and none is needed. A goes on with the others."""
+            f"""B ends in the middle of its work, and its locks stay: on {_names(left)}. No message
+            is sent, and none is needed. A continues with the other towns."""
         )
         await self._look()
         self.output.pause()
@@ -146,7 +153,7 @@ class _Story:
         stale = [lock for one, lock in _of(board, left) if one.stale or _taken(one, lock)]
         self.writer.title("4  A lock goes stale")
         self.writer.say(
-            f"""A live worker renews its locks again and again. For
+            f"""A live worker renews its locks at short intervals. For
             {brief(stale[0].stale_after)}, the `stale_after` of this board, the lock of
             {_names(stale)} was not renewed: from now on any worker may override it."""
         )
@@ -158,7 +165,7 @@ class _Story:
         self.writer.say(
             f"""A has taken over {_names(left)}: its name is in the lock, the fence is
             {left[0].fence + 1} instead of {left[0].fence}, and the history calls B's run
-            `abandoned`. Had B only been suspended, its writes would fail by the old fence."""
+            `abandoned`. If B had only been suspended, its old fence would make its writes fail."""
         )
         self.output.pause()
 
@@ -170,7 +177,7 @@ class _Story:
         self.writer.title("6  All is done")
         self.writer.say(
             """Sixteen towns have their calendar. Nothing is due for hours, so A ends: it was
-            started with --until-idle. Otherwise it would stay, and read the board every cycle."""
+            started with --until-idle. Without it, A would read the board every cycle."""
         )
         self.output.pause()
         return board
@@ -224,7 +231,7 @@ def _names(locks: Sequence[Lock]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Summary:
-    """Writes what the board has recorded, what lies in the folder, and what to try next."""
+    """Writes the records of the board, the files of the folder, and commands to try next."""
 
     writer: Writer
     folder: DemoFolder
@@ -263,8 +270,8 @@ class _Summary:
         town, _ = BROKEN
         for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
             self.writer.say(
-                f"""The broken feed spoils nothing: {town} has all of its others, and its report
-                says of {name}: "{problem}"."""
+                f"""The broken feed affects no other: {town} has all of the others, and its report
+                has the error of {name}: "{problem}"."""
             )
 
     def _week(self, town: str, today: date) -> None:
@@ -282,7 +289,7 @@ class _Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """How many files of a folder have an ending, and their bytes together."""
+    """The number of files with an ending in a folder, and the sum of their bytes."""
 
     ending: str
     about: str

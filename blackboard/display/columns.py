@@ -1,6 +1,6 @@
-"""What `show`, `log` and `workers` say in each of their columns. Pure.
+"""The columns of `show`, `log` and `workers`. Pure.
 
-Colours follow the state, and the words say the same: "overdue 5m", "stale 2m", "failed x3".
+Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ NOTHING = "-"
 MOST_LINES = 10
 """Warnings below a board."""
 MOMENT = 20
-"""Cells of a time in full: cut, it tells nothing."""
+"""Cells of a time in full, which is never cut."""
 ITEM_COLUMNS = (
     Column(title="id", least=10, usual=24, worth=9),
     Column(title="type", least=4, usual=12, worth=2),
@@ -92,7 +92,7 @@ def plain_record(one: ItemStatus) -> str:
 
 
 def style_of(one: ItemStatus) -> Style:
-    """The most telling of what may be said of an item."""
+    """The style of the most urgent state of an item."""
     if one.stale:
         return Style.LOST
     if one.running:
@@ -105,7 +105,7 @@ def style_of(one: ItemStatus) -> Style:
 
 
 def next_words(one: ItemStatus, *, now: datetime, absolute: bool) -> str:
-    """When an item is run next, or why it is not."""
+    """When an item is run next, or why it is not run."""
     item = one.item
     if item.state is not State.ACTIVE:
         return item.state.value
@@ -173,7 +173,7 @@ def outcome_style(outcome: Outcome) -> Style:
 
 
 def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
-    """What items warn of, a line each; the first few of them."""
+    """The warnings of items, a line each, up to `MOST_LINES`."""
     lines: list[Line] = [
         [(f"{shown(one.item.id)}: {shown(text)}", Style.LATE)]
         for one in statuses
@@ -186,7 +186,7 @@ def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
 
 
 def worker_name(owner: str) -> str:
-    """A worker's host and process: its boot nonce tells people nothing."""
+    """A worker's host and process, without its boot nonce."""
     return owner.rpartition(":")[0] or owner or NOTHING
 
 

@@ -1,9 +1,7 @@
 """Tables as text: how wide each column is, and what is cut to fit a terminal. Pure.
 
-Ten thousand rows are laid out in the time that a table of a terminal library takes for a few
-hundred. Whatever a row says, a line stays one line, and never steers the terminal.
-
-Text from the board on its way to a terminal: what would steer the terminal is spelled out.
+Ten thousand rows are laid out in the time that a terminal library takes for a few hundred. Any text
+of a row stays on one line, and its control characters are escaped.
 """
 
 import unicodedata
@@ -13,8 +11,8 @@ from enum import StrEnum
 
 
 def shown(text: str) -> str:
-    """`text` on one line: control characters, lone surrogates and other characters that have no
-    look of their own are written as escapes.
+    """`text` on one line: control characters, lone surrogates and other characters that are not
+    printable are written as escapes.
     """
     if text.isprintable():
         return text
@@ -31,12 +29,12 @@ def _escaped(one: str) -> str:
 
 
 BETWEEN = 2
-"""Blanks between two columns."""
+"""Spaces between two columns."""
 CUT = "…"
 
 
 class Style(StrEnum):
-    """What a text is about. Colours are an extra: the words say it too."""
+    """The meaning of a text. A colour never says more than the words do."""
 
     PLAIN = ""
     TITLE = "title"
@@ -65,21 +63,21 @@ Line = Sequence[Cell]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column, and what it gets where room is short."""
+    """A column, and its width where the line is too narrow for all columns."""
 
     title: str
     least: int
-    """Cells below which it is left out rather than squeezed."""
+    """The smallest width in cells: below it the column is left out."""
     usual: int
-    """Cells it may have before others that need less got theirs."""
+    """The width in cells that it gets before any column gets more than this."""
     worth: int
-    """Who is worth more is served first, and left out last."""
+    """Columns with a higher value get their width first, and are left out last."""
     words: bool = False
     """Cut between words: "overdue 22m" becomes "overdue"."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None) -> list[Line]:
-    """A title line and a line for each row, padded; at most `width` wide, if it can be helped."""
+    """A title line and a line for each row, padded; at most `width` wide, if that is possible."""
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
     texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
     natural = [max(map(measure, column)) for column in texts]
@@ -94,7 +92,7 @@ def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None)
 
 
 def _all_shown(texts: list[str]) -> list[str]:
-    """One look at a whole column is faster than one at each of its texts."""
+    """One check of a whole column is faster than one of each of its texts."""
     return texts if "".join(texts).isprintable() else [shown(text) for text in texts]
 
 
@@ -107,9 +105,9 @@ def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
 def squeezed(
     columns: Sequence[Column], natural: Sequence[int], width: int
 ) -> list[tuple[int, int]]:
-    """The columns that fit, by number, and the width of each. Every one gets its least, those
-    worth least are left out if even that is too much; then room is given out by worth, up to what
-    is usual, and what is left of it again, up to what each would like.
+    """The columns that fit, by number, and the width of each. Each gets its least width; if that is
+    too much, columns of the lowest worth are left out. The rest of the line is shared by worth,
+    first up to the usual widths, then up to the natural ones.
     """
     least = [min(column.least, size) for column, size in zip(columns, natural, strict=True)]
     by_worth = sorted(range(len(columns)), key=lambda n: -columns[n].worth)
@@ -130,8 +128,8 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def fitted(text: str, size: int, *, words: bool = False) -> str:
-    """`text` padded, or cut and marked as cut, to `size` cells of a terminal. With `words` it is
-    cut between two words, unmarked, if the first one fits.
+    """`text` padded to `size` cells of a terminal, or cut and marked as cut. With `words` it is
+    cut after its first word, unmarked, if that fits.
     """
     if words and measure(text) > size:
         first = text.partition(" ")[0]
@@ -150,7 +148,7 @@ def fitted(text: str, size: int, *, words: bool = False) -> str:
 
 
 def measure(text: str) -> int:
-    """Cells of a terminal that a text takes."""
+    """The cells of a terminal that a text occupies."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
@@ -163,7 +161,7 @@ def _cells(one: str) -> int:
 
 
 def text_of(line: Line, *, colour: bool) -> str:
-    """A line as a terminal, or a file, wants it."""
+    """A line as text, with the colours of a terminal if `colour` says so."""
     gap = " " * BETWEEN
     if not colour:
         return gap.join([text for text, _ in line]).rstrip()

@@ -52,7 +52,7 @@ def is_newer(shadow: Shadow) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AppliedChange:
     """The change of one item by one batch."""
 
     id: str
@@ -79,7 +79,7 @@ class Shadows:
         self.of: dict[str, Shadow] = {}
         self._records: dict[str, Record] = {}
 
-    def changes(self, written: Written) -> list[Change]:
+    def changes(self, written: Written) -> list[AppliedChange]:
         """One change for each item of the batch; none when the batch is not about items."""
         touches: dict[str, list[Touch]] = {}
         for op in written.ops:
@@ -100,12 +100,12 @@ class Shadows:
             touches.setdefault(record.id, []).append(touch)
         return [self._change(item_id, mine, written) for item_id, mine in touches.items()]
 
-    def _change(self, item_id: str, touches: list[Touch], written: Written) -> Change:
+    def _change(self, item_id: str, touches: list[Touch], written: Written) -> AppliedChange:
         shadow = self.of.setdefault(item_id, Shadow())
         before = shadow.item
         for touch in touches:
             self._take(shadow, touch, written.moment)
-        return Change(
+        return AppliedChange(
             id=item_id,
             sender=written.sender,
             moment=written.moment,

@@ -20,9 +20,9 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import LinkFault, Network, ShardFault
-from blackboard.simulator.processes import Process, Timeline, Trap, When
+from blackboard.simulator.processes import Process, Timeline, Trap, TrapPoint
 from blackboard.simulator.results import Figures, Trace
-from blackboard.simulator.scenario import Declared, Fault, Injection
+from blackboard.simulator.scenario import Fault, Injection, SimulatedItem
 from blackboard.simulator.store import NEWER, Sender, Store, StoreClient, more
 from blackboard.simulator.workers import BOARD, WorkerProcess, Workers
 from blackboard.spec import Spec
@@ -31,10 +31,10 @@ from blackboard.table import Merge, TableError, Value
 RESTARTED_AFTER = 1.0
 """Seconds until another worker takes the seat of one that has ended."""
 _ABOUT = {
-    When.NOW: "",
-    When.BEFORE: ", before it sends a batch",
-    When.SENT: ", after it has sent a batch",
-    When.APPLIED: ", when its batch is applied",
+    TrapPoint.NOW: "",
+    TrapPoint.BEFORE: ", before it sends a batch",
+    TrapPoint.SENT: ", after it has sent a batch",
+    TrapPoint.APPLIED: ", when its batch is applied",
 }
 
 
@@ -52,7 +52,11 @@ class Operators:
     """The people of a world. Each of their requests is a task and a sender of its own."""
 
     def __init__(
-        self, board: BoardTable, client: StoreClient, process: Process, items: Sequence[Declared]
+        self,
+        board: BoardTable,
+        client: StoreClient,
+        process: Process,
+        items: Sequence[SimulatedItem],
     ) -> None:
         self._board = board
         self._client = client
@@ -67,7 +71,7 @@ class Operators:
         item = self._items[number % len(self._items)]
         self._process.loop.spawn(self._request(sender, item, detail))
 
-    async def _request(self, sender: Sender, item: Declared, detail: float) -> None:
+    async def _request(self, sender: Sender, item: SimulatedItem, detail: float) -> None:
         board = self._board.asked_through(self._client.as_sender(sender))
         mark = Mark(by="ann", at=board.clock.now())
         spec = other_spec(self._items, detail, mark.at)
@@ -99,7 +103,7 @@ def own_params(sender: Sender, detail: float) -> dict[str, object] | None:
     return {"request": sender.name} if detail < HALF else None
 
 
-def other_spec(items: Sequence[Declared], detail: float, now: datetime) -> Spec:
+def other_spec(items: Sequence[SimulatedItem], detail: float, now: datetime) -> Spec:
     """The spec of another item, with any policy for missed slots, and perhaps a jitter. One in four
     has a single time or no schedule. `detail` is in [0, 1).
     """
@@ -166,13 +170,13 @@ class FaultInjector:
         process = member.process
         match one.fault:
             case Fault.KILL | Fault.PAUSE:
-                when = When(one.how)
+                when = TrapPoint(one.how)
                 process.trap = (
                     Trap(when=when, seconds=one.seconds)
                     if one.fault is Fault.PAUSE
                     else Trap(when=when, seconds=None, replaced_after=one.seconds)
                 )
-                if when is When.NOW:
+                if when is TrapPoint.NOW:
                     self.trigger(process, process.trap)
             case Fault.JUMP:
                 self._record(process.name, f"its wall clock jumps {one.seconds:+.0f} s", "jumped")

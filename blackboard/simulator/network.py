@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from blackboard.clock import Chance
-from blackboard.simulator.processes import EMPTY, Call, Process, Timeline, Trap, When
+from blackboard.simulator.processes import EMPTY, Process, ScheduledCall, Timeline, Trap, TrapPoint
 from blackboard.table import Busy, Op, TableError, Unavailable, Unknown
 
 QUICKEST, USUAL = 0.003, 0.010
@@ -53,9 +53,9 @@ class Fate(StrEnum):
 
 
 _KILLED = {
-    Fate.KILLED_BEFORE: When.BEFORE,
-    Fate.KILLED_SENT: When.SENT,
-    Fate.KILLED_DONE: When.APPLIED,
+    Fate.KILLED_BEFORE: TrapPoint.BEFORE,
+    Fate.KILLED_SENT: TrapPoint.SENT,
+    Fate.KILLED_DONE: TrapPoint.APPLIED,
 }
 
 
@@ -126,7 +126,7 @@ class ShardFault(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Request:
+class StoreRequest:
     """One batch, or one page."""
 
     process: Process
@@ -159,7 +159,7 @@ class Network:
     fates: Fates
     trigger: Callable[[Process, Trap], None]
     """Called when a trap is due: kills or stops the process."""
-    on_fault: Callable[["Request", str], None]
+    on_fault: Callable[["StoreRequest", str], None]
     """Called with each request that meets a fault."""
     on_refused: Callable[[Process, str, Sequence[Op], TableError], None]
     """Called with each batch that lost a race, if its sender gets that answer."""
@@ -170,7 +170,7 @@ class Network:
     shard_faults: dict[str, ShardFault] = field(default_factory=dict)
     """By partition name."""
 
-    def send(self, request: Request) -> None:
+    def send(self, request: StoreRequest) -> None:
         process = request.process
         process.requests += 1
         request.fate = self.fates.of(process.name, process.requests)
@@ -179,14 +179,14 @@ class Network:
             request.fate = Fate.ANSWERED
         elif request.is_batch and process.trap is not None:
             request.trap, process.trap = process.trap, None
-        if request.trap is not None and request.trap.when is When.BEFORE:
+        if request.trap is not None and request.trap.when is TrapPoint.BEFORE:
             self.trigger(process, request.trap)
         if process.runs:
             self._go(request)
         else:  # sent when the process continues, if it ever does
             process.loop.call_soon(self._go, request)
 
-    def _go(self, request: Request) -> None:
+    def _go(self, request: StoreRequest) -> None:
         process, fate = request.process, request.fate
         link = self.link_faults.get(process.name)
         fault = self.shard_faults.get(request.partition)
@@ -210,10 +210,10 @@ class Network:
                 self._give_up(request)
                 delay = TIMEOUT + self.chance.fraction() * (LATEST - TIMEOUT)
             self.timeline.at(self.timeline.now + delay, self._arrive, request)
-        if request.trap is not None and request.trap.when is When.SENT:
+        if request.trap is not None and request.trap.when is TrapPoint.SENT:
             self.trigger(process, request.trap)
 
-    def _arrive(self, request: Request) -> None:
+    def _arrive(self, request: StoreRequest) -> None:
         fault = self.shard_faults.get(request.partition)
         if self.away or fault is ShardFault.AWAY:
             self._give_up(request)
@@ -222,7 +222,7 @@ class Network:
             answer = request.ask()
         except TableError as problem:
             answer = problem
-        if request.trap is not None and request.trap.when is When.APPLIED:
+        if request.trap is not None and request.trap.when is TrapPoint.APPLIED:
             self.trigger(request.process, request.trap)
         link = self.link_faults.get(request.process.name)
         if (
@@ -237,7 +237,7 @@ class Network:
                 self.on_refused(request.process, request.sender, request.ops, answer)
             self._reply(request, answer)
 
-    def _trouble(self, request: Request, what: str) -> None:
+    def _trouble(self, request: StoreRequest, what: str) -> None:
         self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {what}")
 
     def _takes(self) -> float:
@@ -245,17 +245,17 @@ class Network:
         fraction = self.chance.fraction()
         return QUICKEST + USUAL * fraction / (1.02 - fraction)
 
-    def _give_up(self, request: Request) -> None:
+    def _give_up(self, request: StoreRequest) -> None:
         """The connection breaks, or the sender gives up."""
         self._answer(request, request.unanswered, self.chance.fraction() * TIMEOUT)
 
-    def _reply(self, request: Request, answer: Any) -> None:
+    def _reply(self, request: StoreRequest, answer: Any) -> None:
         self._answer(request, answer, self._takes())
 
-    def _answer(self, request: Request, answer: Any, delay: float) -> None:
+    def _answer(self, request: StoreRequest, answer: Any, delay: float) -> None:
         arrives = self.timeline.now + delay
         loop = request.process.loop
-        self.timeline.put(Call(loop, arrives, _set, (request.answer, answer), EMPTY))
+        self.timeline.put(ScheduledCall(loop, arrives, _set, (request.answer, answer), EMPTY))
 
 
 def _set(future: asyncio.Future[Any], answer: Any) -> None:

@@ -32,7 +32,7 @@ MOST_AWAITS = 10
 """How often a task that was closed may await in a `finally`."""
 
 
-class Call:
+class ScheduledCall:
     """A call to make at a moment, in a process or (None) by the world itself."""
 
     __slots__ = ("args", "callback", "context", "loop", "moment")
@@ -67,19 +67,19 @@ class Timeline:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._later: list[tuple[float, int, Call]] = []
-        self._ready: deque[Call] = deque()
+        self._later: list[tuple[float, int, ScheduledCall]] = []
+        self._ready: deque[ScheduledCall] = deque()
         self._count = 0
         self.failures: list[BaseException] = []
         """Exceptions that no process caught."""
         self._inside: ProcessLoop | None = None
         """The process whose code ran last: asyncio takes its loop for the running one."""
 
-    def at(self, moment: float, callback: Callable[..., object], *args: Any) -> Call:
+    def at(self, moment: float, callback: Callable[..., object], *args: Any) -> ScheduledCall:
         """Schedules a call of the world itself, which no pause and no kill prevents."""
-        return self.put(Call(None, moment, callback, args, None))
+        return self.put(ScheduledCall(None, moment, callback, args, None))
 
-    def put(self, call: Call) -> Call:
+    def put(self, call: ScheduledCall) -> ScheduledCall:
         if call.moment <= self.now:
             self._ready.append(call)
         else:
@@ -87,7 +87,7 @@ class Timeline:
             heappush(self._later, (call.moment, self._count, call))
         return call
 
-    def soon(self, call: Call) -> None:
+    def soon(self, call: ScheduledCall) -> None:
         self._ready.append(call)
 
     def run(self, until: float) -> None:
@@ -111,7 +111,7 @@ class Timeline:
         asyncio._set_running_loop(None)  # noqa: SLF001 - documented for event loops
         self._inside = None
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: ScheduledCall) -> None:
         callback, loop = call.callback, call.loop
         if callback is None:
             return
@@ -140,7 +140,7 @@ class ProcessLoop:
         self._began = began
         self.stopped = False
         self.dead = False
-        self.waiting: deque[Call] = deque()
+        self.waiting: deque[ScheduledCall] = deque()
         """What became due while the process was stopped."""
         self._as_loop = cast("asyncio.AbstractEventLoop", self)
 
@@ -157,18 +157,18 @@ class ProcessLoop:
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> Any:
         moment = (when - self._began) / self._rate
-        call = Call(self, moment, callback, args, context or copy_context())
+        call = ScheduledCall(self, moment, callback, args, context or copy_context())
         return self._timeline.put(call)
 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> Any:
         moment = self._timeline.now + max(delay, 0.0) / self._rate
-        call = Call(self, moment, callback, args, context or copy_context())
+        call = ScheduledCall(self, moment, callback, args, context or copy_context())
         return self._timeline.put(call)
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        call = Call(self, self._timeline.now, callback, args, context or copy_context())
+        call = ScheduledCall(self, self._timeline.now, callback, args, context or copy_context())
         self._timeline.soon(call)
         return call
 
@@ -312,8 +312,8 @@ class Process:
         return not (self.loop.dead or self.loop.stopped)
 
 
-class When(StrEnum):
-    """The moment when a process is killed or stopped."""
+class TrapPoint(StrEnum):
+    """The point at which a process is killed or stopped."""
 
     NOW = "now"
     BEFORE = "before"
@@ -328,7 +328,7 @@ class When(StrEnum):
 class Trap:
     """A kill or a pause of a process."""
 
-    when: When
+    when: TrapPoint
     seconds: float | None
     """How long the process is stopped; None: it is killed."""
     replaced_after: float = 5.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from blackboard.model import Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import NEXT, next_until
 from blackboard.protocol.rows import record_of
-from blackboard.simulator.changes import Change, Touch
+from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.store import Store
 from blackboard.simulator.workers import Workers
@@ -50,7 +50,7 @@ class Figures:
     def count(self, fault: str) -> None:
         self.troubles[fault] += 1
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: AppliedChange) -> None:
         """Counts a change, until `measure` is called."""
         if self.seconds:
             return
@@ -63,7 +63,7 @@ class Figures:
                 if touch.new.outcome is Outcome.SUPERSEDED:
                     self.late += 1
 
-    def _lock_written(self, change: Change, touch: Touch) -> None:
+    def _lock_written(self, change: AppliedChange, touch: Touch) -> None:
         match touch.op:
             case Insert():
                 self.claims += 1
@@ -74,7 +74,7 @@ class Figures:
             case Merge():
                 self.renewals += 1
 
-    def _begun(self, change: Change) -> None:
+    def _begun(self, change: AppliedChange) -> None:
         if change.before is not None:
             self.lags.append((change.now - change.before.ready).total_seconds())
 
@@ -128,7 +128,7 @@ class Trace:
         return self._digest.hexdigest()
 
 
-def described(change: Change) -> str:
+def described(change: AppliedChange) -> str:
     """What a batch did to one item, in words."""
     if change.sender.is_person:
         return f"{change.sender.verb} {change.id}{_now(change.shadow.item)}"
@@ -149,7 +149,7 @@ def described(change: Change) -> str:
     return f"moves {change.id}{_now(change.shadow.item)}"
 
 
-def _freed(change: Change) -> str:
+def _freed(change: AppliedChange) -> str:
     outcome = next((one.new.outcome for one in change.of(Run) if isinstance(one.new, Run)), None)
     return "frees" if outcome is Outcome.ABANDONED else f"releases ({outcome})"
 

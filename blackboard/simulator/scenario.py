@@ -19,7 +19,7 @@ from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of
 from blackboard.simulator.network import Fated, LinkFault, Odds, ShardFault
-from blackboard.simulator.processes import WORLD_START, When, stream
+from blackboard.simulator.processes import WORLD_START, TrapPoint, stream
 from blackboard.spec import Spec
 
 
@@ -53,7 +53,7 @@ class Fault(StrEnum):
     VERSIONS = "versions"
     """Every second worker is of a newer version: it adds columns, and takes over some items."""
     EDIT = "edit"
-    """People add, edit, pause, resume, run, unlock, cancel and remove items."""
+    """Operators add, edit, pause, resume, run, unlock, cancel and remove items."""
 
 
 ALL = frozenset(Fault)
@@ -75,14 +75,14 @@ def parse_faults(text: str) -> frozenset[Fault]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Types:
-    """The types of a world, and what is said of them: by `@handler`, and before it by `[types]`."""
+class SimulatedTypes:
+    """The types of a world, with their defaults: those of `[types]` precede those of `@handler`."""
 
     handlers: Mapping[str, Handler]
     settings: Settings
 
 
-ALL_TYPES = Types(
+ALL_TYPES = SimulatedTypes(
     handlers={
         PLAIN: handler_of(PLAIN),
         FENCED: handler_of(FENCED, fenced=True),
@@ -93,7 +93,7 @@ ALL_TYPES = Types(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class SimulatedItem:
     """An item of the world."""
 
     id: str
@@ -110,7 +110,7 @@ class Scenario:
     """A world before it begins. Equal scenarios are the same story."""
 
     seed: int
-    items: Sequence[Declared]
+    items: Sequence[SimulatedItem]
     workers: int = 8
     hours: float = 1.0
     """With faults; a time without faults follows."""
@@ -126,7 +126,7 @@ class Scenario:
     """Of requests; only what is among `faults` counts."""
     failing: float = 0.05
     """Runs that fail."""
-    types: Types = ALL_TYPES
+    types: SimulatedTypes = ALL_TYPES
 
     @property
     def request_odds(self) -> Odds:
@@ -139,7 +139,7 @@ class Scenario:
 
     @property
     def shortest_lease(self) -> float:
-        """Seconds, of the items that say one; else two minutes."""
+        """Seconds, of the items that have one of their own; else two minutes."""
         said = {one.spec.stale_after for one in self.items if one.spec.stale_after}
         leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
         return min(leases, default=120.0)
@@ -151,13 +151,13 @@ class Scenario:
 
 def synthetic(
     count: int, *, every: timedelta, takes: float | None = None, spread: bool = False
-) -> tuple[Declared, ...]:
+) -> tuple[SimulatedItem, ...]:
     """A mixed board: most items run `every` so often, some by cron, some fenced, a few with the
     interval for a lease. All are due at once, or `spread` over their first interval.
     """
     mean = usual_length(every) if takes is None else takes
     return tuple(
-        Declared(
+        SimulatedItem(
             id=f"item-{number}",
             type=FENCED if number % 7 == 6 else PLAIN,
             spec=_spec(number, every),
@@ -213,7 +213,7 @@ class Injection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class FaultPlan:
     """All faults of a world."""
 
     injections: tuple[Injection, ...]
@@ -221,7 +221,7 @@ class Plan:
     """The fates of requests; None: they are drawn."""
 
 
-def draw_plan(scenario: Scenario) -> Plan:
+def draw_plan(scenario: Scenario) -> FaultPlan:
     """The plan of a scenario's seed."""
     chance = stream(scenario.seed, "plan")
     kinds = [one for one in Fault if one in scenario.faults for _ in range(_WEIGHTS.get(one, 0))]
@@ -232,7 +232,7 @@ def draw_plan(scenario: Scenario) -> Plan:
         if at >= end:
             break
         injections += _drawn(_pick(chance, kinds), chance, scenario, round(at, 3))
-    return Plan(injections=tuple(sorted(injections, key=lambda one: one.at)))
+    return FaultPlan(injections=tuple(sorted(injections, key=lambda one: one.at)))
 
 
 _WEIGHTS = {
@@ -278,11 +278,11 @@ def _drawn_for_workers(
     workers = scenario.workers
     match fault:
         case Fault.KILL:
-            how, seat = _pick(chance, tuple(When)), _number(chance, workers)
+            how, seat = _pick(chance, tuple(TrapPoint)), _number(chance, workers)
             yield Injection(at, fault, seat, _span(chance, 0.1, 60.0), how.value)
         case Fault.PAUSE:
             seconds = _span(chance, 0.5, LONGEST_PAUSE_LEASES * scenario.shortest_lease)
-            how = _pick(chance, tuple(When))
+            how = _pick(chance, tuple(TrapPoint))
             yield Injection(at, fault, _number(chance, workers), seconds, how.value)
         case Fault.JUMP:
             seconds = _span(chance, 1.0, 2 * 86_400.0) * _sign(chance)

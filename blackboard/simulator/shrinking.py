@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from blackboard.model import replace
 from blackboard.simulator.invariants import Violation
-from blackboard.simulator.scenario import Plan, Scenario
+from blackboard.simulator.scenario import FaultPlan, Scenario
 from blackboard.simulator.world import World
 
 Part = TypeVar("Part")
@@ -26,7 +26,7 @@ class Failure:
     """A world that ends in a violation, and its trace."""
 
     scenario: Scenario
-    plan: Plan
+    plan: FaultPlan
     violation: Violation
     moment: float
     """Seconds since the world began."""
@@ -41,7 +41,7 @@ class Failure:
         return parts + self.scenario.workers
 
 
-def failure_of(scenario: Scenario, plan: Plan | None = None) -> Failure | None:
+def failure_of(scenario: Scenario, plan: FaultPlan | None = None) -> Failure | None:
     """Runs a world. Returns its failure, or None."""
     world = World(scenario, plan)
     try:
@@ -63,12 +63,14 @@ def failed(world: World, violation: Violation) -> Failure:
 
 
 class Shrinker:
-    """Tries smaller worlds. `tell` is called with each that still fails."""
+    """Tries smaller worlds. `report` is called with each that still fails."""
 
-    def __init__(self, failure: Failure, *, tell: Callable[[Failure], None] | None = None) -> None:
+    def __init__(
+        self, failure: Failure, *, report: Callable[[Failure], None] | None = None
+    ) -> None:
         self.failure = _ended_there(failure)
         self.tries = 0
-        self._tell = tell
+        self._report = report
 
     def shrink(self) -> Failure:
         """Returns the smallest failure that is found."""
@@ -82,7 +84,7 @@ class Shrinker:
             self._take_fewer_workers()
         return self.failure
 
-    def _fails(self, scenario: Scenario, plan: Plan) -> bool:
+    def _fails(self, scenario: Scenario, plan: FaultPlan) -> bool:
         """Whether the same kind of violation follows; if so, this is the failure from now on."""
         current = self.failure
         if self.tries >= MOST_TRIES or (scenario, plan) == (current.scenario, current.plan):
@@ -92,8 +94,8 @@ class Shrinker:
         if found is None or found.violation.kind != self.failure.violation.kind:
             return False
         self.failure = _ended_there(found)
-        if self._tell is not None:
-            self._tell(self.failure)
+        if self._report is not None:
+            self._report(self.failure)
         return True
 
     def _leave_out_kinds(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from blackboard.model import VERSION, whole_milliseconds
 from blackboard.protocol.keys import ITEM, LOCK, NEXT, item_key
 from blackboard.protocol.rows import version_of
-from blackboard.simulator.network import Network, Request
+from blackboard.simulator.network import Network, StoreRequest
 from blackboard.simulator.processes import WORLD_START, Process, Timeline
 from blackboard.table import Delete, Etag, Op, Requests, Row, Value, just_after
 from blackboard.tables.base import AFTER_ALL, LARGEST_PAGE, MAX_VALUE, Pages, checked
@@ -30,18 +30,18 @@ process was stopped. For so long the invariants allow for a store clock that was
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sender:
-    """The sender of a batch: a worker, or one request of a person."""
+    """The sender of a batch: a worker, or one request of an operator."""
 
     name: str
-    """The owner text of a worker, or the name of a person."""
+    """The owner text of a worker, or the name of an operator."""
     verb: str = ""
-    """What a person asked for; "" for a worker."""
+    """The request of an operator; "" for a worker."""
     fence: int = 0
-    """That a person means."""
+    """The fence that the request names."""
     applied: int = 0
     """Batches of this sender that were applied."""
     born: int | None = None
-    """Of the item that a person's request read first."""
+    """Of the item that an operator's request read first."""
     newer: bool = False
     """Whether it is a program of a newer version."""
 
@@ -259,7 +259,7 @@ class StoreClient:
         return rows
 
     def _note_life(self, rows: Sequence[Row]) -> None:
-        """Notes the life of an id that a person's request read first: the request is about it."""
+        """Keeps the life of an id that an operator's request read first, and so concerns."""
         if self._sender.is_person and self._sender.born is None:
             items = [row.data for row in rows if row.key.startswith(ITEM)]
             self._sender.born = next((int(str(one.get("born", 0))) for one in items), None)
@@ -274,7 +274,7 @@ class StoreClient:
         """Nothing is open."""
 
     async def _asked(self, partition: str, ask: Callable[[], Any], ops: Sequence[Op]) -> Any:
-        request = Request(
+        request = StoreRequest(
             process=self._process,
             sender=self._sender.name,
             partition=partition,

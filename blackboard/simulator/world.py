@@ -23,18 +23,18 @@ from blackboard.model import Item
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import resolver
-from blackboard.simulator.changes import Change, Shadows
+from blackboard.simulator.changes import AppliedChange, Shadows
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
-from blackboard.simulator.invariants.requests import People, Plans
+from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
 from blackboard.simulator.invariants.rows import Etags, History, Locks, Versions, check_whole
-from blackboard.simulator.invariants.runs import Runs
-from blackboard.simulator.invariants.transitions import Slots, Transitions
-from blackboard.simulator.network import Fated, Fates, Network, Request
+from blackboard.simulator.invariants.runs import HandlerInvariants
+from blackboard.simulator.invariants.transitions import ClaimedSlots, Transitions
+from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.simulator.results import Figures, Trace, described
-from blackboard.simulator.scenario import Fault, Plan, Scenario, draw_plan
+from blackboard.simulator.scenario import Fault, FaultPlan, Scenario, draw_plan
 from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
 from blackboard.simulator.workers import BOARD, RATE, WorkerProcess, Workers
 from blackboard.spec import RunSettings
@@ -47,7 +47,7 @@ class World:
     def __init__(
         self,
         scenario: Scenario,
-        plan: Plan | None = None,
+        plan: FaultPlan | None = None,
         *,
         sink: Callable[[str], None] | None = None,
     ) -> None:
@@ -104,21 +104,21 @@ class World:
         def settings_of(item: Item) -> RunSettings:
             return resolve(item.type, item.spec)
 
-        self._runs = Runs(self.timeline, self.workers, settings_of)
+        self._runs = HandlerInvariants(self.timeline, self.workers, settings_of)
         self.handler_runs.on_begin = partial(self._soon, self._runs.begins)
         self.handler_runs.on_end = partial(self._soon, self._runs.ends)
         self._priority = Priority(self.shadows, self.workers, self.board.partition)
         self.liveness = Liveness(
             self.scenario, self.timeline, self.shadows, self.workers, self.handler_runs
         )
-        self._invariants: list[Callable[[Change], None]] = [
-            People(),
+        self._invariants: list[Callable[[AppliedChange], None]] = [
+            RequestedRuns(),
             check_whole,
             Locks(),
             History(lambda item: resolve(item.type, item.spec).fenced),
-            Slots(lambda item: resolve(item.type, item.spec).schedule),
+            ClaimedSlots(lambda item: resolve(item.type, item.spec).schedule),
             Transitions(settings_of),
-            Plans(settings_of),
+            OperatorChanges(settings_of),
             self._runs,
             self._priority,
             self.liveness.changed,
@@ -142,7 +142,7 @@ class World:
         """The fates of requests so far, or those of the plan."""
         return tuple(self.network.fates.fated)
 
-    def watch(self, look: Callable[[Change], None]) -> None:
+    def watch(self, look: Callable[[AppliedChange], None]) -> None:
         """Calls `look` with every change, after the invariants."""
         self._invariants.append(look)
 
@@ -213,7 +213,7 @@ class World:
         """Checks outside the worker, which must not catch a violation."""
         self.timeline.at(self.timeline.now, judge, handler_run)
 
-    def _on_fault(self, request: Request, what: str) -> None:
+    def _on_fault(self, request: StoreRequest, what: str) -> None:
         process = request.process
         self.figures.count("faults")
         self._priority.troubled(process, request.ops)

@@ -79,7 +79,7 @@ class Match(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ParsedLocation:
     """A location taken apart."""
 
     words: frozenset[str] = frozenset()
@@ -90,29 +90,29 @@ class Place:
 
 
 @lru_cache(maxsize=8192)
-def place_of(location: str) -> Place:
+def parsed_location(location: str) -> ParsedLocation:
     """What a location says; nothing when it says that it is not known."""
     plain = plain_words(location)
     if plain in _NOWHERE or plain.startswith("http"):
-        return Place()
+        return ParsedLocation()
     if _ONLINE.search(plain):
-        return Place(frozenset({"online"}), frozenset({"online"}))
+        return ParsedLocation(frozenset({"online"}), frozenset({"online"}))
     words = [_STREETS.get(word, word) for word in plain.split()]
     for at, word in enumerate(words):
         street = words[at + 1 : at + 6]
         end = next((n for n, each in enumerate(street) if each in _STREET and n), 0)
         if _NUMBER.fullmatch(word) and end:
             name = tuple(each for each in street[:end] if each not in _SIDES)
-            return Place(_telling(words), _telling(words[:at]), (word, *name))
-    return Place(_telling(words), _telling(words))
+            return ParsedLocation(_telling(words), _telling(words[:at]), (word, *name))
+    return ParsedLocation(_telling(words), _telling(words))
 
 
 def _telling(words: list[str]) -> frozenset[str]:
     return frozenset(words) - _IDLE
 
 
-def places(left: Place, right: Place) -> Match:
-    """How well two places agree."""
+def locations_match(left: ParsedLocation, right: ParsedLocation) -> Match:
+    """How well two locations agree."""
     if not left.words or not right.words:
         return Match.OPEN
     if left.words == right.words:
@@ -128,7 +128,7 @@ def places(left: Place, right: Place) -> Match:
     return Match.WITHIN if within else Match.OTHER
 
 
-def _at_addresses(left: Place, right: Place) -> Match:
+def _at_addresses(left: ParsedLocation, right: ParsedLocation) -> Match:
     """At one address are two rooms only where they have numbers."""
     if left.address != right.address:
         return Match.OTHER
@@ -151,7 +151,7 @@ def page_of(url: str) -> tuple[str, str]:
 
 def agreement(left: Text, right: Text) -> Match:
     """How well two events of one title and one start agree; OTHER when they are two."""
-    match = places(place_of(left.location), place_of(right.location))
+    match = locations_match(parsed_location(left.location), parsed_location(right.location))
     if match in {Match.SAME, Match.OTHER}:
         return match
     apart = _metres(left.geo, right.geo)
@@ -201,7 +201,7 @@ def adds_its_place(longer: Text, shorter: Text) -> bool:
     tail = tail[1:] if tail[0] in _PERFORMED and len(tail) > 1 else tail
     said = tail[0] in _CONNECTORS
     venue = _telling([_STREETS.get(word, word) for word in tail])
-    known = [place_of(one.location).words for one in (longer, shorter)]
+    known = [parsed_location(one.location).words for one in (longer, shorter)]
     if venue and any(venue <= place for place in known):
         return True
     return said and bool(venue) and not known[1]

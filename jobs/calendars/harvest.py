@@ -22,7 +22,7 @@ from .addresses import same_place
 from .cache import MORE_DAYS, Cache, Entry, FetchCache, Past, key_of
 from .fetch import Fetcher, waiting
 from .lines import calendar_name, why_no_calendar
-from .params import City, Feed, JobSettings, RunContext
+from .params import City, CityFeed, JobSettings, RunContext
 from .parser_pool import ParserPool
 from .records import Ask, Parsed
 from .responses import LONGEST_WAIT, Fetched, FetchFailed, Seconds, Why, cut_off, words_of
@@ -46,7 +46,7 @@ class Harvest:
     run.
     """
 
-    feed: Feed
+    feed: CityFeed
     status: Status
     entry: Entry | None = None
     size: int = 0
@@ -128,10 +128,10 @@ class Harvester:
         """The feeds to fetch; those that failed last time are last."""
         return self._past(self._city.feeds[numbers[0]]).failures > 0, numbers[0]
 
-    def _past(self, feed: Feed) -> Past:
+    def _past(self, feed: CityFeed) -> Past:
         return self._cache.pasts.get(key_of(feed.url), Past())
 
-    async def _one(self, feed: Feed, times: int) -> Harvest:
+    async def _one(self, feed: CityFeed, times: int) -> Harvest:
         try:
             harvest = await self._brought(feed)
         except FetchFailed as problem:
@@ -143,11 +143,11 @@ class Harvester:
         self._run.progress(self._done, len(self._city.feeds))
         return harvest
 
-    def _too_late(self, feed: Feed) -> Harvest:
+    def _too_late(self, feed: CityFeed) -> Harvest:
         time = f"{self._settings.deadline:g} s"
         return self._failed(feed, FetchFailed(f"not done when the time was up ({time})"))
 
-    async def _brought(self, feed: Feed) -> Harvest:
+    async def _brought(self, feed: CityFeed) -> Harvest:
         """No cache, no condition: validators are sent only with events to fall back on. A time to
         wait that is too far away was noted by a clock that was ahead, and is no reason to wait.
         """
@@ -176,7 +176,7 @@ class Harvester:
             fetched.content.close()
 
     async def _read(
-        self, feed: Feed, entry: Entry | None, fetched: Fetched, body: bytes
+        self, feed: CityFeed, entry: Entry | None, fetched: Fetched, body: bytes
     ) -> Harvest:
         digest = hashlib.sha256(body).hexdigest()
         known = msgspec.structs.replace(entry, digest=digest, size=len(body)) if entry else None
@@ -222,7 +222,7 @@ class Harvester:
             limit = self._settings.memory // 4 >> 20
             raise FetchFailed(f"with it the city's events would take more than {limit} MiB")
 
-    def _unchanged(self, feed: Feed, entry: Entry, fetched: Fetched, name: str = "") -> Harvest:
+    def _unchanged(self, feed: CityFeed, entry: Entry, fetched: Fetched, name: str = "") -> Harvest:
         self._held += weight(entry.parsed)
         told = fetched.content is None
         now = msgspec.structs.replace(
@@ -233,7 +233,7 @@ class Harvester:
         return self._well(feed, Status.UNCHANGED, now, fetched, name)
 
     def _well(
-        self, feed: Feed, status: Status, entry: Entry, fetched: Fetched, name: str
+        self, feed: CityFeed, status: Status, entry: Entry, fetched: Fetched, name: str
     ) -> Harvest:
         before = self._past(feed)
         name = before.name if fetched.content is None else name
@@ -248,7 +248,7 @@ class Harvester:
             past=Past(good=self._run.clock.now(), name=name),
         )
 
-    def _failed(self, feed: Feed, problem: FetchFailed) -> Harvest:
+    def _failed(self, feed: CityFeed, problem: FetchFailed) -> Harvest:
         before = self._past(feed)
         gone = before.gone + 1 if problem.why is Why.GONE else 0
         lost = problem.why is Why.REFUSED or gone >= GONE_AFTER

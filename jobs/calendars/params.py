@@ -85,7 +85,7 @@ _NO_ADDRESS = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class CityFeed:
     """One source of events. `url` may hold secrets; what is shown goes through `shown`."""
 
     url: str
@@ -105,7 +105,7 @@ class City:
     """
 
     id: str
-    feeds: tuple[Feed, ...]
+    feeds: tuple[CityFeed, ...]
     window: Window
     out: Path
 
@@ -121,7 +121,7 @@ def city_of(
     """Reads an item's params. `from` is by default the day of `due` in the city's zone, so that
     a retry asks for the same days. `zone` is the item's own, for when `timezone` is not given.
 
-    Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `Feed`.
+    Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
     for name in sorted(set(params) - _KNOWN):
         if log is not None:
@@ -181,7 +181,7 @@ def _out(value: Any) -> Path:
     return Path(value).expanduser()
 
 
-def _feeds(params: Mapping[str, Any]) -> tuple[Feed, ...]:
+def _feeds(params: Mapping[str, Any]) -> tuple[CityFeed, ...]:
     given = params.get("feeds")
     if isinstance(given, str):
         listed = read_feeds(given)
@@ -207,13 +207,13 @@ def _listed(entry: Any) -> Listed:
     )
 
 
-def _made_feed(listed: Listed, number: int) -> Feed:
+def _made_feed(listed: Listed, number: int) -> CityFeed:
     """`number` is its place in the list, for when nothing else names it."""
     place = f"feed {number}"
     if not listed.url:
-        return Feed("", listed.name or place, unusable=_NO_ADDRESS)
+        return CityFeed("", listed.name or place, unusable=_NO_ADDRESS)
     name = listed.name or name_from(listed.url) or place
-    return Feed(listed.url, name, named=bool(listed.name), primary=listed.primary)
+    return CityFeed(listed.url, name, named=bool(listed.name), primary=listed.primary)
 
 
 MEMORY = 512 * 1024 * 1024

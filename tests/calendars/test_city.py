@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput
-from jobs.calendars.params import Feed, Listed, city_of, read_feeds
+from jobs.calendars.params import CityFeed, Listed, city_of, read_feeds
 
 DUE = datetime(2026, 8, 21, 2, tzinfo=UTC)
 FEEDS = ["https://a.org/one.ics"]
@@ -19,7 +19,7 @@ def city(**params: Any) -> Any:
 
 def test_everything_but_the_feeds_has_a_default() -> None:
     made = city()
-    assert made.feeds == (Feed("https://a.org/one.ics", "one"),)
+    assert made.feeds == (CityFeed("https://a.org/one.ics", "one"),)
     assert (made.window.first, made.window.days, made.window.zone) == (date(2026, 8, 21), 90, "UTC")
     assert made.out == Path("out")
 
@@ -43,7 +43,10 @@ def test_days_may_come_as_text_from_a_command_line() -> None:
 
 
 def test_feeds_are_addresses_objects_or_the_text_of_a_list() -> None:
-    expected = (Feed("https://a.org/one.ics", "One"), Feed("https://a.org/two.ics", "two"))
+    expected = (
+        CityFeed("https://a.org/one.ics", "One"),
+        CityFeed("https://a.org/two.ics", "two"),
+    )
     objects = [{"url": "https://a.org/one.ics", "name": "One"}, "https://a.org/two.ics"]
     assert city(feeds=objects).feeds == expected
     assert city(feeds="# One\nhttps://a.org/one.ics\n\nhttps://a.org/two.ics\n").feeds == expected
@@ -54,8 +57,8 @@ def test_a_source_may_be_primary() -> None:
     assert [one.primary for one in city(feeds=objects).feeds] == [True, False]
     listed = "One https://a.org/one.ics primary = true\nhttps://a.org/two.ics\n"
     assert city(feeds=listed).feeds == (
-        Feed("https://a.org/one.ics", "One", primary=True),
-        Feed("https://a.org/two.ics", "two"),
+        CityFeed("https://a.org/one.ics", "One", primary=True),
+        CityFeed("https://a.org/two.ics", "two"),
     )
     with pytest.raises(BadInput, match=r"params\.feeds"):
         city(feeds=[{"url": "https://a.org/one.ics", "primary": "perhaps"}])

@@ -15,7 +15,8 @@ from azure.data.tables import TableClient
 
 from blackboard.assembly import DEFAULT_STORE
 from blackboard.cli import called
-from blackboard.cli.session import Chosen, Session, run
+from blackboard.cli.options import Chosen
+from blackboard.cli.session import Session, run
 from blackboard.clock import SystemClock
 from blackboard.model import Claim, Ended, Item, Outcome, Token
 from blackboard.protocol.claims import claim

@@ -1,15 +1,19 @@
-"""`apply` and `export`: a board as a file declares it, and the file of a board."""
+"""`apply` and its plan of additions, changes and removals; `export`, the file of a board."""
 
 import re
 import tomllib
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from blackboard.model import State
+from blackboard.cli.apply import differences, make_plan
+from blackboard.model import Item, State
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
-from blackboard.spec import Spec, decode_spec
+from blackboard.settings import ItemTable
+from blackboard.spec import Spec, decode_spec, encode_spec
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -236,3 +240,91 @@ def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) 
     blackboard.on_board(add_null)
     assert blackboard.refused("export") == "x.y: TOML has no null (use --json)"
     assert blackboard("export", "--json").json[0]["params"] == {"x": {"y": None}}
+
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def there(item_id: str, spec: Spec, item_type: str = "t") -> Item:
+    return Item(
+        id=item_id,
+        type=item_type,
+        state=State.ACTIVE,
+        spec=encode_spec(spec),
+        slot=NOON,
+        ready=NOON,
+        planned=NOON,
+    )
+
+
+def board(*items: Item) -> dict[str, Item]:
+    return {item.id: item for item in items}
+
+
+def declared(item_id: str, **said: Any) -> ItemTable:
+    return ItemTable(id=item_id, type="t", **said)
+
+
+def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
+    now = board(
+        there("same", Spec(every="8h", params={"a": 1, "b": 2})),
+        there("other", Spec(every="8h", retries=2)),
+        there("old", Spec()),
+    )
+    wanted = [
+        declared("same", every="8h", params={"b": 2, "a": 1}),
+        declared("other", cron="@daily", retries=2),
+        declared("new"),
+    ]
+    plan = make_plan(wanted, now, prune=True)
+    assert list(plan.lines()) == [
+        "+ new (t)",
+        "~ other: every: 8h -> unset; cron: unset -> @daily",
+        "- old (t)",
+        "1 to add, 1 to change, 1 to remove, 1 unchanged",
+    ]
+    assert plan.record() == {
+        "add": [{"id": "new", "type": "t"}],
+        "change": [
+            {
+                "id": "other",
+                "differences": [
+                    {"field": "every", "old": "8h", "new": None},
+                    {"field": "cron", "old": None, "new": "@daily"},
+                ],
+            }
+        ],
+        "remove": [{"id": "old", "type": "t"}],
+        "unchanged": 1,
+    }
+
+
+def test_without_prune_nothing_is_removed() -> None:
+    plan = make_plan([declared("a")], board(there("a", Spec()), there("b", Spec())), prune=False)
+    assert plan.steps == 0
+    assert list(plan.lines()) == ["nothing to do: 1 item as declared"]
+
+
+def test_first_is_for_new_items_alone() -> None:
+    plan = make_plan([declared("a", first="next")], board(there("a", Spec())), prune=False)
+    assert plan.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ({}, {}, []),
+        ({"a": 1}, {"a": True}, ["params.a: 1 -> true"]),
+        ({"a": 1}, {"a": 1.0}, ["params.a: 1 -> 1.0"]),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["params.a.b: 1 -> 2"]),
+        ({"a": {"b": 1}}, {"a": 1}, ['params.a: {"b":1} -> 1']),
+        ({"a": 1}, {"b": "\x1b[31m"}, ["params.a: 1 -> unset", r"params.b: unset -> \x1b[31m"]),
+        ({"when": NOON}, {"when": "2026-11-21T12:00:00Z"}, []),
+        ({"a": ["x" * 100]}, {}, ['params.a: ["' + "x" * 58 + "... -> unset"]),
+    ],
+)
+def test_params_are_compared_key_by_key(
+    old: dict[str, Any], new: dict[str, Any], words: list[str]
+) -> None:
+    found = differences(Spec(params=old), Spec(params=new))
+    assert [one.words for one in found] == words

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.answers import item_view, run_view, worker_view
 from blackboard.cli.health import alarms_of
+from blackboard.cli.output import item_view, run_view, worker_view
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     item_cells,
@@ -250,4 +250,4 @@ def test_lag_and_duration_are_seconds() -> None:
     ],
 )
 def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
-    assert [(alarm.problem, alarm.words) for alarm in alarms_of(one, now=NOW)] == alarms
+    assert [(alarm.problem, alarm.message) for alarm in alarms_of(one, now=NOW)] == alarms

@@ -85,7 +85,9 @@ def test_announced_workers_are_counted(blackboard: CommandLine) -> None:
 def test_sqlite_costs_nothing(blackboard: CommandLine) -> None:
     blackboard("init")
     told = blackboard("cost").out.splitlines()[-1]
-    assert told.startswith("this store costs nothing; on Azure it would be less than $0.01 a month")
+    assert told.startswith(
+        "this store costs nothing; on Azure it would cost less than $0.01 a month"
+    )
     assert cost.PRICED in told
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.log import Question, items_with_history, newest_runs
+from blackboard.cli.log import RunQuery, items_with_history, newest_runs
 from blackboard.model import Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
@@ -181,7 +181,7 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
             return runs(item_id, limit=limit)
 
         board.runs = counted  # type: ignore[method-assign]
-        return await newest_runs(board, items, Question(limit=1))
+        return await newest_runs(board, items, RunQuery(limit=1))
 
     assert [one.id for one in towns.on_board(newest)] == ["backup"]
     assert asked == ["backup"]

@@ -216,8 +216,8 @@ def test_each_request_with_params_is_acknowledged_in_its_turn(towns: CommandLine
     said = [towns("run", "davis", "--set", f"date={day}").out for day in ("mon", "tue", "wed")]
     assert said == [
         "davis is due now\n",
-        "davis is due now; this request is run after 1 run\n",
-        "davis is due now; this request is run after 2 runs\n",
+        "davis is due now; the run of this request follows 1 run\n",
+        "davis is due now; the run of this request follows 2 runs\n",
     ]
     assert [one.once for one in towns.item("davis").requests] == [
         '{"date":"tue"}',
@@ -229,11 +229,14 @@ def test_each_request_with_params_is_acknowledged_in_its_turn(towns: CommandLine
 def test_a_request_that_joins_another_says_so(towns: CommandLine) -> None:
     towns("run", "davis")
     said = towns("run", "davis").out
-    assert said == "davis is due now: a run that waits already is for this request too\n"
+    assert said == "davis is due now: one run is for this request and for one that waits already\n"
     towns("run", "davis", "--set", "days=1")
     towns("run", "davis")
     said = towns("run", "davis").out
-    assert said == "davis is due after 2 runs: a run that waits already is for this request too\n"
+    assert (
+        said
+        == "davis is due after 2 runs: one run is for this request and for one that waits already\n"
+    )
 
 
 def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:

@@ -14,7 +14,7 @@ from blackboard.model import Lock, Member, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due as claims
 from blackboard.simulator.network import Fate, Fated
-from blackboard.simulator.scenario import Fault, Injection, Plan, Scenario, synthetic
+from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, synthetic
 from blackboard.simulator.world import World
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
@@ -112,7 +112,7 @@ def test_only_faults_that_befell_somebody_are_counted() -> None:
     jump = Injection(at=60.0, fault=Fault.JUMP, target=2, seconds=5.0)
     nobody = Injection(at=60.0, fault=Fault.JUMP, target=scenario.workers, seconds=5.0)
     lost = Fated(process="host-0:1", number=1, fate=Fate.NEVER)
-    world = World(scenario, Plan(injections=(jump, nobody), fated=(lost,)))
+    world = World(scenario, FaultPlan(injections=(jump, nobody), fated=(lost,)))
     world.run()
     found = Simulated(world=world, violation=None, size=0, price=0.0, again="")
     assert found.faults == {"kill": 0, "jump": 1, "lost": 1}

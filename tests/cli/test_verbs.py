@@ -155,7 +155,7 @@ def test_a_run_that_ends_meanwhile_is_left_as_it_is(
     async def select(*_: object, **__: object) -> object:
         return [stale[1]]
 
-    monkeypatch.setattr("blackboard.cli.control.select", select)
+    monkeypatch.setattr("blackboard.cli.edit.select", select)
     monkeypatch.setattr("blackboard.protocol.reading.BoardTable.lock", lock)
     before = towns.rows()
     said = towns(verb, "davis", code=1)

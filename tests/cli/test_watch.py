@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.cli import render
-from blackboard.cli import terminal as terminal_here
+from blackboard.cli import output, render, show
 from blackboard.cli.show import ItemQuery, Pictures
 from blackboard.display.layout import text_of
 from blackboard.protocol.reading import BoardTable
@@ -135,13 +134,12 @@ def test_colours_are_for_terminals(towns: CommandLine) -> None:
 def test_colours_can_be_declined(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    here = terminal_here
-    monkeypatch.setattr(here, "is_terminal", lambda: True)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert here.colour()
+    assert output.colour()
     monkeypatch.setenv(name, value)
-    assert not here.colour()
+    assert not output.colour()
     assert "\x1b[" not in towns("show").out
 
 
@@ -169,6 +167,6 @@ def test_the_watch_ends_well_when_it_is_interrupted(
         assert (sleep, every) == (sleep, 0.5)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(terminal_here, "is_terminal", lambda: True)
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
     monkeypatch.setattr(render, "watch", interrupted)
     assert towns("show", "--watch", "500ms").code == 0

@@ -376,12 +376,11 @@ def test_every_rule_of_the_linter_that_is_ignored_says_why() -> None:
 
 
 def test_no_two_public_classes_of_the_package_have_one_name() -> None:
-    """A name is one concept. Left out are the simulator's own of what it simulates."""
+    """A name is one concept."""
     homes = defaultdict[str, list[str]](list)
     for path in sorted((ROOT / "blackboard").rglob("*.py")):
-        if "simulator" not in path.parts:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    homes[node.name].append(str(path.relative_to(ROOT)))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(path.relative_to(ROOT)))
     assert homes["Item"] == ["blackboard/model.py"]
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -81,6 +81,11 @@ def test_tests_that_bugs_are_shown_by_are_there() -> None:
     assert set(shown) - there == set()
 
 
+def test_the_page_lists_every_planted_bug_in_its_order() -> None:
+    listed = [tuple(row[:2]) for row in RELIABILITY.table("bug", "planted").rows]
+    assert listed == [(bug.name, bug.without) for bug in PLANTED]
+
+
 def test_programs_and_parts_that_are_named_are_there() -> None:
     (shell,) = [one for one in RELIABILITY.paragraphs if one.startswith("```sh")]
     modules = re.findall(r"python -m (tests[\w.]*)", shell)

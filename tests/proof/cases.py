@@ -28,11 +28,11 @@ class Case:
 
 GUARANTEES: dict[str, Case] = {
     "S1": Case(says="For each item and period, at most one completion takes effect."),
-    "S2": Case(says="Nobody lets go of a lock that is another's."),
+    "S2": Case(says="No worker releases the lock of another."),
     "S3": Case(says="After a higher fence, no lower one is accepted."),
     "S4": Case(says="A holder whose lock was touched within its lease is not overridden."),
     "L1": Case(says="Once faults stop, every due period takes effect within its bound."),
-    "L2": Case(says="Nobody waits for a lock that is its own."),
+    "L2": Case(says="No worker waits for a lock of its own."),
 }
 
 LOCKS: dict[str, Case] = {
@@ -76,7 +76,7 @@ LOCKS: dict[str, Case] = {
     ),
     "OV04": Case(says="A holder that was overridden, and lets go, leaves the overrider's lock."),
     "OV06": Case(
-        says="A lock that is renewed while somebody waits for it is young again, and is left."
+        says="A lock that is renewed while a worker waits for it has a new lease, and is left."
     ),
     "OV08": Case(
         says="A process that has just started may override at once: by the store's own two stamps, "
@@ -250,7 +250,7 @@ STORES: dict[str, Case] = {
 
 RUNS: dict[str, Case] = {
     "DD01": Case(
-        says="Whoever comes second to a period finds it done, or knows that it is the second."
+        says="The second call for a period finds it done, or learns that it is the second."
     ),
     "DD03": Case(says="A run that is asked for and the schedule's own are one run for each."),
     "DD05": Case(
@@ -321,9 +321,9 @@ CROWDS: dict[str, Case] = {
         why="no worker owns a partition: all walk all shards",
     ),
     "EL02": Case(
-        says="An election gives nobody authority; a lease in the store does.",
+        says="An election gives no authority; a lease in the store does.",
         absent=True,
-        why="nobody is elected: there is no leader",
+        why="there is no election: there is no leader",
     ),
 }
 

@@ -115,7 +115,7 @@ def planted_in_short(figures: Figures) -> str:
 
 def planted(figures: Figures) -> str:
     return table(
-        ("bug", "planted", "worker-hours", "told as"),
+        ("bug", "planted", "worker-hours", "found as"),
         (
             (
                 bug["bug"],

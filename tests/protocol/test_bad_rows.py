@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.answers import marked
-from blackboard.cli.session import emit
+from blackboard.cli.output import emit, marked
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, QueuedRun, replace

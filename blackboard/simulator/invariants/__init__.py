@@ -1,7 +1,7 @@
 """Invariants of a board, checked at every write and every cycle.
 
-An invariant is called with each `Change` and raises `Violation`. It keeps what no row has: the
-fences that were used, the runs that completed, the requests of people.
+An invariant is called with each `AppliedChange` and raises `Violation`. It keeps what no row has:
+the fences that were used, the runs that completed, the requests of people.
 
     rows         the rows of an item agree; locks, fences, history, late results, versions, etags
     transitions  what follows of a run: slots, attempts, params, as docs/rows.md has it

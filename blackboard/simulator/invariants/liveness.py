@@ -20,7 +20,7 @@ from functools import cache
 from blackboard.events import Walked
 from blackboard.model import Item, Lock
 from blackboard.protocol.keys import LOCK, lock_key
-from blackboard.simulator.changes import Change, Shadows, Touch, is_newer
+from blackboard.simulator.changes import AppliedChange, Shadows, Touch, is_newer
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import Process, Timeline
@@ -41,7 +41,7 @@ CHECKS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenLock:
     """A lock that was taken from its living holder at a moment."""
 
     lock: Lock
@@ -60,7 +60,7 @@ class Liveness:
     handler_runs: HandlerRuns
     _unknown: dict[str, int] = field(default_factory=dict)
     """By nonce: the complete walks of a worker when it first lacked a lock of its own."""
-    _taken: list[Taken] = field(default_factory=list)
+    _taken: list[TakenLock] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
     """Consecutive checks that found it stuck."""
 
@@ -70,12 +70,12 @@ class Liveness:
 
     # ---- at each write
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: AppliedChange) -> None:
         for touch in change.of(Lock):
             if isinstance(touch.op, Delete | Replace):
                 self._must_be_notified(change, touch)
 
-    def _must_be_notified(self, change: Change, touch: Touch) -> None:
+    def _must_be_notified(self, change: AppliedChange, touch: Touch) -> None:
         """The handler is notified of the loss before another worker takes the lock, unless its
         process was stopped meanwhile.
         """
@@ -85,7 +85,7 @@ class Liveness:
         if holder is None or old.owner == sender.name:
             return
         process = holder.process
-        self._taken.append(Taken(old, process, change.moment))
+        self._taken.append(TakenLock(old, process, change.moment))
         if sender.is_person or not process.runs or process.went_on > change.moment - touch.age:
             return
         handler_run = self.handler_runs.of(process, old.fence, change.id)
@@ -244,7 +244,7 @@ class Priority:
         self._partition_of = partition_of
         self._read: dict[str, LocksRead] = {}
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         member = self._workers.by_name.get(change.sender.name)
         for touch in change.of(Lock):
             if member is not None and isinstance(touch.op, Insert) and isinstance(touch.new, Lock):
@@ -326,7 +326,7 @@ class Refusals:
 
 
 @dataclass(slots=True)
-class Since:
+class ProcessWork:
     """The work of a process since its last check."""
 
     began: float
@@ -345,7 +345,7 @@ class Walks:
         self._shards, self._cycle = scenario.shards, scenario.cycle.total_seconds()
         self._page_rows = scenario.page_rows
         self._timeline = timeline
-        self._since: dict[str, Since] = {}
+        self._since: dict[str, ProcessWork] = {}
 
     def ran(self, process: Process) -> None:
         """A run of the process was claimed, or has ended."""
@@ -355,12 +355,12 @@ class Walks:
     def walked(self, process: Process, walk: Walked, held: int, sent: int) -> None:
         """A walk has ended; `held` runs, and `sent` requests so far."""
         now = self._timeline.now
-        since = self._since.setdefault(process.name, Since(now, sent))
+        since = self._since.setdefault(process.name, ProcessWork(now, sent))
         since.most = max(since.most, held + walk.locks + walk.missed)
         asked, seconds = sent - since.sent, now - since.began
         if seconds < self._cycle:
             return
-        self._since[process.name] = Since(now, sent)
+        self._since[process.name] = ProcessWork(now, sent)
         runs = since.runs + since.most
         pages = 1 + LONG_READ // self._page_rows
         most = (

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from blackboard.model import NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
 from blackboard.rules.next_run import phase, serves
 from blackboard.schedule.schedule import Every, Once, next_due
-from blackboard.simulator.changes import Change
+from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import Difference, same
 from blackboard.simulator.scenario import VERBS
@@ -27,13 +27,13 @@ BOUND = {"edit", "pause", "resume", "run_now", "unlock", "cancel", "remove"}
 """Requests that concern the item that they read first."""
 
 
-class Plans:
-    """Checks every change by a person."""
+class OperatorChanges:
+    """Checks every change by an operator."""
 
     def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
         self._settings_of = settings_of
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         before, after, sender = change.before, change.shadow.item, change.sender
         if not sender.is_person or after is None or not change.of(Item):
             return
@@ -46,7 +46,7 @@ class Plans:
                 raise Violation(kind, what, item=change.id)
 
     def _differences(
-        self, change: Change, before: Item | None, after: Item
+        self, change: AppliedChange, before: Item | None, after: Item
     ) -> Iterator[Difference]:
         if any(isinstance(one.op, Delete) for one in change.of(Lock)):
             return
@@ -68,7 +68,7 @@ class Plans:
                 yield from same(before, after, OUTCOME)
                 yield from self._edited(change, before, after)
 
-    def _added(self, change: Change, after: Item) -> Iterator[Difference]:
+    def _added(self, change: AppliedChange, after: Item) -> Iterator[Difference]:
         schedule = self._settings_of(after).schedule
         if isinstance(schedule, Once):
             yield "SLOT", "slot", whole_milliseconds(schedule.moment), after.slot
@@ -77,7 +77,7 @@ class Plans:
         yield "SLOT", "planned", after.slot, after.planned
         yield "ATTEMPTS", "attempt", 1, after.attempt
 
-    def _edited(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
+    def _edited(self, change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
         """SERVED: a later slot than the first one of the new schedule skips that one."""
         settings = self._settings_of(after)
         queue = before.requests
@@ -100,7 +100,9 @@ class Plans:
         if settings.schedule is not None and not before.running and after.state is State.DONE:
             yield from self._has_no_more(change, after, settings)
 
-    def _anew(self, change: Change, after: Item, settings: RunSettings) -> Iterator[Difference]:
+    def _anew(
+        self, change: AppliedChange, after: Item, settings: RunSettings
+    ) -> Iterator[Difference]:
         schedule, latest = settings.schedule, change.latest
         if schedule is None or after.state is State.DONE:
             return
@@ -119,7 +121,7 @@ class Plans:
         yield from _no_later(after.ready, whole_milliseconds(after.slot + jitter * is_first))
 
     def _has_no_more(
-        self, change: Change, after: Item, settings: RunSettings
+        self, change: AppliedChange, after: Item, settings: RunSettings
     ) -> Iterator[Difference]:
         schedule = settings.schedule
         if isinstance(schedule, Every) or (
@@ -128,7 +130,7 @@ class Plans:
             yield "SERVED", "state", State.ACTIVE, after.state
 
 
-def _asked(change: Change, before: Item, after: Item) -> Iterator[Difference]:
+def _asked(change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
     """The run is next; or it is queued behind a run that goes on, is retried or was asked for."""
     old, new = before.requests, after.requests
     is_retry = before.waits and before.attempt > 1
@@ -177,14 +179,14 @@ PEOPLES = ("state", "spec", "applied", "paused", "born", "type")
 """Columns that only people change."""
 
 
-class People:
-    """Keeps the runs that were asked for and have not started."""
+class RequestedRuns:
+    """Checks that requested runs stay until they start. Keeps those that have not started."""
 
     def __init__(self) -> None:
         self._asked: defaultdict[str, list[QueuedRun]] = defaultdict(list)
         """By item, in the order of their starts."""
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         sender = change.sender
         if sender.verb in VERBS and sender.applied > 1:
             what = f"one {sender.verb} was applied {sender.applied} times"
@@ -206,7 +208,7 @@ class People:
             if getattr(old, name) != getattr(new, name) and not done:
                 raise Violation("PROMISE", f"a worker changed {name}", item=old.id)
 
-    def _started(self, change: Change, lock: Lock) -> None:
+    def _started(self, change: AppliedChange, lock: Lock) -> None:
         asked = self._asked[change.id]
         for number, one in enumerate(asked):
             if serves(lock.slot, one.slot):
@@ -216,7 +218,7 @@ class People:
                 del asked[0]
                 return
 
-    def _expected(self, change: Change, old: Item | None, new: Item) -> None:
+    def _expected(self, change: AppliedChange, old: Item | None, new: Item) -> None:
         """Each run that was asked for stays, with its own params, until it starts."""
         if new.state is State.REMOVED or old is None or change.sender.verb == "add":
             self._asked.pop(new.id, None)

@@ -15,7 +15,7 @@ from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import ITEM, item_key, lock_key, next_key
 from blackboard.protocol.rows import version_of
 from blackboard.rules.next_run import slots_in_line
-from blackboard.simulator.changes import Change, Touch
+from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.store import MORE, Written
 from blackboard.spec import decode_spec, resolve
@@ -38,7 +38,7 @@ REPEATED = [
 """Columns that a waiting token has from its item, besides the spec."""
 
 
-def check_whole(change: Change) -> None:
+def check_whole(change: AppliedChange) -> None:
     shadow = change.shadow
     for kind, what in disagreements(shadow.item, shadow.lock, shadow.tokens):
         raise Violation(kind, what, item=change.id)
@@ -97,7 +97,7 @@ class Locks:
     def __init__(self) -> None:
         self._fences: dict[str, int] = {}
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
         if before is not None and after is not None and after.fence < before.fence:
             raise self._violation(change, "FENCE", f"from {before.fence} back to {after.fence}")
@@ -110,7 +110,7 @@ class Locks:
                 case Merge():
                     self._renewed(change, touch)
 
-    def _taken(self, change: Change, touch: Touch) -> None:
+    def _taken(self, change: AppliedChange, touch: Touch) -> None:
         new, old = touch.new, touch.old
         assert isinstance(new, Lock)
         if change.sender.is_person:
@@ -134,7 +134,7 @@ class Locks:
             state = before.state.value if before else "not there"
             raise self._violation(change, "STARTED", f"although it is {state}")
 
-    def _renewed(self, change: Change, touch: Touch) -> None:
+    def _renewed(self, change: AppliedChange, touch: Touch) -> None:
         old, new = touch.old, touch.new
         assert isinstance(old, Lock)
         assert isinstance(new, Lock)
@@ -145,7 +145,7 @@ class Locks:
         if (old.nonce, old.fence, old.stale_after) != (new.nonce, new.fence, new.stale_after):
             raise self._violation(change, "RENEWED", "another lock than it was")
 
-    def _freed(self, change: Change, touch: Touch) -> None:
+    def _freed(self, change: AppliedChange, touch: Touch) -> None:
         old, sender = touch.old, change.sender
         assert isinstance(old, Lock)
         recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
@@ -171,7 +171,7 @@ class Locks:
         if item is not None and item.fence <= old.fence and not is_its_own:
             raise self._violation(change, "FENCE", f"{old.fence} was taken away and is the highest")
 
-    def _must_be_recorded(self, change: Change, old: Lock) -> None:
+    def _must_be_recorded(self, change: AppliedChange, old: Lock) -> None:
         for touch in change.of(Run):
             run = touch.new
             if isinstance(run, Run) and run.fence == old.fence:
@@ -181,12 +181,12 @@ class Locks:
                 return
         raise self._violation(change, "HISTORY", f"has nothing of fence {old.fence}")
 
-    def _must_be_stale(self, change: Change, old: Lock, age: float) -> None:
+    def _must_be_stale(self, change: AppliedChange, old: Lock, age: float) -> None:
         if age <= old.stale_after:
             what = f"of a lock untouched for {age:.3f} s, good for {old.stale_after:g} s"
             raise self._violation(change, "OVERRIDE", what)
 
-    def _violation(self, change: Change, kind: str, what: str) -> Violation:
+    def _violation(self, change: AppliedChange, kind: str, what: str) -> Violation:
         return Violation(kind, what, item=change.id)
 
 
@@ -207,7 +207,7 @@ class History:
         self._asked: Counter[Slot] = Counter()
         """Runs that people asked for. Two requests may have the same millisecond."""
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         if change.sender.verb == "run_now" and (item := change.shadow.item) is not None:
             before = slots_in_line(change.before) if change.before else ()
             for slot in set(slots_in_line(item)) - set(before):
@@ -233,7 +233,7 @@ class History:
         self._late(change)
         self._passed_over(change)
 
-    def _complete(self, change: Change, run: Run) -> None:
+    def _complete(self, change: AppliedChange, run: Run) -> None:
         if (run.id, run.fence) in self.completed:
             raise Violation("TWICE", f"completed fence {run.fence}", item=run.id)
         self.completed.add((run.id, run.fence))
@@ -245,7 +245,7 @@ class History:
             what = f"good for {run.slot.isoformat()}, again with fence {run.fence}"
             raise Violation("TWICE", what, item=run.id)
 
-    def _turned(self, change: Change, old: object, new: Run) -> None:
+    def _turned(self, change: AppliedChange, old: object, new: Run) -> None:
         assert isinstance(old, Run)
         turned = f"{old.outcome.value} became {new.outcome.value}"
         if (old.id, old.fence) in self.completed:
@@ -255,14 +255,14 @@ class History:
         if old.nonce not in {"", new.nonce}:
             raise Violation("HISTORY", f"{turned}, by another claim", item=change.id)
 
-    def _late(self, change: Change) -> None:
+    def _late(self, change: AppliedChange) -> None:
         """A worker that writes an item, and neither its lock nor a token, records a late result."""
         if change.sender.is_person or change.of(Lock) or change.of(Token):
             return
         for touch in change.of(Item):
             self._came_late(change, touch)
 
-    def _came_late(self, change: Change, touch: Touch) -> None:
+    def _came_late(self, change: AppliedChange, touch: Touch) -> None:
         old, op = touch.old, touch.op
         assert isinstance(old, Item)
         if not isinstance(op, Merge) or set(op.data) - LATE_COLUMNS:
@@ -284,7 +284,7 @@ class History:
         if self._is_fenced(old):
             raise Violation("LATE", "wrote into an item of a fenced type", item=change.id)
 
-    def _passed_over(self, change: Change) -> None:
+    def _passed_over(self, change: AppliedChange) -> None:
         """A worker may change a waiting item without a run only where missed slots are not run, and
         this slot was missed.
         """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blackboard.model import Item, Lock
-from blackboard.simulator.changes import Change
+from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.processes import Timeline
@@ -43,7 +43,7 @@ class Leased:
     """Spec and `once` of the item since its claim: an adopted claim is run with the latest."""
 
 
-class Runs:
+class HandlerInvariants:
     """Checks each write of a lock, each start and end of a handler; all handlers every cycle."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Runs:
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         item = change.shadow.item
         for touch in change.of(Lock):
             lock = touch.new
@@ -68,7 +68,7 @@ class Runs:
             if (item.spec, item.once) not in leased.given:
                 leased.given.append((item.spec, item.once))
 
-    def _written(self, change: Change, item: Item, lock: Lock, *, is_new: bool) -> None:
+    def _written(self, change: AppliedChange, item: Item, lock: Lock, *, is_new: bool) -> None:
         if is_new:
             limit = self._settings_of(item).timeout
             self._leased[item.id, lock.fence] = Leased(
@@ -80,7 +80,7 @@ class Runs:
         else:
             self._leased[item.id, lock.fence].moment = change.moment
 
-    def _claimed(self, change: Change) -> None:
+    def _claimed(self, change: AppliedChange) -> None:
         """STOPPED: a worker that was asked to stop claims nothing more."""
         member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop

@@ -25,7 +25,7 @@ from blackboard.model import (
 )
 from blackboard.rules.next_run import MILLISECOND, phase, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due
-from blackboard.simulator.changes import Change
+from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Replace
@@ -58,7 +58,7 @@ class Transitions:
     def __init__(self, settings_of: Callable[[Item], RunSettings]) -> None:
         self._settings_of = settings_of
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         before, after = change.before, change.shadow.item
         if before is None or after is None or after.state is State.REMOVED:
             return
@@ -67,7 +67,9 @@ class Transitions:
                 what = f"{column} should be {should}, and is {is_now}"
                 raise Violation(kind, what, item=change.id)
 
-    def _differences(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
+    def _differences(
+        self, change: AppliedChange, before: Item, after: Item
+    ) -> Iterator[Difference]:
         locks = change.of(Lock)
         for touch in locks:
             match touch.op, touch.old, touch.new:
@@ -104,7 +106,9 @@ class Transitions:
 
     # ---- ends
 
-    def _freed(self, change: Change, before: Item, after: Item, lock: Lock) -> Iterator[Difference]:
+    def _freed(
+        self, change: AppliedChange, before: Item, after: Item, lock: Lock
+    ) -> Iterator[Difference]:
         recorded = [one.new for one in change.of(Run) if isinstance(one.new, Run)]
         run = next((one for one in recorded if one.fence == lock.fence), None)
         if run is None:
@@ -124,7 +128,9 @@ class Transitions:
             yield "ATTEMPTS", "failures", 0 if is_ok else failures, after.failures
         yield from _result(before, after, run)
 
-    def _passed_over(self, change: Change, before: Item, after: Item) -> Iterator[Difference]:
+    def _passed_over(
+        self, change: AppliedChange, before: Item, after: Item
+    ) -> Iterator[Difference]:
         settings = self._settings_of(before)
         if settings.schedule is None or before.requests:
             return
@@ -261,7 +267,7 @@ def _result(before: Item, after: Item, run: Run) -> Iterator[Difference]:
     yield "HISTORY", "result_fence", fence, after.result_fence
 
 
-class Slots:
+class ClaimedSlots:
     """SLOT: a claim is for a slot of the item's schedule, or for the first one of the item, or for
     one that was claimed before (a retry, or a run that was cut short).
     """
@@ -271,7 +277,7 @@ class Slots:
         self._first: dict[str, datetime] = {}
         self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: AppliedChange) -> None:
         before, now = change.before, change.shadow.item
         if now is not None and now.start is None:
             self._first[now.id] = now.planned

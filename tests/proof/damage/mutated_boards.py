@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard.cli.answers import item_view, run_view, worker_view
+from blackboard.cli.output import item_view, run_view, worker_view
 from blackboard.display.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError

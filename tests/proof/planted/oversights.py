@@ -203,7 +203,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="late failure",
-        without="a run that failed, and is late, tells its item",
+        without="a late failure is written into the item",
         patches=((releases, "late_move", tells_of_its_failure),),
         shows="LATE",
         walks=False,
@@ -231,7 +231,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="jitter twice",
-        without="who passes over a missed slot passes over those of its jitter, too",
+        without="a missed slot that is passed over takes those within its jitter with it",
         patches=((claims, "passed_over", passes_over_the_jitter),),
         shows="SERVED",
         walks=False,
@@ -246,7 +246,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="first attempt",
-        without="a run that is unlocked is told as the first attempt",
+        without="a run that is unlocked is recorded as the first attempt",
         patches=((edits, "unlocked", unlocks_for_a_first_attempt),),
         shows="ATTEMPTS",
         walks=False,
@@ -269,7 +269,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="sticky params",
-        without="what a run now gave for one run stays for the next",
+        without="the params of one requested run stay for the next",
         patches=((releases, "released", keeps_once),),
         shows="PARAMS",
         walks=False,
@@ -292,7 +292,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="never stopped",
-        without="a handler whose lock is lost is told, and never stopped",
+        without="a handler whose lock is lost is notified, and never stopped",
         patches=((Heartbeat, "_stop", lets_it_go_on),),
         shows="STOPPED",
         walks=False,
@@ -316,7 +316,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="stale and forgotten",
-        without="a stale lock that was seen without a free slot is not looked for again",
+        without="a stale lock that was read without a free slot is not looked for again",
         patches=((Backlog, "expire", lambda _: None),),
         shows="PRIORITY|STUCK",
         walks=False,

@@ -11,38 +11,40 @@ from datetime import timedelta
 
 from blackboard.simulator.handlers import FENCED, NARROW
 from blackboard.simulator.network import Odds
-from blackboard.simulator.processes import When
+from blackboard.simulator.processes import TrapPoint
 from blackboard.simulator.scenario import (
     ALL,
     VERBS,
-    Declared,
     Fault,
+    FaultPlan,
     Injection,
-    Plan,
     Scenario,
+    SimulatedItem,
     draw_plan,
 )
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
 
 CROWD = (
-    Declared(id="often", spec=Spec(every="20s", stale_after="10s", retries=1), takes=5.0),
-    Declared(id="long", spec=Spec(every="20s", stale_after="10s", timeout="60s"), takes=25.0),
-    Declared(id="fenced", type=FENCED, spec=Spec(every="20s", stale_after="10s"), takes=10.0),
-    Declared(id="all", spec=Spec(cron="* * * * *", stale_after="10s", missed="all"), takes=5.0),
-    Declared(
+    SimulatedItem(id="often", spec=Spec(every="20s", stale_after="10s", retries=1), takes=5.0),
+    SimulatedItem(id="long", spec=Spec(every="20s", stale_after="10s", timeout="60s"), takes=25.0),
+    SimulatedItem(id="fenced", type=FENCED, spec=Spec(every="20s", stale_after="10s"), takes=10.0),
+    SimulatedItem(
+        id="all", spec=Spec(cron="* * * * *", stale_after="10s", missed="all"), takes=5.0
+    ),
+    SimulatedItem(
         id="none",
         spec=Spec(cron="* * * * *", stale_after="10s", missed="none", missed_after="20s"),
         takes=5.0,
     ),
-    Declared(id="patient", spec=Spec(every="20s"), takes=2.0),
+    SimulatedItem(id="patient", spec=Spec(every="20s"), takes=2.0),
 )
 """Short intervals and leases, every way of missing a run, and one with its interval for a lease.
 Specs that differ in all but the schedule: an edit may leave a waiting token its key.
 """
 NARROWS = (
     *(
-        Declared(
+        SimulatedItem(
             id=f"narrow-{number}",
             type=NARROW,
             spec=Spec(every="20s", stale_after="10s", timeout="5m"),
@@ -54,7 +56,7 @@ NARROWS = (
 )
 """More of a type than its slots can ever run, and the others behind it."""
 FULL = tuple(
-    Declared(id=f"full-{number}", spec=Spec(every="20s", stale_after="10s"), takes=10.0)
+    SimulatedItem(id=f"full-{number}", spec=Spec(every="20s", stale_after="10s"), takes=10.0)
     for number in range(12)
 )
 """More than all slots can ever run."""
@@ -104,7 +106,7 @@ def crowded_world(seed: int, verbs: Sequence[str] = VERBS) -> World:
     drawn, chance = draw_plan(scenario).injections, random.Random(seed)
     more = _besides(scenario.hours * 3600.0, chance, verbs) if scenario.faults == ALL else ()
     plan = sorted([*drawn, *more], key=lambda one: one.at)
-    return World(scenario, Plan(injections=tuple(plan)))
+    return World(scenario, FaultPlan(injections=tuple(plan)))
 
 
 def _besides(end: float, chance: random.Random, verbs: Sequence[str]) -> Iterator[Injection]:
@@ -152,5 +154,5 @@ def _stands_still(at: float, chance: random.Random) -> Injection:
         fault=Fault.PAUSE,
         target=chance.randrange(3),
         seconds=chance.uniform(1.0, 20.0),
-        how=chance.choice([when.value for when in When]),
+        how=chance.choice([when.value for when in TrapPoint]),
     )

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from blackboard.model import Item
-from blackboard.simulator.changes import Change, Shadows
+from blackboard.simulator.changes import AppliedChange, Shadows
 from blackboard.simulator.handlers import FENCED
-from blackboard.simulator.invariants.requests import People
+from blackboard.simulator.invariants.requests import RequestedRuns
 from blackboard.simulator.invariants.rows import History, Locks, check_whole
 from blackboard.simulator.store import Sender, Written
 from blackboard.table import (
@@ -93,11 +93,11 @@ class StepTable:
         self.seen: Counter[str] = Counter()
         """What was applied, by whom: "run deletes a lock"."""
         self.shadows = Shadows()
-        self.invariants: list[Callable[[Change], None]] = [
+        self.invariants: list[Callable[[AppliedChange], None]] = [
             check_whole,
             Locks(),
             History(_is_fenced),
-            People(),
+            RequestedRuns(),
         ]
         self.max_rows = self.store.max_rows
         self.max_bytes = self.store.max_bytes

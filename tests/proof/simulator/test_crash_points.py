@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from blackboard.simulator.network import Fate, Fated
-from blackboard.simulator.scenario import Fault, Plan, Scenario, synthetic
+from blackboard.simulator.scenario import Fault, FaultPlan, Scenario, synthetic
 from blackboard.simulator.world import World
 
 SCENARIO = Scenario(
@@ -26,7 +26,7 @@ KILLS = (Fate.KILLED_BEFORE, Fate.KILLED_SENT, Fate.KILLED_DONE)
 
 
 def world(*fated: Fated) -> World:
-    return World(SCENARIO, Plan(injections=(), fated=fated))
+    return World(SCENARIO, FaultPlan(injections=(), fated=fated))
 
 
 def victim() -> str:

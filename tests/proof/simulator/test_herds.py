@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from blackboard.model import Lock, Outcome, Run
-from blackboard.simulator.changes import Change
+from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.network import LinkFault
 from blackboard.simulator.processes import WORLD_START, Process
-from blackboard.simulator.scenario import Declared, Fault, Injection, Plan, Scenario
+from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, SimulatedItem
 from blackboard.simulator.world import World
 from blackboard.spec import Spec
 from blackboard.table import Op, TableError
@@ -24,7 +24,8 @@ def test_herd01_a_thousand_items_on_the_hour_are_shared_by_a_hundred_workers() -
     spec = Spec(cron="0 * * * *", stale_after="2m")
     first = WORLD_START + timedelta(minutes=5)
     items = [
-        Declared(id=f"item-{number}", spec=spec, takes=1.0, first=first) for number in range(1000)
+        SimulatedItem(id=f"item-{number}", spec=spec, takes=1.0, first=first)
+        for number in range(1000)
     ]
     scenario = Scenario(seed=3, items=items, workers=100, hours=0.12, shards=16, slots=16)
     world = World(scenario)
@@ -49,7 +50,8 @@ def test_herd01_each_item_keeps_its_phase_when_all_workers_are_replaced() -> Non
     spec = Spec(cron="0 * * * *", jitter="1m", stale_after="2m")
     first = WORLD_START + timedelta(minutes=5)
     items = [
-        Declared(id=f"item-{number}", spec=spec, takes=1.0, first=first) for number in range(50)
+        SimulatedItem(id=f"item-{number}", spec=spec, takes=1.0, first=first)
+        for number in range(50)
     ]
     scenario = Scenario(
         seed=4, items=items, workers=3, hours=2.1, faults=frozenset({Fault.REDEPLOY}), failing=0.0
@@ -57,10 +59,10 @@ def test_herd01_each_item_keeps_its_phase_when_all_workers_are_replaced() -> Non
     replaced = tuple(
         Injection(at=5400.0 + 60 * seat, fault=Fault.REDEPLOY, target=seat) for seat in range(3)
     )
-    world = World(scenario, Plan(injections=replaced, fated=()))
+    world = World(scenario, FaultPlan(injections=replaced, fated=()))
     phases: dict[str, list[timedelta]] = {}
 
-    def seen(change: Change) -> None:
+    def seen(change: AppliedChange) -> None:
         if change.before is not None and any(one.old is None for one in change.of(Lock)):
             phases.setdefault(change.id, []).append(change.before.ready - change.before.slot)
 
@@ -88,7 +90,7 @@ def test_np04_every_target_is_met_although_half_the_workers_are_cut_off_by_turns
         for seat in halves[turn % 2]
     )
     spec = Spec(cron="* * * * *", stale_after="20s")
-    items = [Declared(id=f"item-{number}", spec=spec, takes=2.0) for number in range(20)]
+    items = [SimulatedItem(id=f"item-{number}", spec=spec, takes=2.0) for number in range(20)]
     scenario = Scenario(
         seed=5,
         items=items,
@@ -98,10 +100,10 @@ def test_np04_every_target_is_met_although_half_the_workers_are_cut_off_by_turns
         faults=frozenset({Fault.PARTITION}),
         failing=0.0,
     )
-    world = World(scenario, Plan(injections=cut, fated=()))
+    world = World(scenario, FaultPlan(injections=cut, fated=()))
     good: dict[str, list[Run]] = {}
 
-    def seen(change: Change) -> None:
+    def seen(change: AppliedChange) -> None:
         for touch in change.of(Run):
             if isinstance(touch.new, Run) and touch.new.outcome is Outcome.OK:
                 good.setdefault(change.id, []).append(touch.new)

@@ -7,9 +7,9 @@ import pytest
 
 from blackboard.model import Lock
 from blackboard.protocol.keys import shard_of
-from blackboard.simulator.changes import Change
+from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.network import ShardFault
-from blackboard.simulator.scenario import Fault, Injection, Plan, Scenario, synthetic
+from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, synthetic
 from blackboard.simulator.world import World
 from blackboard.table import Insert, Replace
 
@@ -31,11 +31,11 @@ def test_the_items_of_other_partitions_start_when_they_are_due(how: ShardFault) 
         faults=frozenset({Fault.SHARD}),
         failing=0.0,
     )
-    world = World(scenario, Plan(injections=(trouble,), fated=()))
+    world = World(scenario, FaultPlan(injections=(trouble,), fated=()))
     lags: defaultdict[int, list[float]] = defaultdict(list)
     overridden: set[int] = set()
 
-    def seen(change: Change) -> None:
+    def seen(change: AppliedChange) -> None:
         shard = shard_of(change.id, SHARDS)
         for touch in change.of(Lock):
             if isinstance(touch.op, Insert) and change.before is not None:

@@ -47,7 +47,7 @@ def test_a_failure_shrinks_to_what_it_takes() -> None:
     failure = first_failure()
     assert len(failure.plan.injections) > 20
     told: list[Failure] = []
-    shrinker = Shrinker(failure, tell=told.append)
+    shrinker = Shrinker(failure, report=told.append)
     smallest = shrinker.shrink()
     assert smallest.violation.kind == failure.violation.kind
     assert told[-1] is smallest

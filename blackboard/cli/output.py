@@ -1,10 +1,14 @@
-"""What commands print: records as JSON for programs, and a line per changed item for people.
+"""What commands print: tables and lines for people, JSON for programs, notes on stderr.
 
-In records, times are ISO 8601 in UTC with Z, durations are seconds, and what is not there is null.
-JSON text in a row comes out decoded.
+In JSON, times are ISO 8601 in UTC with Z, durations are seconds, and what is absent is null. JSON
+text in a row is decoded.
 """
 
+import json as json_text
 import math
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +16,8 @@ from typing import Any
 
 import click
 
-from blackboard.cli.session import emit, note
-from blackboard.display.layout import shown
+from blackboard.display.layout import Column, Line, one_line, shown, table, text_of
+from blackboard.errors import BlackboardError
 from blackboard.model import Item, Mark, Run, State
 from blackboard.phrases import exactly, iso
 from blackboard.protocol.reading import BoardTable
@@ -24,9 +28,67 @@ from blackboard.worker.membership import Sighting
 JSON = dict[str, Any]
 
 
+# ---- for people, and on stderr
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def colour() -> bool:
+    """Colours on a terminal, but for https://no-color.org and terminals that are dumb."""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+
+
+def width() -> int | None:
+    """Columns to fit; None when a file or a pipe takes lines of any length."""
+    if is_terminal() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def wrapped(text: str) -> str:
+    """A paragraph as wide as the terminal, one line where there is none."""
+    columns = width()
+    return text if columns is None else click.wrap_text(text, columns)
+
+
+def table_text(columns: Sequence[Column], rows: Sequence[Line]) -> str:
+    """A table as wide as the terminal, in colours where it has some."""
+    return "\n".join(table_lines(columns, rows))
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Line]) -> list[str]:
+    """The titles, and a line for each row."""
+    in_colour = colour()
+    return [text_of(line, colour=in_colour) for line in table(columns, rows, width=width())]
+
+
+def note(message: str) -> None:
+    """One line on stderr that is no error."""
+    click.echo(f"blackboard: {one_line(message)}", err=True)
+
+
+def warn(message: str) -> None:
+    """One line on stderr about a probable mistake."""
+    note(f"warning: {message}")
+
+
+# ---- for programs
+
+
+def emit(value: Any) -> None:
+    """JSON for programs: times are ISO 8601 in UTC with Z."""
+    try:
+        text = json_text.dumps(value, ensure_ascii=False, indent=2)
+    except RecursionError:
+        raise BlackboardError("JSON that is nested so deeply cannot be written") from None
+    click.echo(text)
+
+
 def item_view(one: ItemStatus) -> JSON:
-    """An item. `due` is the slot of its pending or running run, `ready` when that may start or
-    might have; both are null when it is done. `owner` runs it, or ran it last.
+    """An item. `due` is the slot of its waiting or running run, `ready` the time from which that
+    may start; both are null when it is done. `owner` is the worker of its running or last run.
     """
     item, lock = one.item, one.lock
     spec = decoded(item.spec)
@@ -62,7 +124,7 @@ def item_view(one: ItemStatus) -> JSON:
 
 
 def run_view(run: Run, *, output: bool = False) -> JSON:
-    """A run of the history; what its handler printed on request."""
+    """A run of the history; with what its handler printed if `output` says so."""
     view = {
         "id": run.id,
         "type": run.type,
@@ -110,14 +172,14 @@ def moment(value: datetime | None) -> str | None:
 
 
 def marked(text: str) -> Any:
-    """Who did something, when and why, with the time as all others are."""
+    """A mark: who, when and why. Text that is no mark is decoded as it stands."""
     mark = decoded_as(Mark, text)
     return {"by": mark.by, "at": iso(mark.at), "reason": mark.reason} if mark else decoded(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of one item: as it is now, and in words."""
+    """The result of a command for one item: the item now, and words for people."""
 
     item: Item
     words: str
@@ -148,7 +210,7 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
 
 
 def due_words(item: Item, now: datetime) -> str:
-    """As in "is due now" and "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
+    """When an item is due: "is due now", "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
     if item.running:
         return "is running"
     if item.state is not State.ACTIVE:

@@ -1,23 +1,113 @@
-"""The worker processes of the demo: two are started, one is killed, none is left behind.
+"""The board of the demo: its folder with settings, calendars and logs, and its worker processes.
 
-Each is the leader of a session of its own, so Ctrl-C reaches the demo alone, which ends them. If
-the demo itself is killed, they end by themselves as soon as nothing is left to do.
+The board is a file in the folder, or in another store. Two workers are started, one is killed, and
+none is left behind: each leads a session of its own, so Ctrl-C reaches only the demo, which ends
+them. If the demo itself is killed, they end by themselves as soon as nothing is due or running.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import date
+from itertools import cycle
 from pathlib import Path
 
-from blackboard.demo.folder import DemoFolder
+from blackboard.assembly import DEFAULT_BOARD
+from blackboard.demo.feeds import TOWNS, GroupCalendar, Page, Town, feeds_of
+from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
 
+SLOTS = 3
+"""Runs of a worker at a time."""
+_HEAD = """\
+# The demo's board: sixteen towns, whose calendars are aggregated every eight hours.
+
+[board]
+{board}
+jobs = ["calendars"]
+
+[worker]
+cycle = "2s"            # a minute is usual; a demo has to be short
+slots = {slots}
+grace = "1s"
+
+[types.calendars]
+every = "8h"
+stale_after = "5s"      # likewise: a minute is a good value
+timeout = "1m"
+
+[jobs.calendars]
+allow = ["127.0.0.1"]   # feeds on this machine are refused unless this says otherwise
+"""
+_FILE = "blackboard.db"
+_QUICKEST = 1.0
+_STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
+"""Seconds until a town's first feed is served, and between two feeds: some towns are slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFolder:
+    """The paths of one demo, and its board."""
+
+    path: Path
+    elsewhere: str = ""
+    """The URL of the store of the board; "" for a file in the folder."""
+    board: str = DEFAULT_BOARD
+    """Its name: unique in a store that others use."""
+
+    @property
+    def settings(self) -> Path:
+        return self.path / "blackboard.toml"
+
+    @property
+    def store(self) -> str:
+        """What `--store` takes, in any folder."""
+        return self.elsewhere or str(self.path / _FILE)
+
+    @property
+    def out(self) -> Path:
+        return self.path / "out"
+
+    def write_settings(self, *, site: str, today: date) -> None:
+        """Declare the board, with feeds at `site`."""
+        board = lines_of({"store": self.elsewhere or _FILE, "name": self.board})
+        head = _HEAD.format(board="\n".join(board), slots=SLOTS)
+        tables = [head, *(self._table(town, site, today) for town in TOWNS)]
+        self.settings.write_text("\n".join(tables), encoding="utf-8")
+
+    def _table(self, town: Town, site: str, today: date) -> str:
+        urls = [
+            {"url": site + path_of(town, feed), "name": feed.group}
+            for feed in feeds_of(town, today)
+        ]
+        item = {"id": town.id, "type": "calendars", "timezone": town.zone}
+        params = {"out": str(self.out), "feeds": urls}
+        lines = ["[[items]]", *lines_of(item), "[items.params]", *lines_of(params)]
+        return "\n".join(lines) + "\n"
+
+
+def pages(today: date) -> dict[str, Page]:
+    """The pages of the web server: every feed of every town."""
+    towns = zip(TOWNS, cycle(_STEPS), strict=False)
+    return dict(page for town, step in towns for page in _pages_of(town, step, today))
+
+
+def _pages_of(town: Town, step: float, today: date) -> Iterator[tuple[str, Page]]:
+    for number, feed in enumerate(feeds_of(town, today)):
+        delay = _QUICKEST + step * number
+        yield path_of(town, feed), Page(body=feed.body, kind=feed.kind, delay=delay)
+
+
+def path_of(town: Town, feed: GroupCalendar) -> str:
+    return f"/{town.id}/{feed.group}.ics"
+
+
 _GRACE = 3.0
-"""Seconds that a worker has to end when it is asked to."""
+"""Seconds that a worker may take to end after SIGTERM."""
 
 
 @dataclass(slots=True)
@@ -43,13 +133,13 @@ class DemoWorker:
         self.process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """What `kill -9` does, and a machine that loses its power."""
+        """SIGKILL: as when a machine loses its power."""
         with suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
 
     async def end(self) -> None:
-        """Ask it to end, then make it."""
+        """SIGTERM, and SIGKILL where that does not end it in time."""
         if self.process.returncode is not None:
             return
         try:
@@ -85,7 +175,7 @@ class DemoWorkers:
         return next((f"{one.name} {one.pid}" for one in self.workers if one.owns(owner)), owner)
 
     def check(self) -> None:
-        """Raises BlackboardError when a worker has failed that was not killed."""
+        """Raises BlackboardError when a worker has failed without being killed."""
         for one in self.workers:
             code = one.process.returncode
             if code not in {None, 0, -signal.SIGKILL}:

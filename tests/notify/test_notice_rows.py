@@ -1,4 +1,4 @@
-"""What the board keeps of what was told: of many workers one tells, and once."""
+"""The rows of notices: of many workers one sends a notice, and once; what is news, and when."""
 
 from datetime import timedelta
 
