@@ -58,6 +58,17 @@ def test_a_renewal_is_tried_again_after_a_quarter_of_its_interval_to_all_of_it()
     assert [renewals(60.0).pause(fraction=part) for part in (0.0, 0.5, 1.0)] == [15.0, 37.5, 60.0]
 
 
+def test_a_pause_without_a_draw_is_as_long_as_it_may_be() -> None:
+    backoff = Backoff(shortest=0.1, longest=5.0)
+    assert [backoff.pause(1), backoff.pause(2), backoff.pause()] == [2.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(("fraction", "pause"), [(0.0, 1.5), (0.5, 1.75)])
+def test_the_pause_of_all_else_has_jitter(fraction: float, pause: float) -> None:
+    after = failed(CLOSED, OTHER, now=100.0, asked=0.0, fraction=fraction)
+    assert after.others_at == 100.0 + pause
+
+
 def test_a_failure_holds_up_both_and_renewals_are_tried_first() -> None:
     for need in Need:
         after = trouble(CLOSED, need, now=100.0)
