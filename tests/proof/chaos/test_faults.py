@@ -34,7 +34,7 @@ from tests.support.wire import Kind
 ITEMS, LEAST = (2000, 24) if LONG else (160, 2)
 """Items, and how often harm is done to claims and releases at the least."""
 RATE = 0.1
-PATIENCE = patience(900.0 if LONG else 90.0)
+PATIENCE = patience(900.0 if LONG else 180.0)
 ANSWER = 2.0
 """Seconds that a request may take here."""
 
