@@ -29,7 +29,7 @@ from math import ceil
 from blackboard.model import Item, State
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
-from blackboard.protocol.retention import Retention, look_every
+from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.spec import RunSettings
@@ -191,7 +191,7 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
         races=races,
         membership=load.workers * (MONTH / timedelta(minutes=1)),
         pruning=sum(
-            4 * one.runs / look_every(load.retention, one.interval) for one in load.rhythms
+            4 * one.runs / prune_every(load.retention, one.interval) for one in load.rhythms
         ),
     )
 
@@ -221,7 +221,7 @@ def stored(load: Load) -> int:
 
 
 def _bytes(one: Rhythm, retention: Retention) -> float:
-    kept = min(retention.runs + look_every(retention, one.interval), retention.age / one.interval)
+    kept = min(retention.runs + prune_every(retention, one.interval), retention.age / one.interval)
     return (
         ITEM_BYTES + 4 * one.spec + 2 * one.outcome_text + kept * (RUN_BYTES + 2 * one.outcome_text)
     )

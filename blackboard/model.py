@@ -8,7 +8,6 @@ the time that it takes with a dataclass.
 """
 
 import dataclasses
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ class Work(Struct, frozen=True, kw_only=True):
     id: str
     type: str
     spec: str
-    """JSON of `spec.Spec`: what the item itself says about its runs."""
+    """JSON of `spec.Spec`: the item's own settings."""
     fence: int
     """Rises with every claim, override, unlock, cancel and removal; never falls."""
     born: int
@@ -122,11 +121,11 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class Token(Work, frozen=True, kw_only=True):
-    """A waiting token: the permission to run an item once, lying there to be claimed."""
+    """A waiting token: the permission to run an item once, which a worker may claim."""
 
 
 class Item(Work, frozen=True, kw_only=True):
-    """The record people look at, and the truth about an item."""
+    """The record that commands show: all that is true of an item."""
 
     state: State
     fence: int = 0
@@ -238,9 +237,8 @@ class Member(Struct, frozen=True, kw_only=True):
     etag: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What a runner has to say when a handler has ended, however it ended."""
+class Ended(Struct, frozen=True, kw_only=True):
+    """What a runner returns when a handler has ended, however it ended."""
 
     outcome: Outcome
     result: Any = None
@@ -251,12 +249,12 @@ class Ended:
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A lock in its holder's hands, with the item as the holder knows it: all that is needed to
-    run it and to release it.
+    """A lock and its item as the holder of the lock last read or wrote them: all that is needed to
+    run the item and to release it.
     """
 
     item: Item
-    """As it was last read; after a claim as much of it as the token says. Its etag is "" when it
+    """As it was last read; after a claim as much of it as the token repeats. Its etag is "" when it
     has to be read before the release."""
     lock: Lock
     sent: float
@@ -316,7 +314,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
 
     def found(self, lock_etag: str) -> "Claim":
-        """After no answer: its lock was found with this etag; the etag of its item is not known."""
+        """After no answer: its lock was found with this etag; its item has to be read."""
         return self.answered(lock_etag=lock_etag, item_etag="")
 
 

@@ -17,10 +17,12 @@ Another store must pass `tests/contract/`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 Value = str | int | float | bool | datetime
 Data = Mapping[str, Value]
@@ -30,8 +32,7 @@ ANY: Final[Etag] = "*"
 """The etag that every row has: the write overwrites what is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row as read. `stamp` says when it was written, in a form of the store's own: for
     `age`.
     """
@@ -42,16 +43,14 @@ class Row:
     stamp: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Struct, frozen=True):
     """Makes a row. The key must be absent."""
 
     key: str
     data: Data
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """Sets the fields in `data`. The row must exist with this etag."""
 
     key: str
@@ -59,8 +58,7 @@ class Merge:
     etag: Etag
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """Makes `data` the fields of the row, which must exist with this etag."""
 
     key: str
@@ -68,8 +66,7 @@ class Replace:
     etag: Etag
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Deletes the row, which must exist with this etag."""
 
     key: str
@@ -151,12 +148,7 @@ class Requests:
     @property
     def by_kind(self) -> dict[str, int]:
         """By kind, and in total, as events have them."""
-        return {
-            "commits": self.commits,
-            "pages": self.pages,
-            "others": self.others,
-            "total": self.total,
-        }
+        return {**asdict(self), "total": self.total}
 
     def since(self, earlier: "Requests") -> "Requests":
         """How many more these are."""
@@ -207,7 +199,7 @@ class Table(Protocol):
     def age(self, row: Row) -> float:
         """Seconds since the row was last written, on the store's own scale and never overstated
         by more than `resolution`; infinity when the writer's host has booted since. Where a stamp
-        means nothing to this reader: how long it has seen the row unchanged.
+        means nothing to this reader: the time for which it has read the row unchanged.
         """
         ...
 

@@ -13,10 +13,11 @@ Pure.
     D8   no lock is older than twice its lease, and than its lease and a cycle
     D9   nothing foreign between `lock:` and `next:`; every key is what its row's id makes of it
     D10  rows of a newer version cannot be judged by this program
-    D11  nothing says that it was in the future, or waits for what its schedule does not lead to
+    D11  no time of the past lies in the future, and no token waits for what its schedule does not
+         lead to
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
-show a healthy item in two places or in none; `evidence.py` reads one moment.
+show a healthy item in two places or in none; `doctor/__init__.py` reads one moment.
 
 The repair is one batch:
 
@@ -24,7 +25,7 @@ The repair is one batch:
     a lock that may be alive          it is kept, and the item says so; waiting tokens go
     a lock that is of an older fence  it goes, and the fence rises above it
     running, but no lock              the fence rises and the item waits again, due as it was
-    waiting                           the token that the item names is there, and no other
+    waiting                           its token is the one that the item names, and no other
     unlike its history                the fence rises to it; outcome and stop are the newest run's
     ahead of the clock                start and stop are now; what nothing explains is planned anew
 
@@ -75,7 +76,7 @@ class Finding:
     """The item's id, a key, or what else it is about."""
     problem: str
     grave: bool = True
-    """False: worth knowing, but nothing is broken."""
+    """False: worth reporting, but nothing is broken."""
     repaired: bool = False
 
 
@@ -97,18 +98,18 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is measured against."""
+    """What a case is judged by."""
 
     now: datetime
     shards: int
     cycle: timedelta
     """What is due or stale is taken within it, while a worker has a free slot."""
     lease: timedelta
-    """What a lock of the item would be good for."""
+    """The lease that a lock of the item would have."""
     planning: Planning | None
-    """What the item is planned by; None: that cannot be told."""
+    """What the item is planned by; None: that cannot be computed."""
     served: bool
-    """Whether a worker is there that takes the item's type: else being late is not grave."""
+    """Whether a worker is present that takes the item's type: else being late is not grave."""
 
 
 def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
@@ -116,22 +117,23 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
     if case.sealed:
         return list(case.sealed)
     if case.item is None:
-        return [Finding(code=code, subject=case.id, problem=told) for code, told in _orphans(case)]
-    told = [
+        return [Finding(code=code, subject=case.id, problem=what) for code, what in _orphans(case)]
+    problems = [
         *_tokens(case, case.item),
         *_lock(case, case.item),
         *_history(case, case.item, bounds.now),
     ]
     if shard_of(case.id, bounds.shards) != case.shard:
-        told.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
-    findings = [Finding(code=code, subject=case.id, problem=what) for code, what in told]
+        problems.append(("D4", f"lies in shard {case.shard}, where no worker looks for it"))
+    findings = [Finding(code=code, subject=case.id, problem=what) for code, what in problems]
     return findings + list(_times(case, case.item, bounds))
 
 
-Told = Iterator[tuple[str, str]]
+Problems = Iterator[tuple[str, str]]
+"""The code and the text of each."""
 
 
-def _orphans(case: Case) -> Told:
+def _orphans(case: Case) -> Problems:
     if case.lock is not None:
         yield "D4", f"a lock of {case.lock.owner}, but no item"
     for key in case.tokens:
@@ -140,7 +142,7 @@ def _orphans(case: Case) -> Told:
         yield "D6", "a history, but no item: its row is lost"
 
 
-def _tokens(case: Case, item: Item) -> Told:
+def _tokens(case: Case, item: Item) -> Problems:
     """D1 to D5, as far as waiting tokens go."""
     named = next_key(item.ready, item.id)
     others = [key for key in case.tokens if key != named]
@@ -169,7 +171,7 @@ def differences(token: Token, item: Item) -> list[str]:
     return [name for name in COMPARED if getattr(token, name) != getattr(right, name)]
 
 
-def _lock(case: Case, item: Item) -> Told:
+def _lock(case: Case, item: Item) -> Problems:
     """D1 to D4, as far as the lock goes."""
     lock = case.lock
     if lock is None:
@@ -189,7 +191,7 @@ def _lock(case: Case, item: Item) -> Told:
         yield "D4", f"its lock is of an earlier life (born {lock.born}, not {item.born})"
 
 
-def _history(case: Case, item: Item, now: datetime) -> Told:
+def _history(case: Case, item: Item, now: datetime) -> Problems:
     """D6. When a run of the future ended is not held against its item."""
     run = case.newest
     if run is None:
@@ -217,23 +219,23 @@ def _asked_for(item: Item) -> bool:
 
 
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
-    """D7, D8 and D11. What is late for want of workers is worth knowing, no more."""
+    """D7, D8 and D11. What is late for want of workers is not grave."""
     late = bounds.now - item.ready
     if item.waits and -late > HORIZON and not _asked_for(item):
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")
-    elif bounds.planning and (told := ahead(item, bounds.planning, now=bounds.now)):
-        yield Finding(code="D11", subject=item.id, problem=told)
+    elif bounds.planning and (problem := ahead(item, bounds.planning, now=bounds.now)):
+        yield Finding(code="D11", subject=item.id, problem=problem)
     if item.waits and late > bounds.cycle + bounds.lease:
-        told = f"has been ready for {span(late.total_seconds())}"
-        yield Finding(code="D7", subject=item.id, problem=told, grave=bounds.served)
+        problem = f"has been ready for {span(late.total_seconds())}"
+        yield Finding(code="D7", subject=item.id, problem=problem, grave=bounds.served)
     lock = case.lock
     if lock is None or not item.running:
         return
     grace = max(lock.stale_after, bounds.cycle.total_seconds())
     if lock.age > lock.stale_after + grace:
         good = span(lock.stale_after)
-        told = f"its lock, good for {good}, was not renewed {since(lock.age)} nor overridden"
-        yield Finding(code="D8", subject=item.id, problem=told, grave=bounds.served)
+        problem = f"its lock, good for {good}, was not renewed {since(lock.age)} nor overridden"
+        yield Finding(code="D8", subject=item.id, problem=problem, grave=bounds.served)
 
 
 MENDED = ("running", "owner", "fence", "start", "stop", "outcome", *PLANNED)

@@ -44,7 +44,7 @@ def token_of(item: Item) -> Token:
 
 
 def item_of(token: Token) -> Item:
-    """As much of an item as its waiting token says."""
+    """As much of an item as its waiting token repeats."""
     return Item(state=State.ACTIVE, **_work(token))
 
 

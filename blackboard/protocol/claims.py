@@ -39,7 +39,7 @@ from blackboard.table import (
 )
 
 ROWS_OF_A_CLAIM = 3
-"""The token goes, the lock comes, the item says so: in this order."""
+"""Deletes the token, inserts the lock, merges the item: in this order."""
 RENEWALS = 3
 """Tries of one renewal before it is left to the next."""
 
@@ -65,10 +65,10 @@ async def claim(
 ) -> Claimed:
     """Claim tokens of one shard in one batch. `settings` go with `tokens`."""
     now, sent = await board.table.now(), board.clock.monotonic()
-    claims = [
-        _claim_of(token, settings=one, owner=owner, nonce=board.chance.nonce(), now=now, sent=sent)
-        for token, one in zip(tokens, settings, strict=True)
-    ]
+    claims = []
+    for token, its in zip(tokens, settings, strict=True):
+        item = claimed(item_of(token), settings=its, owner=owner, now=now)
+        claims.append(_claim_of(board, item, settings=its, sent=sent))
     ops = [op for token, made in zip(tokens, claims, strict=True) for op in claim_ops(token, made)]
     nonces = {made.nonce for made in claims}
     board.in_flight |= nonces
@@ -116,12 +116,11 @@ async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
     return Claimed(reread=True, broken=token)
 
 
-def _claim_of(
-    token: Token, *, settings: RunSettings, owner: str, nonce: str, now: datetime, sent: float
-) -> Claim:
-    item = claimed(item_of(token), settings=settings, owner=owner, now=now)
-    stale_after = lease(settings, token.slot).total_seconds()
-    return Claim(item=item, lock=lock_of(item, nonce=nonce, stale_after=stale_after), sent=sent)
+def _claim_of(board: BoardTable, item: Item, *, settings: RunSettings, sent: float) -> Claim:
+    """The claim of an item whose run begins, with a new nonce."""
+    stale_after = lease(settings, item.slot).total_seconds()
+    lock = lock_of(item, nonce=board.chance.nonce(), stale_after=stale_after)
+    return Claim(item=item, lock=lock, sent=sent)
 
 
 def claim_from(item: Item, *, lock: Lock, sent: float) -> Claim:
@@ -151,8 +150,8 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
-    """Take up a lock of this worker that none of its runs has. It is renewed first, so that its
-    deadline is known; what the item says decides the run. Raises BadInput or ValueError where no
+    """Take up a lock of this worker that none of its runs has. It is renewed first, so that it has
+    a deadline; the row of the item decides what is run. Raises BadInput or ValueError where no
     settings can be computed from that: it is not renewed then, so that it grows stale.
     """
     item = await board.item(lock.id)
@@ -250,12 +249,7 @@ async def override(
             await board.table.commit(board.partition(item.id), ops)
         return None
     after = overridden(held, owner=owner, now=now)
-    stale_after = lease(settings, item.slot).total_seconds()
-    taken = Claim(
-        item=after,
-        lock=lock_of(after, nonce=board.chance.nonce(), stale_after=stale_after),
-        sent=sent,
-    )
+    taken = _claim_of(board, after, settings=settings, sent=sent)
     board.in_flight.add(taken.nonce)
     try:
         etags = await board.table.commit(
@@ -271,7 +265,7 @@ async def override(
 
 
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
-    """What the history says of a holder that was not heard of any more."""
+    """What the history says of a run whose holder renewed its lock no more."""
     error = f"its lock was not renewed for {lock.stale_after:g} s"
     held = claim_from(item, lock=lock, sent=0.0).item
     return run_of(held, Outcome.ABANDONED, now=now, nonce=lock.nonce, error=error)

@@ -192,7 +192,7 @@ async def add(
 
 
 async def edit(board: BoardTable, item_id: str, change: Callable[[Spec, Item], Spec]) -> Changed:
-    """Change what an item says about its runs. A new schedule counts from now; an `every` from
+    """Change the spec of an item. A new schedule counts from now; an `every` from
     the last start. A slot that is being retried, or was asked for, is kept.
     """
 
@@ -212,8 +212,8 @@ async def edit(board: BoardTable, item_id: str, change: Callable[[Spec, Item], S
 
 
 def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
-    """What `item` is run with when it says `spec`. A schedule that only a handler says, which need
-    not be known here, is the one it was last run with.
+    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, which this
+    process may not have, is the one of the item's last run.
     """
     settings = board.resolve(item.type, spec)
     elsewhere = not decode_spec(item.spec).has_schedule
@@ -317,13 +317,9 @@ async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
     """Take the lock with this fence from its holder: the item is due again at once, with the slot
     it had. Nothing happens when the lock is another one by now.
     """
-
-    def build(item: Item, now: datetime) -> Item | None:
-        if not item.running or item.fence != fence:
-            return None
-        return unlocked(item, _ended(item, Outcome.ABANDONED, mark=mark, now=now))
-
-    return await change_item(board, item_id, build, write=_write(Outcome.ABANDONED, mark))
+    return await _take_lock(
+        board, item_id, mark, fence=fence, outcome=Outcome.ABANDONED, end=unlocked
+    )
 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
@@ -331,28 +327,37 @@ async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
     the item waits for its next slot.
     """
 
+    def end(item: Item, run: Run) -> Item:
+        return freed(item, run, settings=settings_of(board, item, item.spec))
+
+    return await _take_lock(board, item_id, mark, fence=fence, outcome=Outcome.CANCELLED, end=end)
+
+
+async def _take_lock(
+    board: BoardTable,
+    item_id: str,
+    mark: Mark,
+    *,
+    fence: int,
+    outcome: Outcome,
+    end: Callable[[Item, Run], Item],
+) -> Changed:
+    """Take the lock with this fence from its holder; `end` makes the item that is left, from the
+    item and its ended run.
+    """
+
+    def run(item: Item, now: datetime) -> Run:
+        verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
+        error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
+        return run_of(item, outcome, now=now, error=error, note=text_of(mark))
+
     def build(item: Item, now: datetime) -> Item | None:
         if not item.running or item.fence != fence:
             return None
-        run = _ended(item, Outcome.CANCELLED, mark=mark, now=now)
-        return freed(item, run, settings=settings_of(board, item, item.spec))
-
-    return await change_item(board, item_id, build, write=_write(Outcome.CANCELLED, mark))
-
-
-def _ended(item: Item, outcome: Outcome, *, mark: Mark, now: datetime) -> Run:
-    """What the history says of the run whose lock was taken."""
-    verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"
-    error = f"{verb} by {mark.by}" + (f": {mark.reason}" if mark.reason else "")
-    return run_of(item, outcome, now=now, error=error, note=text_of(mark))
-
-
-def _write(outcome: Outcome, mark: Mark) -> Write:
-    """The batch that takes the lock and writes the history."""
+        return end(item, run(item, now))
 
     def write(item: Item, after: Item) -> list[Op]:
         assert after.stop is not None
-        run = _ended(item, outcome, mark=mark, now=after.stop)
-        return free_ops(item, ANY, after, run)
+        return free_ops(item, ANY, after, run(item, after.stop))
 
-    return write
+    return await change_item(board, item_id, build, write=write)

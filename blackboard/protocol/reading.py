@@ -39,8 +39,8 @@ SHARDS = range(1, 101)
 
 
 class Remade(Unavailable):
-    """The board was deleted and made anew with other shards: what is read here is in no one's way,
-    and of no use.
+    """The board was deleted and made anew with other shards: this object reads and writes rows that
+    no worker uses.
     """
 
 
@@ -141,7 +141,7 @@ class BoardTable:
         if version_of(row.data) > VERSION:
             raise BadInput(
                 "board",
-                f"{name!r} has version {version_of(row.data)}, this program knows {VERSION}",
+                f"{name!r} has version {version_of(row.data)}, this program reads {VERSION}",
                 "upgrade blackboard",
             )
         shards = row.data.get("shards")
@@ -251,11 +251,11 @@ _KEYS: dict[type[Any], Callable[[Any], str]] = {
     Token: lambda token: keys.next_key(token.ready, token.id),
     Run: lambda run: keys.run_key(run.id, run.fence),
 }
-"""The key of a row by what it says. Under another it could not be claimed, released or changed."""
+"""The key of a row, from its record. Under another it could not be claimed, released or changed."""
 
 
 def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
-    """The record in a row that lies where it says. Raises BadRow."""
+    """The record in a row, whose key it must give. Raises BadRow."""
     found = record_of(record_type, row, **extra)
     if _KEYS[record_type](found) != row.key:
         raise BadRow(row.key, "its key is not what it says")

@@ -19,11 +19,12 @@ Writing does not give up while the store is away: it asks again until it is answ
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import Claim, Ended, Outcome, Run, replace
@@ -65,11 +66,10 @@ class ReleaseOutcome(StrEnum):
     LATE = "late"
     """Its lock had been taken away: the history says superseded."""
     DROPPED = "dropped"
-    """Its item is gone, was made anew or cannot be read, or the store refuses what it says."""
+    """Its item is gone, was made anew or cannot be read, or the store refuses the outcome."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRun:
+class FinishedRun(Struct, frozen=True, kw_only=True):
     """A run that has ended and is to be released: its claim, and how it ended."""
 
     claim: Claim
@@ -79,8 +79,7 @@ class FinishedRun:
     """Cut short by its worker's shutdown: due again at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Struct, frozen=True, kw_only=True):
     """A run that was released: how, its row in the history, and its item's next ready time."""
 
     how: ReleaseOutcome
@@ -88,46 +87,37 @@ class Released:
     ready: datetime | None = None
 
 
-class Leases(Protocol):
-    """The locks of the runs that are released, as far as they are renewed meanwhile."""
+class Leases:
+    """The locks of the runs that are released. These are not renewed meanwhile; those of a worker
+    are.
+    """
 
     async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
-        """The runs with their locks as they are now. From here on these are renewed only at need: a
-        renewal changes the etag that the release states.
+        """Returns the runs with their locks as they are now. From then on these are renewed only at
+        need: a renewal changes the etag that the release states.
         """
-        ...
-
-    def renewed(self, finished: Sequence[FinishedRun]) -> None:
-        """From here on they are renewed as ever."""
-        ...
-
-
-class NoLeases:
-    """They are not renewed."""
-
-    async def quiet(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         return list(finished)
 
     def renewed(self, finished: Sequence[FinishedRun]) -> None:
-        """As before."""
-
-
-NO_LEASES = NoLeases()
+        """From then on they are renewed as usual."""
 
 
 Answer = TypeVar("Answer")
 
 
 async def release(
-    board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases = NO_LEASES
+    board: BoardTable, finished: Sequence[FinishedRun], *, leases: Leases | None = None
 ) -> list[Released]:
     """Release runs, as many in one batch as fit it. Returns when all are in the history; waits for
     the store as long as it takes.
     """
+    leases = leases or Leases()
     fitted = [fit(one, board.table.max_value) for one in finished]
     written: dict[str, Released] = {}
     # Of two runs of one item the earlier has lost its lock, and a batch has each row once.
-    newest = {one.claim.id: one.claim.fence for one in sorted(fitted, key=_fence)}
+    newest = {
+        one.claim.id: one.claim.fence for one in sorted(fitted, key=lambda one: one.claim.fence)
+    }
     certain: list[FinishedRun] = []
     doubtful: list[FinishedRun] = []
     for one in fitted:
@@ -169,10 +159,6 @@ async def release(
     return [written[one.claim.nonce] for one in finished]
 
 
-def _fence(finished: FinishedRun) -> int:
-    return finished.claim.fence
-
-
 Prepared = tuple[FinishedRun, list[Op], Released]
 
 
@@ -207,12 +193,11 @@ def _weight(op: Op) -> int:
     """Bytes of an operation, estimated high: keys and JSON escapes included."""
     if isinstance(op, Delete):
         return 600
-    texts = (value for value in op.data.values() if isinstance(value, str))
-    return (
-        1000
-        + 60 * len(op.data)
-        + sum(2 * len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    )
+    weight = 1000 + 60 * len(op.data)
+    for value in op.data.values():
+        if isinstance(value, str):
+            weight += 2 * len(value if value.isascii() else value.encode("utf-8", "surrogatepass"))
+    return weight
 
 
 def releases_at_once(board: BoardTable) -> int:
@@ -275,7 +260,7 @@ def prepare(
 
 def _edited(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
     """The settings of an item that was edited while it ran; those it ran with, if the new ones
-    cannot be computed here.
+    cannot be computed by this worker.
     """
     try:
         return board.resolve(claim.type, claim.spec)

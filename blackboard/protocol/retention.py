@@ -1,16 +1,17 @@
-"""How long the history is kept: so many runs of an item, and none older than so much.
+"""How long the history is kept: a number of runs of each item, and none above an age.
 
-A worker that releases a run whose fence divides by sixteen looks, so no worker is appointed for it.
-An item that runs so often that its runs become too many before they become too old is looked at
-every ninety-six: what goes is then one batch of any store, and nearly twice as many may be there.
-What a late finisher may come back to stays for an hour in any case: it finds its row by it.
+The worker that releases a run prunes the history of its item, if the fence of the run divides by
+16; so no worker is appointed for it. The history of an item that runs so often that its runs become
+too many before they become too old is pruned every 96 runs: what goes is then one batch of any
+store, and nearly twice as many runs may be there. An abandoned or cancelled run stays for an hour
+in any case: if it ends late, its worker finds the row of the run.
 
-An item that was removed, paused or is done, or whose worker always dies, has no release that looks.
-So each look goes on to one more history of its shard, the next in the order of keys after the last
-one it went on to; and `doctor --repair` looks at all of them. Tombstones stay: they keep fences.
+An item that was removed, paused or is done, or whose worker always dies, has no release that
+prunes. So after each pruning one more history of the shard is pruned, the next in the order of
+keys after the last one; and `doctor --repair` prunes all of them. Tombstones stay: they keep
+fences.
 """
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,9 +22,12 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Conflict, Delete, Op, Row, Unknown
 
-LOOK_EVERY = 16
-LOOK_SELDOM = 96
-YOUNGEST = timedelta(hours=1)
+PRUNE_EVERY = 16
+"""Runs of an item from one pruning to the next."""
+PRUNE_SELDOM = 96
+"""The same, where runs become too many before they become too old."""
+KEPT_FOR_LATE = timedelta(hours=1)
+"""The least age of an abandoned or cancelled run that is deleted: it may end late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +41,21 @@ class Retention:
 def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> bool:
     """Whether a run stays; `place` counts from 0, the newest."""
     age = now - run.stop
-    may_come_back = run.outcome in {Outcome.ABANDONED, Outcome.CANCELLED} and age < YOUNGEST
+    may_come_back = run.outcome in {Outcome.ABANDONED, Outcome.CANCELLED} and age < KEPT_FOR_LATE
     return may_come_back or (place < retention.runs and age <= retention.age)
 
 
-def is_time(fence: int, *, retention: Retention, interval: timedelta | None = None) -> bool:
-    """Whether the release of this fence is one that looks. `interval` is from its start to the
-    item's next run, None when there is none.
+def prunes_after(fence: int, *, retention: Retention, interval: timedelta | None = None) -> bool:
+    """Whether the release of this fence is followed by a pruning. `interval` is from its start to
+    the item's next run, None when there is none.
     """
-    return fence % look_every(retention, interval) == 0
+    return fence % prune_every(retention, interval) == 0
 
 
-def look_every(retention: Retention, interval: timedelta | None) -> int:
-    """Of how many runs of an item one is followed by a look."""
+def prune_every(retention: Retention, interval: timedelta | None) -> int:
+    """Of how many runs of an item one is followed by a pruning."""
     too_many_first = interval is not None and interval < retention.age / retention.runs
-    return min(LOOK_SELDOM if too_many_first else LOOK_EVERY, retention.runs)
+    return min(PRUNE_SELDOM if too_many_first else PRUNE_EVERY, retention.runs)
 
 
 async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
@@ -70,45 +74,39 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
 
 
 async def prune_next(board: BoardTable, shard: str, *, after: str, retention: Retention) -> str:
-    """Prune the next history of a shard, behind the key `after`, unless its item does so itself.
-    The key behind which to go on: "" when it was the last.
+    """Prune the next history of a shard, behind the key `after`, unless the releases of its item
+    do so. Returns the key behind which to go on: "" when it was the last.
     """
-    async for row in board.table.scan(shard, max(after, keys.RUN), keys.end_of(keys.RUN), 1):
-        await _prune_unlooked(board, row, retention=retention)
-        return _behind(row)
-    return ""
+    row = await _first(board, shard, max(after, keys.RUN))
+    if row is None:
+        return ""
+    with suppress(BadRow):
+        if not prunes_itself(await board.item(_item_of(row))):
+            await prune(board, _item_of(row), retention=retention)
+    return _behind(row)
 
 
 async def prune_all(board: BoardTable, *, retention: Retention) -> int:
     """Prune every history of a board; the number of runs that went."""
     pruned = 0
     for number in range(board.shards):
-        shard = board.shard(number)
-        async for row in _histories(board, shard):
+        shard, key = board.shard(number), keys.RUN
+        while (row := await _first(board, shard, key)) is not None:
+            key = _behind(row)
             with suppress(BadRow):  # `doctor` reports it
                 pruned += await prune(board, _item_of(row), retention=retention)
     return pruned
 
 
-async def _histories(board: BoardTable, shard: str) -> AsyncIterator[Row]:
-    """The newest run of each history of a shard."""
-    key = keys.RUN
-    while key:
-        found = [row async for row in board.table.scan(shard, key, keys.end_of(keys.RUN), 1)]
-        key = _behind(found[0]) if found else ""
-        for row in found:
-            yield row
+async def _first(board: BoardTable, shard: str, key: str) -> Row | None:
+    """The newest run of the first history of a shard from `key` on."""
+    async for row in board.table.scan(shard, key, keys.end_of(keys.RUN), 1):
+        return row
+    return None
 
 
-async def _prune_unlooked(board: BoardTable, row: Row, *, retention: Retention) -> None:
-    with suppress(BadRow):
-        item = await board.item(_item_of(row))
-        if not looks_itself(item):
-            await prune(board, _item_of(row), retention=retention)
-
-
-def looks_itself(item: Item | None) -> bool:
-    """Whether an item has runs that end in a release, which looks at its history."""
+def prunes_itself(item: Item | None) -> bool:
+    """Whether an item has runs that end in a release, which prunes its history."""
     return (
         item is not None
         and item.state is State.ACTIVE
@@ -136,5 +134,5 @@ async def _delete(board: BoardTable, item_id: str, batch: list[Op]) -> int:
     try:
         await board.table.commit(board.partition(item_id), batch)
     except (Conflict, Unknown):
-        return 0  # another worker prunes, or the next look does
+        return 0  # another worker prunes, or this one does the next time
     return len(batch)

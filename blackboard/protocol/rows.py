@@ -11,10 +11,11 @@ with it.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from operator import attrgetter
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -36,115 +37,99 @@ from blackboard.table import Data, Row, Value
 Record = TypeVar("Record", Item, Token, Lock, Run, Member)
 
 _READ_ONLY = {"etag", "age"}
-_ENUMS: dict[str, type[State | Outcome]] = {"state": State, "outcome": Outcome}
-_STATES, _OUTCOMES = frozenset(State), frozenset(Outcome)
 _YEARS = range(1000, 9100)
 """Schedules are computed for the years up to 9000; a jitter or a backoff adds ten at the most."""
 _LARGEST = 10**12
 """The keys of the history have no room for higher fences."""
 
+# ---- from a row: each of these returns the value of a field, None for what is no good in it
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
+Reader = Callable[[object], Any]
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _LARGEST
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _is_number(value: object) -> bool:
-    return _is_count(value) or (isinstance(value, float) and math.isfinite(value))
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
-def _is_time(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None and value.year in _YEARS
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _LARGEST else None
 
 
-def _is_state(value: object) -> bool:
-    return isinstance(value, str) and value in _STATES
+def _number(value: object) -> float | None:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return _count(value)
 
 
-def _is_outcome(value: object) -> bool:
-    return isinstance(value, str) and value in _OUTCOMES
+def _time(value: object) -> datetime | None:
+    if isinstance(value, datetime) and value.tzinfo is not None and value.year in _YEARS:
+        return value
+    return None
 
 
-def _requests(value: object) -> tuple[QueuedRun, ...] | None:
-    """Runs that a release of the item will go by; None: no good JSON of any."""
-    found: tuple[QueuedRun, ...] | None = _decoded(value, tuple[QueuedRun, ...])
-    return found if found is not None and all(_is_time(one.slot) for one in found) else None
+def _one_of(kind: type[State | Outcome]) -> Reader:
+    values: dict[object, State | Outcome] = {one.value: one for one in kind}
+    return lambda value: values.get(value) if isinstance(value, str) else None
 
 
-def _applied(value: object) -> tuple[Applied, ...] | None:
-    """Names that a request for the item will go by; None: no good JSON of any."""
-    found: tuple[Applied, ...] | None = _decoded(value, tuple[Applied, ...])
-    return found if found is not None and all(_is_time(one.at) for one in found) else None
+def _list_of(kind: type[QueuedRun | Applied], time: str) -> Reader:
+    """`time` is the name of a field that must be a good time."""
+    decode = msgspec.json.Decoder(tuple[kind, ...]).decode  # type: ignore[valid-type] # a variable
+
+    def read(value: object) -> Any:
+        if not isinstance(value, str):
+            return None
+        try:
+            found: tuple[Any, ...] = decode(value) if value else ()
+        except (ValueError, RecursionError):
+            return None
+        return found if all(_time(getattr(one, time)) for one in found) else None
+
+    return read
 
 
-def _decoded(value: object, kind: Any) -> Any:
-    """JSON text as `kind`; None when it is none."""
-    if not isinstance(value, str):
-        return None
-    try:
-        return msgspec.json.decode(value, type=kind) if value else ()
-    except (ValueError, RecursionError):
-        return None
-
-
-_GOOD: dict[type[Any], Callable[[object], bool]] = {
-    str: _is_text,
-    bool: _is_flag,
-    int: _is_count,
-    float: _is_number,
-    datetime: _is_time,
-    State: _is_state,
-    Outcome: _is_outcome,
+_READERS: dict[Any, Reader] = {
+    str: _text,
+    bool: _flag,
+    int: _count,
+    float: _number,
+    datetime: _time,
+    State: _one_of(State),
+    Outcome: _one_of(Outcome),
+    tuple[QueuedRun, ...]: _list_of(QueuedRun, "slot"),
+    tuple[Applied, ...]: _list_of(Applied, "at"),
 }
-_LISTS: dict[str, Callable[[object], Any]] = {"requests": _requests, "applied": _applied}
-"""Fields that are JSON in a row."""
+"""By the type of a field."""
+_ANY_IS_GOOD = {str, bool}
+"""Types all of whose values are good: they need no reader."""
 
 
-def _columns(record_type: type[Any]) -> Iterator[tuple[str, str, Callable[[object], bool]]]:
-    """Of each field its name, its column, and what is good in it."""
-    for name, hint in get_type_hints(record_type).items():
-        if name not in _READ_ONLY:
+class _Column(NamedTuple):
+    """A field and its column."""
+
+    field: str
+    name: str
+    plain: type[Any] | None
+    """A type all of whose values are good."""
+    read: Reader
+
+
+def _columns(record_type: type[Any]) -> Iterator[_Column]:
+    for field, hint in get_type_hints(record_type).items():
+        if field not in _READ_ONLY:
             kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-            is_good = _is_text if name in _LISTS else _GOOD[kind]
-            yield name, "item" if name == "id" else name, is_good
+            plain = kind if kind in _ANY_IS_GOOD else None
+            yield _Column(field, "item" if field == "id" else field, plain, _READERS[kind])
 
 
-_COLUMNS: dict[type[Any], tuple[tuple[str, str, Callable[[object], bool]], ...]] = {
-    record_type: tuple(_columns(record_type)) for record_type in (Item, Token, Lock, Run, Member)
-}
-
-
-def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
-    """All columns of a record."""
-    data: dict[str, Value] = {}
-    for name, column, _ in _COLUMNS[type(record)]:
-        value = getattr(record, name)
-        if value is not None:
-            data[column] = _written(name, value)
-    return data
-
-
-def columns_of(record: Item, *names: str) -> dict[str, Value]:
-    """The named columns of an item: what a Merge writes."""
-    data = {name: getattr(record, name) for name in names}
-    return {name: _written(name, value) for name, value in data.items() if value is not None}
-
-
-def _written(name: str, value: Any) -> Value:
-    """The value of a field as it stands in a row."""
-    if name in _ENUMS:
-        return str(value.value)
-    if name in _LISTS:
-        return text_of(value) if value else ""
-    written: Value = value
-    return written
+_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Run, Member)
+_COLUMNS = {record_type: tuple(_columns(record_type)) for record_type in _TYPES}
+_NAMES = {kind: tuple(one.name for one in columns) for kind, columns in _COLUMNS.items()}
+_VALUES = {kind: attrgetter(*(one.field for one in all_)) for kind, all_ in _COLUMNS.items()}
 
 
 def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
@@ -154,25 +139,45 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
     data = row.data
     found: dict[str, Any] = {"etag": row.etag, **extra}
     wrong: list[str] = []
-    for name, column, is_good in _COLUMNS[record_type]:
-        if column not in data:
-            continue
-        value: Any = data[column]
-        if not is_good(value):
-            wrong.append(column)
-        elif name in _LISTS:
-            value = _LISTS[name](value)
-            if value is None:
-                wrong.append(column)
-        elif name in _ENUMS:
-            value = _ENUMS[name](value)
-        found[name] = value
+    for field, name, plain, read in _COLUMNS[record_type]:
+        if name in data:
+            value: Any = data[name]
+            if type(value) is not plain:
+                value = read(value)
+                if value is None:
+                    wrong.append(name)
+            found[field] = value
     if wrong:
         raise BadRow(row.key, f"no good {', '.join(wrong)}")
     try:
         return record_type(**found)
     except TypeError:
         raise BadRow(row.key, "cannot be read") from None
+
+
+# ---- to a row
+
+
+def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
+    """All columns of a record."""
+    kind = type(record)
+    return _written(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
+
+
+def columns_of(record: Item, *names: str) -> dict[str, Value]:
+    """The named columns of an item: what a Merge writes."""
+    return _written((name, getattr(record, name)) for name in names)
+
+
+def _written(values: Iterable[tuple[str, Any]]) -> dict[str, Value]:
+    data = {name: value for name, value in values if value is not None}
+    for name in ("state", "outcome"):
+        if name in data:
+            data[name] = data[name].value
+    for name in ("requests", "applied"):
+        if name in data:
+            data[name] = text_of(data[name]) if data[name] else ""
+    return data
 
 
 def check_version(item: Item) -> None:

@@ -40,7 +40,7 @@ from typing import Any, Final
 
 import msgspec
 
-from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.context import Context, progress_of, run_logger
 from blackboard.handlers import Handler, Source, find_handler
 from blackboard.runners import wire
 from blackboard.runners.output import failure, fitting_result, readable
@@ -105,7 +105,7 @@ class ChildLoop:
     def _perform(self, run: wire.RunMessage, lost: _Lost) -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
-            handler, before = _found(run.source, run.type)
+            handler, before = _found(run.source, run.item.type)
             context = Context(
                 due=run.due,
                 fence=run.fence,
@@ -117,8 +117,7 @@ class ChildLoop:
                 lost=lost,
                 progress=self._progress,
             )
-            item = HandlerItem(run.id, run.type, run.params, run.timezone, run.written)
-            value = copy_context().run(handler.function, item, context)
+            value = copy_context().run(handler.function, run.item, context)
             result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
             del value  # which closes what it holds open
             return wire.FinishedMessage(result=result, left=left(before))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import deepcopy
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -34,16 +34,19 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners.output import Tail, captured, failure, fitting_result, name_of
 
+Answer = TypeVar("Answer")
+_Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
+
 
 class InlineRunner:
-    """`patience`: seconds for the clean-up of a cancelled handler."""
+    """`stop_timeout`: seconds for the clean-up of a cancelled handler."""
 
-    def __init__(self, *, patience: float = 5.0) -> None:
-        self._patience = patience
+    def __init__(self, *, stop_timeout: float = 5.0) -> None:
+        self._stop_timeout = stop_timeout
         self._running: set[_InlineRun] = set()
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
-        run = _InlineRun(call, report, patience=self._patience)
+        run = _InlineRun(call, report, stop_timeout=self._stop_timeout)
         self._running.add(run)
         run.ended.add_done_callback(lambda _: self._running.discard(run))
         return run
@@ -55,13 +58,13 @@ class InlineRunner:
 
 
 class _InlineRun:
-    def __init__(self, call: HandlerCall, report: Reporter, *, patience: float) -> None:
+    def __init__(self, call: HandlerCall, report: Reporter, *, stop_timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._outside = copy_context()
         self._report = report
         self._mask = call.mask
         self._id, self._type = call.item.id, call.item.type
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._lost = _Lost()
         self._tail = Tail()
         self._verdict: Ended | None = None
@@ -84,21 +87,23 @@ class _InlineRun:
         self._stop(Ended(outcome=outcome, error=reason))
 
     def fail(self, problem: BaseException) -> None:
+        """Ends the run as failed, if it is not over: what the handler started raised `problem`."""
         if not self.ended.done():
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
         what = f"what the {self._type} handler of {self._id} left behind"
         message = f"{what} raised {name_of(problem)} after its run had ended"
-        log_masked(lambda: message, self)
+        _log_masked(lambda: message, self)
 
     def masked(self, text: str) -> str:
+        """`text` without the values that `${NAME}` in the run's params stands for."""
         return self._mask.short(text)
 
     def _stop(self, verdict: Ended) -> None:
         if self._verdict is not None or self.ended.done():
             return
         self._verdict = verdict
-        self._timer = self._loop.call_later(self._patience, self._abandon)
+        self._timer = self._loop.call_later(self._stop_timeout, self._abandon)
         self._task.cancel()
 
     async def _run(self, call: HandlerCall) -> Ended:
@@ -114,7 +119,8 @@ class _InlineRun:
             lost=self._lost,
             progress=self._progress,
         )
-        own_context(self)
+        _owner.set(self)
+        _RUNS.add(self)
         with captured(self._tail):
             try:
                 value = await call.handler.function(call.item, context)
@@ -140,8 +146,8 @@ class _InlineRun:
         assert self._verdict is not None
         self._report.log(
             logging.ERROR,
-            f"the handler swallowed its cancellation and is abandoned after {self._patience:g} s; "
-            "it may still be running",
+            "the handler swallowed its cancellation and is abandoned after "
+            f"{self._stop_timeout:g} s; it may still be running",
         )
         self._end(self._verdict)
 
@@ -190,40 +196,23 @@ class _Lost:
         return self._event.is_set()
 
 
-Answer = TypeVar("Answer")
+# ---- the loop
 
-_Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 _ENDING = (SystemExit, KeyboardInterrupt)
 """The exceptions that asyncio lets out of its loop."""
 
-CLEANUP: Final = 5.0
+_CLEANUP: Final = 5.0
 """Seconds for tasks and threads that were left behind to end with the loop."""
 
+_owner: ContextVar[_InlineRun | None] = ContextVar("owner", default=None)
+"""The run that a task or callback belongs to, also after its end. Set in the context of a handler,
+which everything that it starts inherits."""
 
-class Owner(Protocol):
-    """The run that a task or callback belongs to, also after its end."""
-
-    def fail(self, problem: BaseException) -> None:
-        """Ends the run as failed, if it is not over: what the handler started raised `problem`."""
-
-    def masked(self, text: str) -> str:
-        """`text` without the values that `${NAME}` in the run's params stands for."""
-
-
-_owner: ContextVar[Owner | None] = ContextVar("owner", default=None)
-"""Set in the context of a handler, which everything that it starts inherits."""
-
-_RUNS: Final[WeakSet[Owner]] = WeakSet()
+_RUNS: Final[WeakSet[_InlineRun]] = WeakSet()
 """Every run, also one that is over as long as something refers to it."""
 
 _LOG: Final = logging.getLogger("asyncio")
 _TRACEBACK: Final = vars(BaseException)["__traceback__"]
-
-
-def own_context(run: Owner) -> None:
-    """Makes `run` the owner of all that is started in this context from now on."""
-    _owner.set(run)
-    _RUNS.add(run)
 
 
 def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
@@ -269,15 +258,15 @@ def _is_kind(problem: object, *kinds: type[BaseException]) -> bool:
     return issubclass(type(problem), kinds)
 
 
-class OwnedTask(asyncio.Task[Any]):
+class _OwnedTask(asyncio.Task[Any]):
     """A task with the run that made it, also while it is being destroyed."""
 
-    owner: Owner | None = None
+    owner: _InlineRun | None = None
 
 
 def _task_factory(loop: asyncio.AbstractEventLoop, work: _Work, **about: Any) -> asyncio.Task[Any]:
     """A task that belongs to the run of the present context, if there is one."""
-    task = OwnedTask(work, loop=loop, **about)
+    task = _OwnedTask(work, loop=loop, **about)
     if (owner := _owner.get()) is not None:
         task.owner = owner
         task.add_done_callback(_on_done)
@@ -300,10 +289,10 @@ def _on_exception(_: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
     if problem is not None and handle is not None and not _is_kind(problem, Exception):
         _fail(problem, owner)
     else:
-        log_masked(_described(about), owner or _owner.get())
+        _log_masked(_described(about), owner or _owner.get())
 
 
-def _fail(problem: BaseException, owner: Owner | None) -> None:
+def _fail(problem: BaseException, owner: _InlineRun | None) -> None:
     """Fails the owner's run, or logs. Never raises, whatever classes the handler defines."""
     if owner is not None:
         try:
@@ -312,10 +301,10 @@ def _fail(problem: BaseException, owner: Owner | None) -> None:
             problem = second
         else:
             return
-    log_masked(lambda: f"something that a handler started raised {name_of(problem)}", owner)
+    _log_masked(lambda: f"something that a handler started raised {name_of(problem)}", owner)
 
 
-def log_masked(describe: Callable[[], str], owner: Owner | None) -> None:
+def _log_masked(describe: Callable[[], str], owner: _InlineRun | None) -> None:
     """Logs an error of something that a handler may have started. The text is masked for every
     run, as one handler may hold the secrets of another; what cannot be described or masked is not
     logged. Does not use the loop's exception handler, which a handler may have set.
@@ -343,7 +332,7 @@ def _described(about: dict[str, Any]) -> Callable[[], str]:
     return describe
 
 
-def _owner_of_frame(problem: BaseException) -> Owner | None:
+def _owner_of_frame(problem: BaseException) -> _InlineRun | None:
     """The run in whose context the loop called what raised it."""
     for frame, _ in traceback.walk_tb(_TRACEBACK.__get__(problem)):
         if frame.f_code is Handle._run.__code__:  # noqa: SLF001
@@ -351,15 +340,15 @@ def _owner_of_frame(problem: BaseException) -> Owner | None:
     return None
 
 
-def _owner_in(handle: object) -> Owner | None:
+def _owner_in(handle: object) -> _InlineRun | None:
     if type(handle) not in {Handle, asyncio.TimerHandle}:
         return None
-    owner: Owner | None = handle._context.get(_owner)  # type: ignore[attr-defined] # noqa: SLF001
+    owner: _InlineRun | None = handle._context.get(_owner)  # type: ignore[attr-defined] # noqa: SLF001
     return owner
 
 
-def _owner_of(future: object) -> Owner | None:
-    return future.owner if type(future) is OwnedTask else None
+def _owner_of(future: object) -> _InlineRun | None:
+    return future.owner if type(future) is _OwnedTask else None
 
 
 def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
@@ -374,4 +363,4 @@ def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     if waiting := list(tasks):
-        await asyncio.wait(waiting, timeout=CLEANUP)
+        await asyncio.wait(waiting, timeout=_CLEANUP)

@@ -24,15 +24,15 @@ from blackboard.runners.output import failure
 
 
 class IdleChildren:
-    """Children that wait for their next run. `most`: how many are kept; `rest`: for how many
-    seconds; `patience`: seconds that a dismissed one has to end by itself.
+    """Children that wait for their next run. At most `most` are kept, each for `rest` seconds; one
+    that is dismissed is killed after `stop_timeout` seconds.
     """
 
-    def __init__(self, watch: Watch, *, most: int, rest: float, patience: float) -> None:
+    def __init__(self, watch: Watch, *, most: int, rest: float, stop_timeout: float) -> None:
         self._watch = watch
         self._most = most
         self._rest = rest
-        self._patience = patience
+        self._stop_timeout = stop_timeout
         self._waiting: dict[ChildProcess, asyncio.TimerHandle] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -73,23 +73,28 @@ class IdleChildren:
 
     async def _leave(self, child: ChildProcess) -> None:
         child.hang_up()
-        if not await child.gone(self._patience):
+        if not await child.gone(self._stop_timeout):
             child.kill()
-            await child.gone(self._patience)
+            await child.gone(self._stop_timeout)
 
 
 class ProcessRunner:
     """`idle`: how many children are kept for another run; `idle_after`: for how many seconds;
-    `patience`: seconds for a process to end once it was told to; `runs`: the most of one child.
+    `stop_timeout`: seconds in which a stopped process ends; `runs`: the most of one child.
     """
 
     def __init__(
-        self, *, idle: int = 4, idle_after: float = 60.0, patience: float = 5.0, runs: int = 500
+        self,
+        *,
+        idle: int = 4,
+        idle_after: float = 60.0,
+        stop_timeout: float = 5.0,
+        runs: int = 500,
     ) -> None:
-        self.patience = patience
+        self.stop_timeout = stop_timeout
         self.runs = runs
         self.watch = Watch()
-        self.idle = IdleChildren(self.watch, most=idle, rest=idle_after, patience=patience)
+        self.idle = IdleChildren(self.watch, most=idle, rest=idle_after, stop_timeout=stop_timeout)
         self._running: set[_ProcessRun] = set()
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
@@ -99,7 +104,7 @@ class ProcessRunner:
         return run
 
     def turning(self, deadline: float) -> None:
-        """Says that the loop turns. The guard ends this process by SIGABRT unless it is called
+        """Reports that the loop turns. The guard ends this process by SIGABRT unless this is called
         again before `deadline` (monotonic seconds).
         """
         self.watch.keep(LOOP, deadline)
@@ -149,8 +154,7 @@ class _ProcessRun:
         try:
             ended = await self._call_handler()
         except Exception as problem:  # noqa: BLE001 - the worker needs an answer
-            error = self._call.mask.short(failure(problem))
-            ended = Ended(outcome=Outcome.FAILED, error=error)
+            ended = _failed(self._call.mask.short(failure(problem)))
         finally:
             if self._child is not None:
                 await self._end_child(self._child)
@@ -162,8 +166,7 @@ class _ProcessRun:
         try:
             self._child = child = await self._started_child()
         except OSError as problem:
-            error = f"the child process could not be started: {problem}"
-            return Ended(outcome=Outcome.FAILED, error=error)
+            return _failed(f"the child process could not be started: {problem}")
         child.let_run(_message(self._call), self._deadline)
         if self._lost is not None:
             child.lose(self._lost)
@@ -209,31 +212,30 @@ class _ProcessRun:
             self._child = None
             self._runner.idle.put(child)
         if answer.error:
-            return Ended(outcome=Outcome.FAILED, error=answer.error, output=output)
+            return _failed(answer.error, output)
         return Ended(outcome=Outcome.OK, result=answer.result, output=output)
 
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:
-        if not await child.gone(self._runner.patience):
+        if not await child.gone(self._runner.stop_timeout):
             problem = "the child process closed its connection to the worker"
-        error = problem or child.ended.result()
         output = self._call.mask.output(child.output())
-        return Ended(outcome=Outcome.FAILED, error=error, output=output)
+        return _failed(problem or child.ended.result(), output)
 
     async def _end_child(self, child: ChildProcess) -> None:
         child.kill()
-        if not await child.gone(self._runner.patience):
+        if not await child.gone(self._runner.stop_timeout):
             text = f"the child process {child.pid} was killed and is still there"
             self._report.log(logging.ERROR, text)
+
+
+def _failed(error: str, output: str = "") -> Ended:
+    return Ended(outcome=Outcome.FAILED, error=error, output=output)
 
 
 def _message(call: HandlerCall) -> wire.RunMessage:
     return wire.RunMessage(
         source=call.handler.source,
-        type=call.item.type,
-        id=call.item.id,
-        params=dict(call.item.params),
-        written=None if call.item.written is None else dict(call.item.written),
-        timezone=call.item.timezone,
+        item=call.item,
         settings=dict(call.settings),
         due=call.due,
         fence=call.fence,

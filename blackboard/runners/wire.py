@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from blackboard.context import HandlerItem
 from blackboard.handlers import Source
 
 LARGEST: Final = 64 << 20
@@ -24,14 +25,10 @@ class _Message(msgspec.Struct, tag=True, tag_field="say"):
 
 
 class RunMessage(_Message, kw_only=True):
-    """To the child: call the handler of `type` in the module at `source`."""
+    """To the child: call the handler of the item's type in the module at `source`."""
 
     source: Source
-    type: str
-    id: str
-    params: dict[str, Any]
-    written: dict[str, Any] | None
-    timezone: str
+    item: HandlerItem
     settings: dict[str, Any]
     due: datetime
     fence: int

@@ -12,7 +12,7 @@ by newlines or by a backslash and an n. Where the RFC leaves a choice:
 - EXRULE, which RFC 5545 withdrew, is refused, and so is a text that has no run at all.
 
 **Checks.** dateutil accepts more than it should (INTERVAL=0, BYMONTH=13, 1MO in a daily rule) and
-then yields nothing, or nonsense, or never returns. So every part of a rule is checked first.
+then yields nothing, or wrong times, or never returns. So every part of a rule is checked first.
 
 **Bounded time.** dateutil steps from the start of a rule, period by period, and ends in the year
 9999. So:
@@ -25,12 +25,13 @@ then yields nothing, or nonsense, or never returns. So every part of a rule is c
   of day and the days are searched in turn, and each search says how far the other may skip.
 """
 
+import heapq
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain, islice, takewhile
 from math import prod
 from operator import gt
@@ -38,34 +39,31 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from blackboard.errors import BadInput
-from blackboard.schedule.zones import first_shown
+from blackboard.schedule.zones import find_zone, first_shown
 
 if TYPE_CHECKING:
     from dateutil.rrule import rrule
-import heapq
-from functools import lru_cache
 
-from blackboard.schedule.zones import find_zone
+ANCHOR = datetime(2000, 1, 3)  # noqa: DTZ001 - wall time
+"""The start of rules without DTSTART: a Monday, at midnight in the item's zone."""
+MOST_SKIPS = 1000
+"""Days in a row without a time after which a search below a day ends."""
 
-STEPS = {
+_STEPS = {
     "SECONDLY": timedelta(seconds=1),
     "MINUTELY": timedelta(minutes=1),
     "HOURLY": timedelta(hours=1),
     "DAILY": timedelta(days=1),
     "WEEKLY": timedelta(weeks=1),
 }
-MONTHS = {"MONTHLY": 1, "YEARLY": 12}
-MOST_COUNTED = 10_000
-PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
-BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
-MOST_TIMES = 1440
-MOST_POSITIONS = 31
-"""In one period, all of which dateutil computes."""
-
+_MONTHS = {"MONTHLY": 1, "YEARLY": 12}
+_BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
+_PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
+_DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
 _NUMBERS = {
     "INTERVAL": (1, 1_000_000),
-    "COUNT": (1, MOST_COUNTED),
+    "COUNT": (1, 10_000),
     "BYSECOND": (0, 59),
     "BYMINUTE": (0, 59),
     "BYHOUR": (0, 23),
@@ -76,6 +74,16 @@ _NUMBERS = {
     "BYSETPOS": (-366, 366),
 }
 """The least and greatest number of each part; where negative ones are allowed, 0 is not."""
+_LONGEST_TEXT = 20_000
+_MOST_RULES = 5
+_MOST_TIMES = 1440
+_MOST_POSITIONS = 31
+"""In one period, all of which dateutil computes."""
+_BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
+_LAST_YEAR = 9899
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
 _NUMBER = re.compile(r"[+-]?[0-9]{1,7}")
 _WEEKDAY = re.compile(r"([+-]?[1-9][0-9]?)?(?:MO|TU|WE|TH|FR|SA|SU)")
 _WEEK_START = re.compile(r"MO|TU|WE|TH|FR|SA|SU")
@@ -84,141 +92,54 @@ _FOLDED = re.compile(r"\n[ \t](?!\s*(?:DTSTART|RRULE|RDATE|EXDATE|EXRULE|FREQ=))
 """A line break of RFC 5545 in a long line; not the beginning of an indented line."""
 
 
-def canonical_lines(text: str) -> list[str]:
-    """The canonical lines of a text: unfolded, and in capitals where case has no meaning."""
-    text = text.replace("\\n", "\n").replace("\r\n", "\n").strip()
-    lines = []
-    for line in _FOLDED.sub("", text).split("\n"):
-        head, colon, value = line.strip().rpartition(":")
-        name, semicolon, parameters = head.partition(";")
-        lines.append(name.upper() + semicolon + parameters + colon + value.upper())
-    lines = [line for line in lines if line]
-    if len(lines) == 1:
-        return [lines[0].removeprefix("RRULE:")]
-    return [f"RRULE:{line}" if line.startswith("FREQ=") else line for line in lines]
+@dataclass(frozen=True, slots=True)
+class RRule:
+    """A recurrence rule in a zone. `rule` is kept on one line, a backslash and an n for each break.
 
-
-def zone_in(text: str) -> str | None:
-    """The TZID of DTSTART, or None: the zone of a rule where no setting names one."""
-    for line in canonical_lines(text):
-        name, *parameters = line.rpartition(":")[0].split(";")
-        for parameter in parameters if name == "DTSTART" else ():
-            key, _, given = parameter.partition("=")
-            if key.upper() == "TZID":
-                return given
-    return None
-
-
-def read_property(line: str, zone_name: str) -> tuple[str, str]:
-    """The name and the value of a line, its parameters checked."""
-    head, _, value = line.rpartition(":")
-    name, *parameters = (head or "RRULE").split(";")
-    if name not in PROPERTIES:
-        raise _refusal(f"{name[:40]!r} is not known", "use " + ", ".join(PROPERTIES))
-    for parameter in parameters:
-        key, _, given = parameter.partition("=")
-        if key.upper() == "TZID" and given != zone_name:
-            remedy = f"make {given} the timezone, or leave TZID out"
-            raise _refusal(f"{name} is in {given!r}, the item in {zone_name!r}", remedy)
-        if key.upper() != "TZID" and parameter.upper() not in {"VALUE=DATE", "VALUE=DATE-TIME"}:
-            raise _refusal(f"{parameter[:40]!r} of {name} is not known", "leave it out")
-    return name, value
-
-
-def read_parts(text: str) -> dict[str, str]:
-    """The parts of an RRULE, each checked; WKST is always among them."""
-    parts: dict[str, str] = {}
-    for part in text.strip(";").split(";"):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        if name in parts:
-            raise _refusal(f"{name} occurs twice", "keep one")
-        parts[name] = value
-        if name in _NUMBERS:
-            _check_numbers(name, value)
-        elif name not in {"FREQ", "UNTIL", "BYDAY", "WKST"}:
-            raise _refusal(f"{name[:40]!r} is not part of a rule", "see RFC 5545, section 3.3.10")
-    parts.setdefault("WKST", "MO")
-    frequency = parts.get("FREQ", "")
-    if frequency not in STEPS and frequency not in MONTHS:
-        raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*STEPS, *MONTHS]))
-    if not _WEEK_START.fullmatch(parts["WKST"]):
-        raise _refusal(f"WKST={parts['WKST']} is no weekday", "use MO, TU, WE, TH, FR, SA, SU")
-    for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
-        found = _WEEKDAY.fullmatch(weekday)
-        if found is None or (found[1] and frequency not in MONTHS):
-            raise _refusal(
-                f"BYDAY={weekday} cannot be read with FREQ={frequency}",
-                "use MO, TU, WE, TH, FR, SA, SU; 1MO or -1FR with MONTHLY and YEARLY only",
-            )
-    _check_size(parts, frequency)
-    return parts
-
-
-def _check_numbers(name: str, value: str) -> None:
-    least, greatest = _NUMBERS[name]
-    numbers = value.split(",") if name.startswith("BY") else [value]
-    for number in numbers:
-        allowed = _NUMBER.fullmatch(number) and least <= int(number) <= greatest
-        if not allowed or (least < 0 and int(number) == 0):
-            remedy = f"{least} to {greatest}" + (", not 0" if least < 0 else "")
-            raise _refusal(f"{name}={number[:40]} is out of bounds", remedy)
-
-
-def _check_size(parts: dict[str, str], frequency: str) -> None:
-    """Refuses what dateutil could read but not expand in time. A BYSETPOS that no period has would
-    be searched minute by minute.
+    Raises BadInput when it cannot be read ("rrule", "timezone") or has no run.
     """
-    below = BELOW_A_DAY.index(frequency) if frequency in BELOW_A_DAY else None
-    multiplying = _TIME_PARTS[:below]
-    times = prod(len(set(_numbers(parts[name]))) for name in multiplying if name in parts)
-    if times > MOST_TIMES:
-        raise _refusal(f"{times} times in one period are too many", "use a shorter FREQ")
-    positions = _numbers(parts["BYSETPOS"]) if "BYSETPOS" in parts else [1]
-    if len(positions) > MOST_POSITIONS:
-        raise _refusal(f"{len(positions)} positions are too many", f"at most {MOST_POSITIONS}")
-    if frequency in BELOW_A_DAY and min(abs(position) for position in positions) > times:
-        raise _refusal(f"BYSETPOS is beyond the {times} times of a period", "use a smaller one")
+
+    rule: str
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", "\\n".join(canonical_lines(self.rule)))
+        _read(self.rule, self.zone)
+
+    @property
+    def text(self) -> str:
+        return f"rrule {self.rule}"
+
+    def runs(self, after: datetime) -> Iterator[datetime]:
+        """The runs strictly later than `after` (aware), in order; UTC. `after` lies between the
+        years 1000 and 9000.
+        """
+        return _read(self.rule, self.zone).runs(after)
 
 
-def _numbers(value: str) -> list[int]:
-    return [int(number) for number in value.split(",")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recurrence:
+    """The meaning of a text. Times are instants, except the wall times of the rules."""
 
+    rules: tuple["_Rule", ...]
+    zone: ZoneInfo
+    extra: tuple[datetime, ...]
+    excluded: frozenset[datetime]
 
-def read_time(text: str) -> tuple[datetime, bool]:
-    """A naive time, and whether it ends in Z."""
-    remedy = "write it like 20261231T235900, with a Z at the end for UTC"
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise _refusal(f"{text[:40]!r} is no time", remedy)
-    try:
-        time = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
-    except ValueError:
-        raise _refusal(f"{text!r} does not exist", remedy) from None
-    if not 1000 < time.year < 9000:
-        raise _refusal(f"{text!r} is too far away", remedy)
-    return time, bool(found[3])
-
-
-def read_instant(text: str, zone: ZoneInfo) -> datetime:
-    time, in_utc = read_time(text)
-    return time.replace(tzinfo=UTC) if in_utc else first_shown(time, zone)
-
-
-def _refusal(problem: str, remedy: str) -> BadInput:
-    return BadInput("rrule", problem, remedy)
-
-
-MOST_SKIPS = 1000
-"""Days in a row without a time after which a search below a day ends."""
-
-_LAST_YEAR = 9899
-_SECOND = timedelta(seconds=1)
-_DAY = timedelta(days=1)
+    def runs(self, after: datetime) -> Iterator[datetime]:
+        wall = after.astimezone(self.zone).replace(tzinfo=None)
+        streams = [rule.runs(wall, self.zone) for rule in self.rules]
+        streams.append(iter(self.extra[bisect_right(self.extra, after) :]))
+        last = after
+        for run in heapq.merge(*streams):
+            if run > last and run not in self.excluded:
+                yield run
+                last = run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expansion:
-    """One RRULE without its UNTIL. All times are naive: wall time."""
+class _Rule:
+    """One RRULE. Its own times are naive: wall time."""
 
     rule: "rrule"
     """FREQ, INTERVAL, WKST and the BY parts, from `start`."""
@@ -227,12 +148,21 @@ class Expansion:
     start: datetime
     skips_days: bool
     """Below a day, and with a BY part that leaves out days."""
-    count: int | None = None
+    count: int | None
+    until: datetime | None
+    """An instant."""
 
-    def wall_times(self, after: datetime) -> Iterator[datetime]:
-        """The times strictly later than `after`, in order. `after` lies between the years 1000
-        and 9000.
+    def runs(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """The runs of the rule in a zone, in order, of the wall times strictly later than `after`,
+        which lies between the years 1000 and 9000.
         """
+        for wall in self._wall_times(after):
+            run = first_shown(wall, zone)
+            if self.until is not None and run > self.until:
+                return
+            yield run
+
+    def _wall_times(self, after: datetime) -> Iterator[datetime]:
         if self.count is None:
             return self._endless(after)
         return iter(self._counted[bisect_right(self._counted, after) :])
@@ -274,10 +204,10 @@ class Expansion:
 
     def _near(self, start: datetime, after: datetime) -> datetime:
         """`start` moved by whole intervals to at least one interval before `after`, or left."""
-        if self.frequency in STEPS:
-            step = STEPS[self.frequency] * self.interval
+        if self.frequency in _STEPS:
+            step = _STEPS[self.frequency] * self.interval
             return start + max((after - start) // step - 1, 0) * step
-        step_months = MONTHS[self.frequency] * self.interval
+        step_months = _MONTHS[self.frequency] * self.interval
         most = ((after.year - start.year) * 12 + after.month - start.month) // step_months - 1
         for steps in range(most, 0, -1):
             years, month = divmod(start.month - 1 + steps * step_months, 12)
@@ -311,99 +241,63 @@ def _moved(wall: datetime, years: int) -> datetime:
     return wall.replace(year=wall.year + years)
 
 
-ANCHOR = datetime(2000, 1, 3)  # noqa: DTZ001 - wall time
-"""The start of rules without DTSTART: a Monday, at midnight in the item's zone."""
-LONGEST_TEXT = 20_000
-MOST_RULES = 5
-
-_BEGINNING = datetime(1000, 1, 1, tzinfo=UTC)
-_DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
+# ---- reading a text
 
 
-@dataclass(frozen=True, slots=True)
-class RRule:
-    """A recurrence rule in a zone. `rule` is kept on one line, a backslash and an n for each break.
-
-    Raises BadInput when it cannot be read ("rrule", "timezone") or has no run.
-    """
-
-    rule: str
-    zone: str = "UTC"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", "\\n".join(canonical_lines(self.rule)))
-        _read(self.rule, self.zone)
-
-    @property
-    def text(self) -> str:
-        return f"rrule {self.rule}"
-
-    def runs(self, after: datetime) -> Iterator[datetime]:
-        """The runs strictly later than `after` (aware), in order; UTC. `after` lies between the
-        years 1000 and 9000.
-        """
-        return _read(self.rule, self.zone).runs(after)
+def canonical_lines(text: str) -> list[str]:
+    """The canonical lines of a text: unfolded, and in capitals where case has no meaning."""
+    text = text.replace("\\n", "\n").replace("\r\n", "\n").strip()
+    lines = []
+    for line in _FOLDED.sub("", text).split("\n"):
+        head, colon, value = line.strip().rpartition(":")
+        name, semicolon, parameters = head.partition(";")
+        lines.append(name.upper() + semicolon + parameters + colon + value.upper())
+    lines = [line for line in lines if line]
+    if len(lines) == 1:
+        return [lines[0].removeprefix("RRULE:")]
+    return [f"RRULE:{line}" if line.startswith("FREQ=") else line for line in lines]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recurrence:
-    """The meaning of a text. Times are instants, except the wall times of the rules."""
-
-    rules: tuple[tuple[Expansion, datetime | None], ...]
-    """Each with its UNTIL."""
-    zone: ZoneInfo
-    extra: tuple[datetime, ...]
-    excluded: frozenset[datetime]
-
-    def runs(self, after: datetime) -> Iterator[datetime]:
-        wall = after.astimezone(self.zone).replace(tzinfo=None)
-        streams = [self._instants(rule, until, wall) for rule, until in self.rules]
-        streams.append(iter(self.extra[bisect_right(self.extra, after) :]))
-        last = after
-        for run in heapq.merge(*streams):
-            if run > last and run not in self.excluded:
-                yield run
-                last = run
-
-    def _instants(
-        self, rule: Expansion, until: datetime | None, wall: datetime
-    ) -> Iterator[datetime]:
-        for found in rule.wall_times(wall):
-            run = first_shown(found, self.zone)
-            if until is not None and run > until:
-                return
-            yield run
+def zone_in(text: str) -> str | None:
+    """The TZID of DTSTART, or None: the zone of a rule where no setting names one."""
+    for line in canonical_lines(text):
+        name, *parameters = line.rpartition(":")[0].split(";")
+        for parameter in parameters if name == "DTSTART" else ():
+            key, _, given = parameter.partition("=")
+            if key.upper() == "TZID":
+                return given
+    return None
 
 
 @lru_cache(maxsize=1024)
 def _read(text: str, zone_name: str) -> _Recurrence:
     """`text` is canonical: see `canonical_lines`."""
     zone = find_zone(zone_name)
-    if len(text) > LONGEST_TEXT:
-        raise _refusal(f"{len(text)} characters are too many", f"at most {LONGEST_TEXT}")
-    values: dict[str, list[str]] = {name: [] for name in PROPERTIES}
+    if len(text) > _LONGEST_TEXT:
+        raise _refusal(f"{len(text)} characters are too many", f"at most {_LONGEST_TEXT}")
+    values: dict[str, list[str]] = {name: [] for name in _PROPERTIES}
     for line in text.split("\\n"):
-        name, value = read_property(line, zone_name)
+        name, value = _read_property(line, zone_name)
         values[name] += [value] if name == "RRULE" else value.split(",")
     starts = values["DTSTART"]
     if len(starts) > 1:
         raise _refusal("more than one DTSTART", "leave one")
-    if len(values["RRULE"]) > MOST_RULES:
-        raise _refusal(f"{len(values['RRULE'])} rules are too many", f"at most {MOST_RULES}")
+    if len(values["RRULE"]) > _MOST_RULES:
+        raise _refusal(f"{len(values['RRULE'])} rules are too many", f"at most {_MOST_RULES}")
     if not starts and any("COUNT=" in rule for rule in values["RRULE"]):
         raise _refusal("COUNT has nothing to count from", "add a line DTSTART:20261231T090000")
     start = ANCHOR
     if starts:
-        start, in_utc = read_time(starts[0])
+        start, in_utc = _read_time(starts[0])
         zone = find_zone("UTC") if in_utc else zone
-    extra = {read_instant(value, zone) for value in values["RDATE"]}
+    extra = {_read_instant(value, zone) for value in values["RDATE"]}
     if starts and not values["RRULE"]:
         extra.add(first_shown(start, zone))
     recurrence = _Recurrence(
         rules=tuple(_read_rule(rule, start, zone) for rule in values["RRULE"]),
         zone=zone,
         extra=tuple(sorted(extra)),
-        excluded=frozenset(read_instant(value, zone) for value in values["EXDATE"]),
+        excluded=frozenset(_read_instant(value, zone) for value in values["EXDATE"]),
     )
     try:
         first = next(recurrence.runs(_BEGINNING), None)
@@ -414,12 +308,28 @@ def _read(text: str, zone_name: str) -> _Recurrence:
     return recurrence
 
 
-def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> tuple[Expansion, datetime | None]:
+def _read_property(line: str, zone_name: str) -> tuple[str, str]:
+    """The name and the value of a line, its parameters checked."""
+    head, _, value = line.rpartition(":")
+    name, *parameters = (head or "RRULE").split(";")
+    if name not in _PROPERTIES:
+        raise _refusal(f"{name[:40]!r} is not known", "use " + ", ".join(_PROPERTIES))
+    for parameter in parameters:
+        key, _, given = parameter.partition("=")
+        if key.upper() == "TZID" and given != zone_name:
+            remedy = f"make {given} the timezone, or leave TZID out"
+            raise _refusal(f"{name} is in {given!r}, the item in {zone_name!r}", remedy)
+        if key.upper() != "TZID" and parameter.upper() not in {"VALUE=DATE", "VALUE=DATE-TIME"}:
+            raise _refusal(f"{parameter[:40]!r} of {name} is not known", "leave it out")
+    return name, value
+
+
+def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
     from dateutil import rrule  # noqa: PLC0415 - slow to import, and few items have rules
 
     parts = read_parts(text)
     frequency = parts["FREQ"]
-    until = read_instant(parts.pop("UNTIL"), zone) if "UNTIL" in parts else None
+    until = _read_instant(parts.pop("UNTIL"), zone) if "UNTIL" in parts else None
     count = int(parts.pop("COUNT")) if "COUNT" in parts else None
     if count is not None and until is not None:
         raise _refusal("COUNT and UNTIL exclude each other", "leave one")
@@ -428,12 +338,95 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> tuple[Expansion, d
     except ValueError as error:
         raise _refusal(f"{text!r} contradicts itself: {error}", "look at its BY parts") from None
     assert isinstance(rule, rrule.rrule)
-    expansion = Expansion(
+    return _Rule(
         rule=rule,
         frequency=frequency,
         interval=int(parts.get("INTERVAL", 1)),
         start=start,
-        skips_days=frequency in BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
+        skips_days=frequency in _BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
         count=count,
+        until=until,
     )
-    return expansion, until
+
+
+def read_parts(text: str) -> dict[str, str]:
+    """The parts of an RRULE, each checked; WKST is always among them."""
+    parts: dict[str, str] = {}
+    for part in text.strip(";").split(";"):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name in parts:
+            raise _refusal(f"{name} occurs twice", "keep one")
+        parts[name] = value
+        if name in _NUMBERS:
+            _check_numbers(name, value)
+        elif name not in {"FREQ", "UNTIL", "BYDAY", "WKST"}:
+            raise _refusal(f"{name[:40]!r} is not part of a rule", "see RFC 5545, section 3.3.10")
+    parts.setdefault("WKST", "MO")
+    frequency = parts.get("FREQ", "")
+    if frequency not in _STEPS and frequency not in _MONTHS:
+        raise _refusal(f"FREQ={frequency} is not known", "use " + ", ".join([*_STEPS, *_MONTHS]))
+    if not _WEEK_START.fullmatch(parts["WKST"]):
+        raise _refusal(f"WKST={parts['WKST']} is no weekday", "use MO, TU, WE, TH, FR, SA, SU")
+    for weekday in parts["BYDAY"].split(",") if "BYDAY" in parts else ():
+        found = _WEEKDAY.fullmatch(weekday)
+        if found is None or (found[1] and frequency not in _MONTHS):
+            raise _refusal(
+                f"BYDAY={weekday} cannot be read with FREQ={frequency}",
+                "use MO, TU, WE, TH, FR, SA, SU; 1MO or -1FR with MONTHLY and YEARLY only",
+            )
+    _check_size(parts, frequency)
+    return parts
+
+
+def _check_numbers(name: str, value: str) -> None:
+    least, greatest = _NUMBERS[name]
+    numbers = value.split(",") if name.startswith("BY") else [value]
+    for number in numbers:
+        allowed = _NUMBER.fullmatch(number) and least <= int(number) <= greatest
+        if not allowed or (least < 0 and int(number) == 0):
+            remedy = f"{least} to {greatest}" + (", not 0" if least < 0 else "")
+            raise _refusal(f"{name}={number[:40]} is out of bounds", remedy)
+
+
+def _check_size(parts: dict[str, str], frequency: str) -> None:
+    """Refuses what dateutil could read but not expand in time. A BYSETPOS that no period has would
+    be searched minute by minute.
+    """
+    below = _BELOW_A_DAY.index(frequency) if frequency in _BELOW_A_DAY else None
+    multiplying = _TIME_PARTS[:below]
+    times = prod(len(set(_numbers(parts[name]))) for name in multiplying if name in parts)
+    if times > _MOST_TIMES:
+        raise _refusal(f"{times} times in one period are too many", "use a shorter FREQ")
+    positions = _numbers(parts["BYSETPOS"]) if "BYSETPOS" in parts else [1]
+    if len(positions) > _MOST_POSITIONS:
+        raise _refusal(f"{len(positions)} positions are too many", f"at most {_MOST_POSITIONS}")
+    if frequency in _BELOW_A_DAY and min(abs(position) for position in positions) > times:
+        raise _refusal(f"BYSETPOS is beyond the {times} times of a period", "use a smaller one")
+
+
+def _numbers(value: str) -> list[int]:
+    return [int(number) for number in value.split(",")]
+
+
+def _read_time(text: str) -> tuple[datetime, bool]:
+    """A naive time, and whether it ends in Z."""
+    remedy = "write it like 20261231T235900, with a Z at the end for UTC"
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise _refusal(f"{text[:40]!r} is no time", remedy)
+    try:
+        time = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")  # noqa: DTZ007
+    except ValueError:
+        raise _refusal(f"{text!r} does not exist", remedy) from None
+    if not 1000 < time.year < 9000:
+        raise _refusal(f"{text!r} is too far away", remedy)
+    return time, bool(found[3])
+
+
+def _read_instant(text: str, zone: ZoneInfo) -> datetime:
+    time, in_utc = _read_time(text)
+    return time.replace(tzinfo=UTC) if in_utc else first_shown(time, zone)
+
+
+def _refusal(problem: str, remedy: str) -> BadInput:
+    return BadInput("rrule", problem, remedy)

@@ -26,8 +26,7 @@ from blackboard.errors import MissingStore
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Unavailable, Value
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_errors import Errors, MissingTable, code_of
-from blackboard.tables.azure_transport import AzureTransport
+from blackboard.tables.azure_transport import AzureTransport, Errors, MissingTable, code_of
 from blackboard.tables.base import MAX_VALUE, Pages, checked
 
 Operation = tuple[str, dict[str, Any], dict[str, Any]]
@@ -207,7 +206,7 @@ class AzureTable:
                     return rows
                 found = [row_of(entity) async for entity in page]
                 if found:
-                    self._transport.store_clock.saw(max(row.stamp for row in found))
+                    self._transport.store_clock.observe_stamp(max(row.stamp for row in found))
                 rows += found
                 if len(rows) >= count:
                     return rows[:count]

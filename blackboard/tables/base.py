@@ -118,24 +118,23 @@ def _plain(index: int, data: Data) -> tuple[dict[str, Value], int]:
     """The values to store, and the bytes of the row."""
     if len(data) > MAX_FIELDS:
         raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
-    plain: dict[str, Value] = {}
+    plain = dict(data)
     total = 0
     for name, value in data.items():
         try:
             total += _name_size(name)
             # The usual values take a short path: a claim has some twenty fields.
             if type(value) is str and value.isascii() and len(value) <= MAX_VALUE:
-                plain[name], size = value, 4 + 2 * len(value)
+                total += 4 + 2 * len(value)
             elif (type(value) is int and -_INT64 <= value < _INT64) or (
                 type(value) is datetime and value.tzinfo is UTC and value > _OLDEST
             ):
-                plain[name], size = value, 8
+                total += 8
             else:
                 plain[name] = stored = _stored(value)
-                size = _value_size(stored)
+                total += _value_size(stored)
         except (ValueError, OverflowError) as problem:
             raise Refused(index, f"field {str(name)[:80]!r}: {problem}") from None
-        total += size
     if total > MAX_ROW:
         _check_size(index, plain)
     return plain, total

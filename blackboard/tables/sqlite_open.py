@@ -48,21 +48,14 @@ _REMEDIES = {
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turns errors of a request into answers of the contract."""
+def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
+    """Turns errors of a request into answers of the contract; those of `opening` a file into
+    StoreProblem, or Busy for one that is locked.
+    """
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise answer(error, path) from error
-
-
-@contextmanager
-def translated_while_opening(path: Path) -> Iterator[None]:
-    """Turns errors of opening a file into StoreProblem, or Busy for one that is locked."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise problem(error, path) from error
+        raise (problem if opening else answer)(error, path) from error
 
 
 def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
@@ -155,12 +148,12 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
         _make(path)
     check_names(path, mounts)
     _check_access(path)
-    with translated_while_opening(path):
+    with translated(path, opening=True):
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw", uri=True, timeout=opening.wait, isolation_level=None
         )
     try:
-        with translated_while_opening(path):
+        with translated(path, opening=True):
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
@@ -200,7 +193,7 @@ def _make(path: Path) -> None:
     fresh = Path(name)
     try:
         with (
-            translated_while_opening(path),
+            translated(path, opening=True),
             closing(sqlite3.connect(fresh, isolation_level=None)) as connection,
         ):
             connection.executescript(_MAKE)

@@ -17,13 +17,14 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
     FinishedRun,
+    Leases,
     Released,
     ReleaseOutcome,
     each_for_itself,
     release,
     releases_at_once,
 )
-from blackboard.protocol.retention import Retention, is_time, prune, prune_next
+from blackboard.protocol.retention import Retention, prune, prune_next, prunes_after
 from blackboard.records import run_record
 from blackboard.table import TableError
 from blackboard.worker.running import Holding, Holdings
@@ -141,7 +142,7 @@ class Releases:
     def _may_prune(self, shard: _Shard, released: Released) -> None:
         run = released.run
         interval = released.ready - run.start if released.ready else None
-        if is_time(run.fence, retention=self.retention, interval=interval):
+        if prunes_after(run.fence, retention=self.retention, interval=interval):
             shard.to_prune.put_nowait(run.id)
 
     async def keep_pruning(self, number: int) -> None:
@@ -192,7 +193,7 @@ def _finished(held: Holding, ended: Ended) -> FinishedRun:
     )
 
 
-class Renewed:
+class Renewed(Leases):
     """The locks of runs that are being released: the heartbeat renews them meanwhile."""
 
     def __init__(self, holdings: Sequence[Holding]) -> None:

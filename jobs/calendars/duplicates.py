@@ -1,18 +1,18 @@
-"""Decides whether two events of two feeds that begin at the same time are one.
+"""Decides whether two events of two feeds that begin at the same time are one event.
 
-Their titles are the same but for case, punctuation and spacing, or the longer one adds where it is
-("Jazz", "Jazz at the Hall"). Then where they are and their pages decide:
+Their titles must be the same but for case, punctuation and spacing, or the longer one adds the
+place ("Jazz", "Jazz at the Hall"). Then their places and their pages decide:
 
     the same place                              one
     two places                                  two: the same title at another branch
     a name and an address, hard to compare      one if they have one page, one UID or one point on
                                                 the map, else two
     one place contained in the other, or one    one, unless their pages are two pages of one site
-    not said
+    missing
     no place at all, and one long description   one, whatever their pages
-    points on the map half a mile apart         two, unless it is the same place by its words
+    points on the map half a mile apart         two, unless the words of the place are the same
 
-Kept twice is a smaller harm than lost, so what is not clear is two.
+An event that is shown twice does less harm than one that is lost, so in doubt there are two.
 """
 
 import math
@@ -47,20 +47,20 @@ _STREETS = {
 }
 _STREET = frozenset(_STREETS.values()) | {"way", "alley", "crescent", "broadway", "loop", "row"}
 _SIDES = frozenset(["n", "s", "e", "w", "ne", "nw", "se", "sw", "north", "south", "east", "west"])
-_IDLE = frozenset(
+_STOP_WORDS = frozenset(
     ["a", "an", "and", "at", "in", "of", "on", "the", "usa", "us", "united", "states"]
 )
-_NOWHERE = frozenset(
+_NO_PLACE = frozenset(
     {"tbd", "tba", "n a", "none", "to be announced", "to be determined", "various"}
 )
 _ONLINE = re.compile(r"\b(?:online|virtual|zoom|webinar|livestream|google meet|teams meeting)\b")
 _NUMBER = re.compile(r"\d{1,6}[a-z]?")
 _NEAR, _FAR, _METRES = 100, 800, 111_195
-"""Metres: one point on the map, two points, and what a degree is."""
+"""Metres: below the first, two points are one place; above the second, they are two; a degree."""
 _ANNOUNCEMENT, _PARAGRAPH = 400, 60
-"""Characters from which on a description, and a line of it, is no formula."""
+"""The least characters of a description, and of a line of it, that are compared."""
 LONG = 30
-"""Words of a title after which no place is looked for."""
+"""Words of a title; in a longer one no place is searched."""
 _CONNECTORS, _PERFORMED = frozenset({"at", "in"}), frozenset({"live"})
 _TRACKING = re.compile(r"(?:^|&)(?:utm_[a-z]+|fbclid|gclid|mc_[ce]id|ref)=[^&]*", re.IGNORECASE)
 
@@ -70,11 +70,11 @@ class Match(IntEnum):
 
     OTHER = 0
     UNLIKE = 1
-    """Each says something, in words that cannot be compared."""
+    """Both have a place, in words that cannot be compared."""
     OPEN = 2
-    """At least one of them does not say."""
+    """At least one of them has no place."""
     WITHIN = 3
-    """One says more than the other, and nothing else."""
+    """One place has all words of the other, and more."""
     SAME = 4
 
 
@@ -91,9 +91,9 @@ class ParsedLocation:
 
 @lru_cache(maxsize=8192)
 def parsed_location(location: str) -> ParsedLocation:
-    """What a location says; nothing when it says that it is not known."""
+    """A location taken apart; empty when it is the text of an unknown place."""
     plain = plain_words(location)
-    if plain in _NOWHERE or plain.startswith("http"):
+    if plain in _NO_PLACE or plain.startswith("http"):
         return ParsedLocation()
     if _ONLINE.search(plain):
         return ParsedLocation(frozenset({"online"}), frozenset({"online"}))
@@ -103,12 +103,12 @@ def parsed_location(location: str) -> ParsedLocation:
         end = next((n for n, each in enumerate(street) if each in _STREET and n), 0)
         if _NUMBER.fullmatch(word) and end:
             name = tuple(each for each in street[:end] if each not in _SIDES)
-            return ParsedLocation(_telling(words), _telling(words[:at]), (word, *name))
-    return ParsedLocation(_telling(words), _telling(words))
+            return ParsedLocation(_significant(words), _significant(words[:at]), (word, *name))
+    return ParsedLocation(_significant(words), _significant(words))
 
 
-def _telling(words: list[str]) -> frozenset[str]:
-    return frozenset(words) - _IDLE
+def _significant(words: list[str]) -> frozenset[str]:
+    return frozenset(words) - _STOP_WORDS
 
 
 def locations_match(left: ParsedLocation, right: ParsedLocation) -> Match:
@@ -129,7 +129,7 @@ def locations_match(left: ParsedLocation, right: ParsedLocation) -> Match:
 
 
 def _at_addresses(left: ParsedLocation, right: ParsedLocation) -> Match:
-    """At one address are two rooms only where they have numbers."""
+    """Two places at one address are two rooms only where both have numbers."""
     if left.address != right.address:
         return Match.OTHER
     numbers = [{word for word in one.venue if _NUMBER.fullmatch(word)} for one in (left, right)]
@@ -170,7 +170,7 @@ def agreement(left: Text, right: Text) -> Match:
 
 
 def _metres(left: str, right: str) -> float | None:
-    """About how far apart two points are, or None when one of them is not known."""
+    """About how far apart two points are, or None when one of them is missing."""
     if not left or not right:
         return None
     (north, east), (other_north, other_east) = (map(float, one.split(";")) for one in (left, right))
@@ -180,7 +180,9 @@ def _metres(left: str, right: str) -> float | None:
 
 
 def _one_description(left: Text, right: Text) -> bool:
-    """Whether two groups have posted one announcement: but for a line or so it is the same."""
+    """Whether the descriptions are the same but for a fifth of their text: two groups have posted
+    one announcement.
+    """
     ours, theirs = _paragraphs(left.description), _paragraphs(right.description)
     least = min(sum(map(len, ours)), sum(map(len, theirs)))
     return least >= _ANNOUNCEMENT and sum(map(len, ours & theirs)) >= 0.8 * least
@@ -193,18 +195,18 @@ def _paragraphs(description: str) -> frozenset[str]:
 
 
 def adds_its_place(longer: Text, shorter: Text) -> bool:
-    """Whether the longer title is the shorter one and where it is."""
+    """Whether the longer title is the shorter one and the place."""
     words, start = _words(longer.title), _words(shorter.title)
     tail = words[len(start) :]
     if not start or not tail or words[: len(start)] != start or len(words) > LONG:
         return False
     tail = tail[1:] if tail[0] in _PERFORMED and len(tail) > 1 else tail
-    said = tail[0] in _CONNECTORS
-    venue = _telling([_STREETS.get(word, word) for word in tail])
-    known = [parsed_location(one.location).words for one in (longer, shorter)]
-    if venue and any(venue <= place for place in known):
+    is_named = tail[0] in _CONNECTORS
+    venue = _significant([_STREETS.get(word, word) for word in tail])
+    of_longer, of_shorter = (parsed_location(one.location).words for one in (longer, shorter))
+    if venue and (venue <= of_longer or venue <= of_shorter):
         return True
-    return said and bool(venue) and not known[1]
+    return is_named and bool(venue) and not of_shorter
 
 
 def same_title(left: Text, right: Text) -> bool:

@@ -33,6 +33,7 @@ import msgspec
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
 from blackboard.protocol.keys import encode_id
+from blackboard.schedule.zones import next_change
 
 from .merge import CityEvent
 from .records import Window, is_day, local_of
@@ -40,6 +41,8 @@ from .records import Window, is_day, local_of
 _SPECIAL = re.compile(r"[\\;,\n]")
 _WIDTH = 75
 _STAMP = "DTSTAMP:19700101T000000Z"
+_NO_TWO_CHANGES = timedelta(days=2)
+"""A time in which no zone changes its offset twice (`blackboard.schedule.zones`)."""
 _UNQUOTED = str.maketrans({'"': "^'", "^": "^^", "\n": "^n"})
 """What a parameter cannot hold, as RFC 6868 writes it."""
 
@@ -66,19 +69,19 @@ def calendar_file(name: str, events: Sequence[CityEvent], window: Window) -> byt
 def events_file(name: str, events: Iterable[CityEvent], window: Window) -> bytes:
     """The same as JSON. Moments are days, or local times with their offset."""
     zone = ZoneInfo(window.zone)
-    told = {
+    document = {
         "id": name,
         "timezone": window.zone,
         "from": window.first.isoformat(),
         "days": window.days,
         "events": [_event_object(event, zone) for event in events],
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def _event_object(event: CityEvent, zone: ZoneInfo) -> dict[str, object]:
     text = event.text
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "uid": event.uid,
         "recurrence": _local(event.recurrence, zone) if event.recurrence else "",
         "title": text.title,
@@ -97,7 +100,7 @@ def _event_object(event: CityEvent, zone: ZoneInfo) -> dict[str, object]:
         "merged": event.merged,
         "links": [{"source": source, "url": url} for source, url in event.links],
     }
-    return {name: value for name, value in told.items() if value not in ("", (), [])}
+    return {name: value for name, value in fields.items() if value not in ("", (), [])}
 
 
 def _coordinates(geo: str) -> list[float]:
@@ -117,22 +120,22 @@ def _event_lines(event: CityEvent, zone: ZoneInfo) -> list[str]:
         place = event.recurrence if is_day(event.recurrence) == is_day(event.start) else event.start
         lines.append(_moment("RECURRENCE-ID", place, zone))
     lines += [_moment("DTSTART", event.start, zone), _moment("DTEND", event.end, zone)]
-    known = text.status if text.status in {"CONFIRMED", "TENTATIVE", "CANCELLED"} else ""
-    said = (
+    status = text.status if text.status in {"CONFIRMED", "TENTATIVE", "CANCELLED"} else ""
+    properties = (
         ("DESCRIPTION", _text(text.description)),
         ("LOCATION", _text(text.location)),
         ("GEO", text.geo),
         ("URL", _address(text.url)),
         ("IMAGE;VALUE=URI", _address(text.image)),
         ("CATEGORIES", ",".join(map(_text, text.categories))),
-        ("STATUS", known),
+        ("STATUS", status),
         ("CLASS", text.access),
         ("X-SOURCE", ",".join(map(_text, event.sources))),
         *((_link(name), _address(url)) for name, url in event.links),
         ("X-MERGED-UID", ",".join(map(_text, event.merged))),
     )
     lines.append(f"SUMMARY:{_text(text.title)}")
-    lines += [f"{name}:{value}" for name, value in said if value]
+    lines += [f"{name}:{value}" for name, value in properties if value]
     return [*lines, "END:VEVENT"]
 
 
@@ -165,7 +168,7 @@ def _zone_lines(window: Window, events: Sequence[CityEvent]) -> list[str]:
     stop = datetime(max(min(last + 2, 2100), begin.year + 1), 1, 1)  # noqa: DTZ001
     lines = ["BEGIN:VTIMEZONE", f"TZID:{zone.key}"]
     at = begin.replace(tzinfo=UTC)
-    lines += _observance(at, zone, at.astimezone(zone).utcoffset() or timedelta())
+    lines += _observance(at, zone, _offset(at, zone))
     for change, before in _changes(zone, at, stop.replace(tzinfo=UTC)):
         lines += _observance(change, zone, before)
     return [*lines, "END:VTIMEZONE"]
@@ -174,18 +177,13 @@ def _zone_lines(window: Window, events: Sequence[CityEvent]) -> list[str]:
 def _changes(zone: ZoneInfo, at: datetime, stop: datetime) -> list[tuple[datetime, timedelta]]:
     """The instants at which the offset changes, each with the offset before it."""
     found = []
-    step = timedelta(days=7)
+    before = _offset(at, zone)
     while at < stop:
-        before, after = _offset(at, zone), _offset(at + step, zone)
-        if before != after:
-            low, high = at, at + step
-            while high - low > timedelta(seconds=1):
-                middle = (low + (high - low) / 2).replace(microsecond=0)
-                low, high = (middle, high) if _offset(middle, zone) == before else (low, middle)
-            found.append((high, before))
-            at = high
-        else:
-            at += step
+        following = at + _NO_TWO_CHANGES
+        offset = _offset(following, zone)
+        if offset != before:
+            found.append((next_change(zone, at, following), before))
+        at, before = following, offset
     return found
 
 
@@ -304,8 +302,8 @@ class Output:
             if one.id and one.id != self.id:
                 raise BadInput(
                     "params.out",
-                    f"{self.path(REPORT)} is of the city {one.id!r}: this file system does not tell"
-                    f" its name from {self.id!r}",
+                    f"{self.path(REPORT)} is of the city {one.id!r}: this file system takes"
+                    f" its name and {self.id!r} for one",
                     "another folder for one of them",
                 )
 

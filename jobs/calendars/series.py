@@ -1,15 +1,15 @@
-"""Turns the VEVENTs that share a UID into the times they take place.
+"""Turns the VEVENTs that share a UID into the times at which they take place.
 
 A series is its recurring VEVENT with its exclusions, additions and overrides; recurring-ical-events
-works it out. Several VEVENTs that share a UID without being a series are, as publishers do it:
+expands it. Publishers also give one UID to several VEVENTs that are no series:
 
     SEQUENCE differs in each                    versions of one event: the highest is kept
     the same start, title and place             the same event twice: one is kept
-    a RECURRENCE-ID that nothing can have       each an event of its own
+    an impossible RECURRENCE-ID                 each an event of its own
     anything else                               each an event of its own
 
-An event of its own that shares its UID has its start as its place in the "series", whatever the
-window, so that its identity does not change when the others have passed.
+An event of its own that shares its UID has its start as its RECURRENCE-ID, whatever the window, so
+that its identity does not change when the others have passed.
 """
 
 from collections import defaultdict
@@ -30,13 +30,14 @@ _DAY = timedelta(days=1)
 _EPOCH_YEAR = 1970
 
 
-class Says(IntEnum):
-    """How specific a VEVENT is about one time of a series: the most specific one is kept."""
+class Origin(IntEnum):
+    """Where one time of a series comes from, the most specific last: that one is kept."""
 
     RULE = 0
     PERIOD = 1
     """An RDATE with a length of its own."""
-    ALONE = 2
+    SINGLE = 2
+    """A VEVENT that does not recur."""
     OVERRIDE = 3
 
 
@@ -48,8 +49,8 @@ class Instance:
     start: str
     end: str
     recurrence: str
-    says: Says
-    rank: tuple[int, Says, str]
+    origin: Origin
+    rank: tuple[int, Origin, str]
     place: str
     """The place, normalized: two places are two events."""
     title: str
@@ -59,22 +60,22 @@ class Instance:
 def instances_of(
     members: list[Vevent], window: Window, *, edges: Edges, budget: Budget
 ) -> tuple[list[Instance], int]:
-    """All times in the window that these VEVENTs of one UID take place, each one once, and how
-    many were left out because another has their place.
+    """All times in the window at which these VEVENTs of one UID take place, each once; and how many
+    were left out because another one replaces them.
     """
-    members = _believable(members)
+    members = _without_impossible_ids(members)
     mains = _latest([member for member in members if member.recurrence is None])
     overrides = _highest([member for member in members if member.recurrence is not None])
     series = [member for member in mains if member.recurs]
     shared = len(mains) > 1
     with budget.series("an event"):
-        found = [_alone(member, shared=shared) for member in mains if not member.recurs]
+        found = [_single(member, shared=shared) for member in mains if not member.recurs]
     for main in series:
         with budget.series(f"the series from {main.start.wall:%Y-%m-%d}"):
             found += _series(main, overrides, window)
     if not series:
         with budget.series("a change to a series"):
-            found += [_alone(member) for member in overrides]
+            found += [_single(member) for member in overrides]
     inside = [one for one in found if edges.meet(one.start, one.end)]
     kept = _once(inside)
     if len(kept) > SERIES_EVENTS:
@@ -82,9 +83,10 @@ def instances_of(
     return kept, len(members) - len(mains) - len(overrides) + len(inside) - len(kept)
 
 
-def _believable(members: list[Vevent]) -> list[Vevent]:
-    """Without the RECURRENCE-IDs that are none: those of the epoch, which is what a program writes
-    that has none, and one that several VEVENTs of different times share before their series.
+def _without_impossible_ids(members: list[Vevent]) -> list[Vevent]:
+    """The VEVENTs without the RECURRENCE-IDs that cannot be true: those of the epoch, which a
+    program writes that has none, and one that several VEVENTs of different times share and that is
+    before their series.
     """
     first = min((one.start.wall for one in members if one.recurs), default=LATEST)
     starts: defaultdict[tuple[object, int], set[object]] = defaultdict(set)
@@ -103,7 +105,7 @@ def _believable(members: list[Vevent]) -> list[Vevent]:
 
 
 def _latest(mains: list[Vevent]) -> list[Vevent]:
-    """The last version of each event; one of those with the same start, title and place."""
+    """The last version of each event; one of several with the same start, title and place."""
     for recurs in (True, False):
         kind = [one for one in mains if one.recurs is recurs]
         if len(kind) > 1 and len({one.sequence for one in kind}) == len(kind):
@@ -139,7 +141,7 @@ R = TypeVar("R", bound=_Ranked)
 
 def _places(same: list[R]) -> list[R]:
     """Of what takes place at the same time, one for each title and place: another branch is
-    another event. What says no place is taken for the same as one of its title that does.
+    another event. One without a place is the same as one of its title that has a place.
     """
     titles: defaultdict[str, list[R]] = defaultdict(list)
     for one in same:
@@ -160,8 +162,8 @@ def _places_of_one(same: list[R]) -> list[R]:
 
 
 def _once(found: list[Instance]) -> list[Instance]:
-    """One for each time, title and place. Where there is an override, its place in the series
-    counts alone.
+    """One for each time, title and place. Where there is an override, only its RECURRENCE-ID
+    counts.
     """
     times: defaultdict[str, list[Instance]] = defaultdict(list)
     for one in found:
@@ -169,7 +171,7 @@ def _once(found: list[Instance]) -> list[Instance]:
     kept: list[Instance] = []
     for same in times.values():
         best = max(same, key=lambda one: one.rank)
-        if any(one.says is Says.OVERRIDE for one in same):
+        if any(one.origin is Origin.OVERRIDE for one in same):
             kept.append(best)
         else:
             kept += _places(same)
@@ -197,13 +199,13 @@ def _component(member: Vevent) -> Event:
     return event
 
 
-def _alone(member: Vevent, *, shared: bool = False) -> Instance:
+def _single(member: Vevent, *, shared: bool = False) -> Instance:
     event = _component(member)
     start, end = _span(event)
     if member.recurrence is not None:
         place = _text(_time(event, _PLACE))
-        return _happening(member, (start, end), place, Says.OVERRIDE)
-    return _happening(member, (start, end), start if shared else "", Says.ALONE)
+        return _instance(member, (start, end), place, Origin.OVERRIDE)
+    return _instance(member, (start, end), start if shared else "", Origin.SINGLE)
 
 
 def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
@@ -222,11 +224,11 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         excluded = _excluded(main, zone, window)
     except (TooMuch, MemoryError):
         raise
-    except Exception as problem:  # noqa: BLE001 - whatever a library says of a bad series
+    except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
-        found = [_alone(_bare(main, main.start, main.end), shared=bool(overrides))]
-        return [*found, *(_alone(one) for one in overrides)]
-    return [one for one in found if one.says is Says.OVERRIDE or one.start not in excluded]
+        found = [_single(_bare(main, main.start, main.end), shared=bool(overrides))]
+        return [*found, *(_single(one) for one in overrides)]
+    return [one for one in found if one.origin is Origin.OVERRIDE or one.start not in excluded]
 
 
 def _expanded(main: Vevent, overrides: list[Vevent], zone: str, window: Window) -> list[Instance]:
@@ -240,10 +242,10 @@ def _expanded(main: Vevent, overrides: list[Vevent], zone: str, window: Window) 
     found = []
     begin, stop = window.first - _DAY, window.end + _DAY
     for event in recurring_ical_events.of(calendar).between(begin, stop):
-        member, said = parts[int(event[_BLOCK])]
-        place = _text(_place(event, said) if member.this_and_future else _time(event, _PLACE))
-        says = Says.RULE if member is main else Says.OVERRIDE
-        found.append(_happening(member, _span(event), place, says))
+        member, first = parts[int(event[_BLOCK])]
+        place = _text(_place(event, first) if member.this_and_future else _time(event, _PLACE))
+        origin = Origin.RULE if member is main else Origin.OVERRIDE
+        found.append(_instance(member, _span(event), place, origin))
     return found
 
 
@@ -266,7 +268,7 @@ def _periods(main: Vevent) -> list[Instance]:
     found = []
     for start, end in main.periods:
         span = _span(_component(_bare(main, start, end)))
-        found.append(_happening(main, span, span[0], Says.PERIOD))
+        found.append(_instance(main, span, span[0], Origin.PERIOD))
     return found
 
 
@@ -275,29 +277,29 @@ def _bare(main: Vevent, start: Moment, end: str = "") -> Vevent:
     return replace(main, start=start, end=end, rules=[], additions=[], exclusions=[], periods=[])
 
 
-def _happening(member: Vevent, span: tuple[str, str], place: str, says: Says) -> Instance:
+def _instance(member: Vevent, span: tuple[str, str], place: str, origin: Origin) -> Instance:
     return Instance(
         member=member.number,
         start=span[0],
         end=span[1],
         recurrence=place,
-        says=says,
-        rank=(member.sequence, says, member.order),
+        origin=origin,
+        rank=(member.sequence, origin, member.order),
         place=member.place,
         title=member.title,
     )
 
 
-def _place(event: Event, said: Event) -> date:
-    """All that follow a change come with the place of the first: their own is as far away from
-    their start as that one's is.
+def _place(event: Event, first: Event) -> date:
+    """The RECURRENCE-ID of an event that follows a change of all later ones. The library gives all
+    of them that of the first: theirs is as far from their start as the first one's is.
     """
-    moved = _time(said, "DTSTART") - _time(said, _PLACE)
+    moved = _time(first, "DTSTART") - _time(first, _PLACE)
     return _time(event, "DTSTART") - moved
 
 
 def _span(event: Event) -> tuple[str, str]:
-    """Start and end as text; an end before the start is none."""
+    """Start and end as text; an end before the start is ignored."""
     start = _time(event, "DTSTART")
     end = start
     if "DTEND" in event:
@@ -315,7 +317,7 @@ def _span(event: Event) -> tuple[str, str]:
 def _time(event: Event, name: str) -> date:
     value = getattr(event.get(name), "dt", None)
     if not isinstance(value, date):
-        raise ValueError(f"{name} is no date")  # noqa: TRY004 - what the feed says, not a type
+        raise ValueError(f"{name} is no date")  # noqa: TRY004 - a fault of the feed, not of a type
     return value
 
 

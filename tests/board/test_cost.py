@@ -13,7 +13,7 @@ from blackboard.events import Events
 from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.retention import LOOK_EVERY, LOOK_SELDOM, Retention
+from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings
@@ -88,9 +88,9 @@ def test_where_there_are_others_a_run_costs_a_request_more() -> None:
 
 def test_the_history_of_what_runs_often_is_looked_at_seldom() -> None:
     often = asked_for(Load(rhythms=spread(1)))
-    assert often.pruning == pytest.approx(4 * HOURS / LOOK_SELDOM)
+    assert often.pruning == pytest.approx(4 * HOURS / PRUNE_SELDOM)
     daily = asked_for(Load(rhythms=spread(1, interval=24 * HOUR)))
-    assert daily.pruning == pytest.approx(4 * HOURS / 24 / LOOK_EVERY)
+    assert daily.pruning == pytest.approx(4 * HOURS / 24 / PRUNE_EVERY)
     short = asked_for(Load(rhythms=spread(1), retention=Retention(runs=4)))
     assert short.pruning == pytest.approx(4 * HOURS / 4)
 

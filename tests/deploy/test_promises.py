@@ -31,8 +31,8 @@ from tests.deploy.files import (
     unit,
 )
 
-PATIENCE = signature(ProcessRunner).parameters["patience"].default
-AFTER_GRACE = timedelta(seconds=LAST_RELEASES + LAST_WORD + PATIENCE)
+STOP_TIMEOUT = signature(ProcessRunner).parameters["stop_timeout"].default
+AFTER_GRACE = timedelta(seconds=LAST_RELEASES + LAST_WORD + STOP_TIMEOUT)
 """What a worker may need, after its grace, to put back what it cut short, and to end."""
 
 

@@ -23,7 +23,7 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
-from blackboard.protocol.retention import YOUNGEST, Retention
+from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
 from blackboard.protocol.rows import data_of
 from blackboard.rules.due import (
     HOLDERS_SHARE,
@@ -266,7 +266,7 @@ def test_a_number_is_the_codes(sentence: str) -> None:
 
 def test_the_words_about_times_are_the_rules() -> None:
     assert (renew_every(30.0), renew_every(3600.0)) == (10.0, 60.0)
-    assert YOUNGEST.total_seconds() == 3600, "for an hour"
+    assert KEPT_FOR_LATE.total_seconds() == 3600, "for an hour"
     held = Holding(claim=replace(CLAIM, sent=100.0), settings=spec.RunSettings())
     assert held.deadline == 148.0
     stale = replace(LOCK, age=60.6)

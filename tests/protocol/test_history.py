@@ -12,10 +12,10 @@ from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.retention import (
     Retention,
     is_kept,
-    is_time,
-    looks_itself,
     prune,
     prune_next,
+    prunes_after,
+    prunes_itself,
 )
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Delete, Insert, Merge
@@ -76,7 +76,7 @@ def test_a_run_that_may_come_back_late_is_never_dropped_young(
 def test_every_sixteenth_fence_looks_or_as_many_as_are_kept(
     fence: int, runs: int, *, looks: bool
 ) -> None:
-    assert is_time(fence, retention=Retention(runs=runs)) is looks
+    assert prunes_after(fence, retention=Retention(runs=runs)) is looks
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_runs_that_are_too_many_before_they_are_too_old_are_looked_at_seldom(
 ) -> None:
     """90 days are 100 runs of 21.6 hours."""
     interval = timedelta(hours=hours)
-    assert is_time(fence, retention=Retention(), interval=interval) is looks
+    assert prunes_after(fence, retention=Retention(), interval=interval) is looks
 
 
 async def history(scene: Scene, count: int) -> None:
@@ -252,8 +252,8 @@ def well(**said: Any) -> Item:
     return replace(an_item(start=START), failures=0, **said)
 
 
-def test_an_item_that_is_well_looks_itself() -> None:
-    assert looks_itself(well())
-    assert not looks_itself(None)
+def test_an_item_that_is_well_prunes_itself() -> None:
+    assert prunes_itself(well())
+    assert not prunes_itself(None)
     for state in (State.PAUSED, State.DONE, State.REMOVED):
-        assert not looks_itself(well(state=state))
+        assert not prunes_itself(well(state=state))

@@ -67,7 +67,7 @@ def test_a_handler_that_breaks_the_connection_fails_its_run_and_no_other(
         assert ended.error.startswith(error)
         assert (await run(runner, "describe")).outcome is Outcome.OK
 
-    with_processes(story, patience=0.5)
+    with_processes(story, stop_timeout=0.5)
 
 
 @pytest.mark.parametrize("how", ["sleep", "spin", "regex", "hold-the-lock", "print"])

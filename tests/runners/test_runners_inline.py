@@ -148,7 +148,7 @@ def test_a_coroutine_that_swallows_its_cancellation_is_abandoned() -> None:
         assert level == logging.ERROR
         assert "swallowed its cancellation" in text
 
-    on_the_loop(story, patience=0.01)
+    on_the_loop(story, stop_timeout=0.01)
 
 
 def test_a_coroutine_that_is_stopped_before_it_began_is_never_called() -> None:

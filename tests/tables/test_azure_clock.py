@@ -32,7 +32,7 @@ class Store:
         self.clock.advance(there)
         shown = self.time.replace(microsecond=0)
         self.clock.advance(back)
-        self.known.heard(shown, sent=sent)
+        self.known.observe_reply(shown, sent=sent)
 
 
 def test_now_is_at_most_what_the_store_shows_and_a_tick_less_at_the_most() -> None:
@@ -54,7 +54,7 @@ def test_who_has_read_a_row_is_not_behind_who_wrote_it() -> None:
     store.reply()
     stamp = store.stamp()
     store.reply()
-    store.known.saw(stamp)
+    store.known.observe_stamp(stamp)
     assert store.known.now() == stamp
     store.clock.advance(0.5)
     assert store.known.now() == store.time
@@ -65,7 +65,7 @@ def test_a_stamp_from_before_the_clock_was_set_back_says_nothing() -> None:
     stamp = store.stamp()
     store.ahead = 0.0
     store.reply()
-    store.known.saw(stamp)
+    store.known.observe_stamp(stamp)
     assert store.known.now() <= store.time
 
 
@@ -162,7 +162,7 @@ def test_whatever_the_replies_take_the_truth_is_never_overstated(
     for there, back, pause in replies:
         store.reply(there=there, back=back)
         if stamp.year > 1:
-            store.known.saw(stamp)
+            store.known.observe_stamp(stamp)
         stamp = max(stamp, store.stamp())
         store.clock.advance(pause)
         grain = timedelta(milliseconds=2)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, Token, replace
+from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, replace
 from blackboard.protocol import batches, claims, edits, releases
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import until_answered
+from blackboard.protocol.rows import text_of
 from blackboard.rules.due import Move, decide_lock, is_missed
-from blackboard.rules.transitions import late_move, released, removed, replanned, unlocked
+from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
 from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
 from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
@@ -117,12 +118,16 @@ async def unlocks_whoever_it_is(
     *,
     fence: int,
 ) -> edits.Changed:
-    def build(item: Item, now: datetime) -> Item | None:
-        if not item.running:
-            return None
-        return unlocked(item, edits._ended(item, Outcome.ABANDONED, mark=mark, now=now))
+    def ended(item: Item, now: datetime | None) -> Run:
+        assert now is not None
+        return run_of(item, Outcome.ABANDONED, now=now, error="unlocked", note=text_of(mark))
 
-    write = edits._write(Outcome.ABANDONED, mark)
+    def build(item: Item, now: datetime) -> Item | None:
+        return unlocked(item, ended(item, now)) if item.running else None
+
+    def write(item: Item, after: Item) -> list[Op]:
+        return batches.free_ops(item, ANY, after, ended(item, after.stop))
+
     return await edits.change_item(board, item_id, build, write=write)
 
 
@@ -207,8 +212,9 @@ async def takes_silence_for_a_yes(_board: BoardTable, claims: Sequence[Claim]) -
 _honest_claim_of = claims._claim_of
 
 
-def named_by_its_owner(token: Token, *, owner: str, nonce: str, **about: Any) -> Claim:
-    return _honest_claim_of(token, owner=owner, nonce=f"{owner}/{token.id}", **about)
+def named_by_its_owner(board: BoardTable, item: Item, **about: Any) -> Claim:
+    claim = _honest_claim_of(board, item, **about)
+    return replace(claim, lock=replace(claim.lock, nonce=f"{item.owner}/{item.id}"))
 
 
 _honest_abandoned_run = claims.abandoned_run
