@@ -82,6 +82,10 @@ def _standstill(count: int) -> float:
         return 1000 * best_of(3, lambda: asyncio.run(_longest_pause(Path(folder), count)))
 
 
+async def _not_saved(_held: Holding, _checkpoint: str) -> None:
+    """Nothing is saved here."""
+
+
 async def _longest_pause(folder: Path, count: int) -> float:
     longest = 0.0
 
@@ -100,6 +104,7 @@ async def _longest_pause(folder: Path, count: int) -> float:
         process=ProcessRunner(),
         events=Events(),
         clock=SystemClock(),
+        save=_not_saved,
         environ={"TOKEN": "0123456789abcdefghijklmnopqrstuvwxyz"},
     )
     try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blackboard.context import HandlerItem as Item
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
+    from blackboard.errors import LeaseLost as LeaseLost
     from blackboard.errors import MissingStore as MissingStore
     from blackboard.errors import StoreProblem as StoreProblem
     from blackboard.handlers import handler as handler
@@ -39,6 +40,7 @@ _HOMES = {
     "BoardItem": ("blackboard.records", "BoardItem"),
     "Context": ("blackboard.context", "Context"),
     "Item": ("blackboard.context", "HandlerItem"),
+    "LeaseLost": ("blackboard.errors", "LeaseLost"),
     "Missing": ("blackboard.protocol.edits", "Missing"),
     "MissingStore": ("blackboard.errors", "MissingStore"),
     "Outcome": ("blackboard.model", "Outcome"),
@@ -58,6 +60,7 @@ __all__ = [
     "BoardItem",
     "Context",
     "Item",
+    "LeaseLost",
     "Missing",
     "MissingStore",
     "Outcome",

@@ -380,6 +380,7 @@ def assemble(
         process=process,
         events=events,
         clock=board.clock,
+        save=heartbeat.save,
         limit=board.table.max_value,
     )
     runs = Runs(

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
+from msgspec import UNSET
+
 from blackboard import settings as settings_file
 from blackboard.assembly import (
     BoardWorker,
@@ -38,7 +40,14 @@ from blackboard.assembly import (
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Events, Subscriber, log_event
 from blackboard.handlers import as_text, check_type, importing, load, registry_of
-from blackboard.inputs import changed, check_id, check_params_size, check_size, first_of
+from blackboard.inputs import (
+    changed,
+    check_id,
+    check_params_size,
+    check_size,
+    checkpoint_text,
+    first_of,
+)
 from blackboard.model import Item, Mark, State
 from blackboard.protocol import edits
 from blackboard.protocol.edits import Missing
@@ -242,12 +251,15 @@ class Board:
         *,
         params: Mapping[str, Any] | None = None,
         unset: Sequence[str] = (),
+        checkpoint: Any = UNSET,
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
-        taken away. A new schedule counts from now.
+        taken away. A new schedule counts from now. Its next run goes on at `checkpoint`; None: it
+        begins anew.
         """
         changes, limit = _texts(options), self._table.table.max_value
+        text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
 
         def new(spec: Spec, _: Item) -> Spec:
             for key in unset:
@@ -258,7 +270,8 @@ class Board:
             check_size(after, limit=limit)
             return after
 
-        return await self._changed((await edits.edit(self._table, check_id(item_id), new)).item)
+        done = await edits.edit(self._table, check_id(item_id), new, checkpoint=text)
+        return await self._changed(done.item)
 
     async def run(
         self, item_id: str, *, params: Mapping[str, Any] | None = None, trigger: str = ""

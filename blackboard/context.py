@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from blackboard.errors import BadInput
+import msgspec
+
+from blackboard.errors import BadInput, LeaseLost
 from blackboard.spec import DEEPEST
 
 MOST = 2**53
@@ -51,6 +53,10 @@ class Lost(Protocol):
         ...
 
 
+def _not_saved(_value: Any) -> Any:
+    raise LeaseLost("this ctx belongs to no run: give it a `save` of its own")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """`ctx`: the run of a handler."""
@@ -72,6 +78,17 @@ class Context:
     lost: Lost
     progress: Callable[[int, int], None]
     """`ctx.progress(done, total)`, in any unit; `show` shows it."""
+    checkpoint: Any = None
+    """What earlier runs of the item have saved, where none was ok since; None: nothing."""
+    save: Callable[[Any], Any] = _not_saved
+    """`await ctx.save(value)`, in a plain function `ctx.save(value)`: the next run goes on there,
+    unless this one is ok. JSON of up to 32,768 characters. Returns when it is in the store. Raises
+    ValueError for what cannot be saved, LeaseLost when the lock is lost: nothing was saved then."""
+
+
+def checkpoint_of(text: str) -> Any:
+    """`ctx.checkpoint`, of the JSON that its item holds."""
+    return msgspec.json.decode(text) if text else None
 
 
 class _Forward(logging.Handler):

@@ -26,6 +26,10 @@ class BadInput(BlackboardError):
         self.remedy = remedy
 
 
+class LeaseLost(BlackboardError):
+    """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
+
+
 class BadRow(BlackboardError, ValueError):
     """A row of the board cannot be read: it was damaged, or written by something else."""
 

@@ -12,7 +12,7 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
 from blackboard.schedule.schedule import Once, make_schedule, next_due
-from blackboard.spec import RunSettings, Spec, check_spec, encode_spec
+from blackboard.spec import RunSettings, Spec, check_params, check_spec, encode_spec
 from blackboard.table import units
 
 SCHEDULE = ("every", "cron", "rrule", "at")
@@ -50,6 +50,23 @@ def check_size(spec: Spec, *, limit: int) -> None:
     """
     check_params_size(spec.params)
     _check_units(encode_spec(spec), limit)
+
+
+def checkpoint_text(value: Any, *, limit: int) -> str:
+    """A checkpoint as its row holds it, "" for None. Raises BadInput for what no JSON can hold, or
+    has more than `limit` characters of it.
+    """
+    if value is None:
+        return ""
+    try:
+        check_params({"checkpoint": value})
+        text = msgspec.json.encode(value).decode()
+    except BadInput as problem:
+        raise BadInput("checkpoint", problem.problem, problem.remedy) from None
+    if (size := units(text)) > limit:
+        said = f"it is {size:,} characters of JSON"
+        raise BadInput("checkpoint", said, f"at most {limit:,} can be kept")
+    return text
 
 
 def check_params_size(params: Mapping[str, Any], *, limit: int = LARGEST_PARAMS) -> None:

@@ -106,6 +106,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """In a row, since the last ok."""
     once: str
     """JSON of params for the pending run alone."""
+    checkpoint: str = ""
+    """JSON that a run has saved and no good run has emptied since: the next one goes on there."""
     requests: tuple[QueuedRun, ...] = ()
     """Runs that were asked for and come after the waiting or running one, in this order."""
     version: int = VERSION

@@ -64,6 +64,8 @@ class BoardItem:
     """Who paused it, when and why."""
     resumed: Mark | None
     """Who resumed it last, when and why."""
+    checkpoint: Any
+    """What runs have saved and none that was ok has emptied since; None: nothing."""
     progress: Progress | None
     """What the running handler has done, and of how much, if it reports that."""
     overdue: bool
@@ -172,6 +174,7 @@ def item_record(one: ItemStatus) -> BoardItem:
         fence=item.fence,
         paused=decoded_as(Mark, item.paused),
         resumed=decoded_as(Mark, item.resumed),
+        checkpoint=decoded(item.checkpoint),
         progress=decoded_as(Progress, one.lock.progress) if one.lock else None,
         overdue=one.overdue,
         stale=one.stale,

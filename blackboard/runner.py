@@ -33,7 +33,9 @@ class HandlerCall:
     mask: Mask = NOTHING
     """Applied to everything that the runner reports and returns."""
     limit: int = MAX_VALUE
-    """Characters of JSON that a result may have."""
+    """Characters of JSON that a result, or a checkpoint, may have."""
+    checkpoint: str = ""
+    """JSON that earlier runs have saved; "" where there is none."""
 
 
 class Reporter(Protocol):
@@ -45,6 +47,12 @@ class Reporter(Protocol):
 
     def log(self, level: int, message: str) -> None:
         """`level` as in `logging`. `message` may have several lines."""
+        ...
+
+    async def save(self, checkpoint: str) -> None:
+        """Saves a checkpoint, JSON. Raises LeaseLost when the lock is lost, BlackboardError when
+        the store will not take it.
+        """
         ...
 
 

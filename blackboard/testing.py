@@ -203,8 +203,14 @@ def _inline(handler: Handler) -> Handler:
         return handler
 
     async def called(item: HandlerItem, context: Context) -> Any:
-        lost = cast(Lost, _BlockingLost(context.lost, asyncio.get_running_loop()))
-        return await asyncio.to_thread(handler.function, item, replace(context, lost=lost))
+        loop = asyncio.get_running_loop()
+        lost = cast(Lost, _BlockingLost(context.lost, loop))
+
+        def save(value: Any) -> None:
+            asyncio.run_coroutine_threadsafe(context.save(value), loop).result()
+
+        blocking = replace(context, lost=lost, save=save)
+        return await asyncio.to_thread(handler.function, item, blocking)
 
     return replace(handler, function=called, is_async=True)
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State, replace
-from blackboard.phrases import exactly, first_line, plural, span
+from blackboard.phrases import cut_middle, exactly, first_line, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.records import Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
@@ -18,6 +18,9 @@ from blackboard.rules.status import ItemStatus
 from blackboard.schedule.schedule import Every, Schedule, parse_schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings
+
+LONGEST_CHECKPOINT = 200
+"""Characters of it that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         sentences += ["Nothing is due any more: `blackboard run` would run it once again."]
     elif not item.running:
         sentences += [_due(item, facts), _queue(item), _taken(item, move, facts)]
-    sentences += [_last(item, facts)]
+    sentences += [_checkpoint(item), _last(item, facts)]
     return Explanation(move=move, text=" ".join(sentence for sentence in sentences if sentence))
 
 
@@ -181,6 +184,16 @@ def _queue(item: Item) -> str:
     if len(queue) == 1:
         return "Another run was requested and follows."
     return f"{len(queue)} more runs were requested and follow in order."
+
+
+def _checkpoint(item: Item) -> str:
+    """Where its next run goes on."""
+    if not item.checkpoint:
+        return ""
+    text = cut_middle(item.checkpoint, LONGEST_CHECKPOINT)
+    if item.running:
+        return f"It has saved {text}, where another run goes on unless this one ends ok."
+    return f"Its next run goes on at what was saved: {text}."
 
 
 def _progress(lock: Lock) -> str:

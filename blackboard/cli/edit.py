@@ -17,6 +17,7 @@ from blackboard.cli.spec_options import (
     new_spec,
     parse_keys,
     parse_pairs,
+    parse_value,
     spec_options,
     warn_unknown,
 )
@@ -24,7 +25,7 @@ from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import check_type
-from blackboard.inputs import check_id, check_size, first_of
+from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import plural, since
 from blackboard.protocol import edits
@@ -130,6 +131,7 @@ async def _check_new(board: BoardTable, ids: Sequence[str]) -> None:
 EDIT_EPILOG = """\b
 Examples:
   blackboard edit westlafcals --every 4h --set days=60
+  blackboard edit crawl --checkpoint '{"page": 57}'
   blackboard edit "town*" --retries 2 --timeout "" --unset debug
 """
 
@@ -137,6 +139,7 @@ Examples:
 @click.command(epilog=EDIT_EPILOG)
 @ids_argument()
 @click.option("--unset", metavar="KEY", multiple=True, help="Take a param away.")
+@click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
 @common()
 def edit_command(
@@ -147,12 +150,14 @@ def edit_command(
     said: Said,
     pairs: tuple[str, ...],
     unset: tuple[str, ...],
+    checkpoint: str | None,
 ) -> int:
     """Change how items are run, and print what changed. An option with "" removes the item's own
     value, so that the default of its type counts. A new schedule counts from now.
     """
-    if not (said or pairs or unset):
+    if not (said or pairs or unset or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
+    value = parse_value(checkpoint, "checkpoint") if checkpoint else None
     parse_pairs(pairs)
     parse_keys(unset)
     edited(Spec(), said)
@@ -162,14 +167,23 @@ def edit_command(
 
     def check(board: BoardTable, items: Sequence[Item]) -> None:
         """All or none: an edit that one item refuses changes none."""
+        checkpoint_text(value, limit=board.table.max_value)
         for item in items:
             spec = new_of(spec_of(item))
             check_size(spec, limit=board.table.max_value)
             board.resolve(item.type, encode_spec(spec))
 
     async def edit(board: BoardTable, item: Item) -> Answer:
-        done = await edits.edit(board, item.id, lambda spec, _: new_of(spec))
+        text = checkpoint_text(value, limit=board.table.max_value)
+        done = await edits.edit(
+            board,
+            item.id,
+            lambda spec, _: new_of(spec),
+            checkpoint=None if checkpoint is None else text,
+        )
         changes = [one.words for one in differences(spec_of(item), spec_of(done.item))]
+        if done.item.checkpoint != item.checkpoint:
+            changes.append(f"checkpoint {item.checkpoint or '-'} -> {text or '-'}")
         if not changes:
             return Answer(item=done.item, words="is as it was", changed=False)
         due = due_words(done.item, await board.table.now())

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ import msgspec
 
 from blackboard.assembly import identity
 from blackboard.cli.session import Session
-from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.context import Context, HandlerItem, checkpoint_of, progress_of, run_logger
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
@@ -40,7 +40,7 @@ from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
-from blackboard.runners.output import Tail, failure, fitting_result
+from blackboard.runners.output import Tail, failure, fitting_checkpoint, fitting_result
 from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
@@ -48,6 +48,9 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.release_queue import Renewed
 from blackboard.worker.running import Holding, Holdings, given
 from blackboard.worker.store_breaker import StoreBreaker
+
+Save = Callable[[str], "Future[None]"]
+"""Saves a checkpoint, JSON, from another thread."""
 
 
 @dataclass(slots=True)
@@ -101,7 +104,7 @@ class LocalRun:
         self._once = once
         self._console = sys.stderr
         """For lines about the run, which are not the handler's output."""
-        self._claimed: Future[Holding] = Future()
+        self._claimed: Future[tuple[Holding, Save]] = Future()
         self._ended: Future[Ended] = Future()
         self._released: Future[Released] = Future()
 
@@ -119,11 +122,11 @@ class LocalRun:
             target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
         )
         side.start()
-        held = self._claimed.result()
-        self._ended.set_result(self._called(handler, held, lost))
+        held, save = self._claimed.result()
+        self._ended.set_result(self._called(handler, held, lost, save))
         return self._released.result()
 
-    def _called(self, handler: Handler, held: Holding, lost: LostFlag) -> Ended:
+    def _called(self, handler: Handler, held: Holding, lost: LostFlag, save: Save) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
             item, mask = given(held, os.environ)
@@ -134,11 +137,16 @@ class LocalRun:
         tail = Tail()
         out = sys.stderr if self._session.chosen.json else sys.stdout
         with _printing(tail, mask, out=out):
-            ended = self._call(handler, item, self._context(held, lost, mask), mask)
+            ended = self._call(handler, item, self._context(held, lost, mask, save), mask)
         return mask.ended(replace(ended, output=tail.text()))
 
-    def _context(self, held: Holding, lost: LostFlag, mask: Mask) -> Context:
+    def _context(self, held: Holding, lost: LostFlag, mask: Mask, save: Save) -> Context:
         claim = held.claim
+
+        def saved(value: Any) -> Any:
+            asked = save(fitting_checkpoint(value, mask, limit=MAX_VALUE))
+            return asyncio.wrap_future(asked) if lost.waits_async else asked.result()
+
         return Context(
             due=claim.slot,
             fence=claim.fence,
@@ -149,6 +157,8 @@ class LocalRun:
             log=run_logger(partial(_log, self._console, mask)),
             lost=lost,
             progress=lambda done, total: held.report_progress(*progress_of(done, total)),
+            checkpoint=checkpoint_of(claim.item.checkpoint),
+            save=saved,
         )
 
     def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
@@ -178,8 +188,13 @@ class LocalRun:
             breaker = StoreBreaker(board.clock, board.chance, events)
             renewing = breaker.board(board, Need.RENEWAL)
             beat = Heartbeat(board=renewing, holdings=holdings, events=events)
-            beating = asyncio.get_running_loop().create_task(beat.run())
-            self._claimed.set_result(holding)
+            loop = asyncio.get_running_loop()
+            beating = loop.create_task(beat.run())
+
+            def save(checkpoint: str) -> Future[None]:
+                return asyncio.run_coroutine_threadsafe(beat.save(holding, checkpoint), loop)
+
+            self._claimed.set_result((holding, save))
             ended = await asyncio.wrap_future(self._ended)
             holding.ended = True
             finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)

@@ -116,6 +116,7 @@ def item_view(one: ItemStatus) -> JSON:
         "warnings": one.warnings,
         "paused": marked(item.paused),
         "resumed": marked(item.resumed),
+        "checkpoint": decoded(item.checkpoint),
         "progress": decoded(lock.progress) if lock else None,
         "stale_after": lock.stale_after if lock else None,
         "overdue": one.overdue,

@@ -57,9 +57,14 @@ def _parse(pair: str, field: str) -> tuple[list[str], Any]:
     if not equals:
         raise BadInput(field, f"{pair!r} is not KEY=VALUE", f"as in --{field} days=90")
     path = _path(key, field)
-    value = _read(text[1:], key) if text.startswith("@") else _value(text)
+    value = parse_value(text, key)
     check_params({key: value})
     return path, value
+
+
+def parse_value(text: str, key: str) -> Any:
+    """A value as it is typed: JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
+    return _read(text[1:], key) if text.startswith("@") else _value(text)
 
 
 def _path(key: str, field: str) -> list[str]:

@@ -3,6 +3,7 @@
     add       Insert item, Insert next; over a tombstone: Replace it (its etag), Insert next
     claim     Delete next (its etag), Insert lock, Merge item (ANY)
     renew     Merge lock (its etag)
+    save      Merge item (its etag)
     release   Delete lock (its etag), Insert next if a token waits, Merge item (the etag it was
               built from), Insert run
     override  Replace lock (its etag), Merge item (its etag), Insert run
@@ -55,6 +56,9 @@ _values = attrgetter(*_WORK)
 def _work(one: Work) -> dict[str, Any]:
     """What item and token have in common."""
     return dict(zip(_WORK, _values(one), strict=True))
+
+
+_FIELDS = tuple(name for name in Item.__struct_fields__ if name not in {"id", "etag"})
 
 
 def lock_of(item: Item, *, nonce: str, stale_after: float) -> Lock:
@@ -110,7 +114,8 @@ def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(claim.id), claim.lock.etag)]
     if after.waits:
         ops.append(insert_next(after))
-    columns = RELEASED + GOOD if run.outcome is Outcome.OK else RELEASED
+    good = GOOD if run.outcome is Outcome.OK else ()
+    columns = RELEASED + good + _changed(claim.item, after)
     ops.append(Merge(item_key(claim.id), columns_of(after, *columns), claim.item.etag))
     ops.append(Insert(run_key(claim.id, claim.fence), data_of(run)))
     return ops
@@ -121,21 +126,28 @@ def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(item.id), lock_etag)]
     if after.waits:
         ops.append(insert_next(after))
-    columns = FREED if after.applied == item.applied else (*FREED, "applied")
+    columns = FREED + _changed(item, after)
     ops.append(Merge(item_key(item.id), columns_of(after, *columns), item.etag))
     ops.append(Insert(run_key(item.id, run.fence), data_of(run)))
     return ops
 
 
+def _changed(before: Item, after: Item) -> tuple[str, ...]:
+    """The columns besides that a run's end changes now and then."""
+    return tuple(
+        name for name in ("applied", "checkpoint") if getattr(before, name) != getattr(after, name)
+    )
+
+
+def save_ops(before: Item, after: Item) -> list[Op]:
+    """Write the checkpoint of a run that goes on."""
+    return [Merge(item_key(before.id), columns_of(after, "checkpoint"), before.etag)]
+
+
 def change_ops(before: Item, after: Item) -> list[Op]:
     """Write what changed of an item; its waiting token follows. A lock is never touched."""
-    names = tuple(name for name in data_of(after) if name != "item")
-    changed = {
-        name: value
-        for name, value in columns_of(after, *names).items()
-        if getattr(before, name) != getattr(after, name)
-    }
-    ops: list[Op] = [Merge(item_key(before.id), changed, before.etag)]
+    names = [name for name in _FIELDS if getattr(before, name) != getattr(after, name)]
+    ops: list[Op] = [Merge(item_key(before.id), columns_of(after, *names), before.etag)]
     old = next_key(before.ready, before.id) if before.waits else None
     new = insert_next(after) if after.waits else None
     if old is not None and new is not None and old == new.key:

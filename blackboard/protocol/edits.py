@@ -191,22 +191,30 @@ async def add(
     raise restless(item_id)
 
 
-async def edit(board: BoardTable, item_id: str, change: Callable[[Spec, Item], Spec]) -> Changed:
+async def edit(
+    board: BoardTable,
+    item_id: str,
+    change: Callable[[Spec, Item], Spec],
+    *,
+    checkpoint: str | None = None,
+) -> Changed:
     """Change the spec of an item. A new schedule counts from now; an `every` from
-    the last start. A slot that is being retried, or was asked for, is kept.
+    the last start. A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON
+    where its next run is to go on; "": it begins anew; None: it stays.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
         spec = rewrite_spec(item.spec, change(decode_spec(item.spec), item))
         settings = settings_of(board, item, spec)
         is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
-        if spec == item.spec and not is_other:
+        kept = item.checkpoint if checkpoint is None else checkpoint
+        if (spec, kept) == (item.spec, item.checkpoint) and not is_other:
             return None
         after = replace(item, spec=spec, schedule=settings.text, timezone=settings.timezone)
         if is_other:
             had_time = decode_spec(item.spec).at is not None
             after = rescheduled(after, settings=settings, had_time=had_time, now=now)
-        return after
+        return replace(after, checkpoint=kept)
 
     return await change_item(board, item_id, build, write=change_ops)
 

@@ -159,9 +159,14 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
 
 
 def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
-    """All columns of a record."""
+    """All columns of a record, for a row that is inserted or replaced. Most have no checkpoint: an
+    empty one is written only over another.
+    """
     kind = type(record)
-    return _written(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
+    data = _written(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
+    if data.get("checkpoint") == "":
+        del data["checkpoint"]
+    return data
 
 
 def columns_of(record: Item, *names: str) -> dict[str, Value]:

@@ -21,6 +21,8 @@ table, and this module has one function for each event.
     skip          waiting                waiting, done           its slot was missed, and is not run
     override      running                running                 fence + 1, attempt + 1, runs + 1,
                                                                  failures + 1: the same slot again
+    save          running                running                 what its run goes on with, if this
+                  running, paused        running, paused         one does not end well
     release       running                waiting, done           runs + 1; what is next: see below
                   running, paused        paused, done, paused
     free          as release             as release              the same, and fence + 1: a cancel,
@@ -72,6 +74,10 @@ outlasts the failure, the loss and the cancelling of any other run.
 
 A request without params joins the last one in line, if that has none either and has not started,
 or the retry: then one run is for both.
+
+Checkpoints. What a run has saved stays with the item until a run is ok: a retry, a takeover, a run
+that was put back, and the next run by the schedule go on where it was saved. A run with params of
+its own begins anew, and so does the one after it, since they do other work.
 
 Late finishers. A run whose lock was overridden, unlocked or cancelled meanwhile may still end. Its
 result goes into the item, unless the type is fenced, the item is another one by now, or has the
@@ -154,6 +160,7 @@ class ItemEvent(StrEnum):
     CLAIM = "claim"
     SKIP = "skip"
     OVERRIDE = "override"
+    SAVE = "save"
     RELEASE = "release"
     FREE = "free"
     UNLOCK = "unlock"
@@ -182,6 +189,10 @@ TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
     ItemEvent.CLAIM: {Phase.WAITING: {Phase.RUNNING}},
     ItemEvent.SKIP: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
     ItemEvent.OVERRIDE: {Phase.RUNNING: {Phase.RUNNING}},
+    ItemEvent.SAVE: {
+        Phase.RUNNING: {Phase.RUNNING},
+        Phase.RUNNING_PAUSED: {Phase.RUNNING_PAUSED},
+    },
     ItemEvent.RELEASE: _ENDS,
     ItemEvent.FREE: _ENDS,
     ItemEvent.UNLOCK: {Phase.RUNNING: {Phase.WAITING}, Phase.RUNNING_PAUSED: {Phase.PAUSED}},
@@ -374,14 +385,15 @@ def after_run(
 ) -> Item:
     """What an item waits for after a run: the table at the head of this module."""
     failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
-    same = replace(item, ready=now, failures=failures)
+    checkpoint = "" if outcome is Outcome.OK else item.checkpoint
+    same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
     if requeue and outcome is Outcome.CANCELLED:
         return same
     if outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
         wait = backoff(item.attempt, base=settings.backoff, fraction=fraction)
         return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
     following = planned_after(item, settings=settings, now=now)
-    fresh = replace(same, attempt=1, once="")
+    fresh = _with_params(replace(same, attempt=1), "")
     if item.requests:
         return _first_request(fresh, following, now=now)
     if following is None:
@@ -407,13 +419,17 @@ def _first_request(item: Item, following: datetime | None, *, now: datetime) -> 
     first, *others = item.requests
     beside = following or NEVER
     return replace(
-        item,
+        _with_params(item, first.once),
         slot=slot_asked_for(first.slot, beside=beside),
         ready=now,
         planned=beside,
-        once=first.once,
         requests=tuple(others),
     )
+
+
+def _with_params(item: Item, once: str) -> Item:
+    """The item with these params for its next run alone; "": it has none of its own."""
+    return item if once == item.once else replace(item, once=once, checkpoint="")
 
 
 def _replanned(
@@ -424,13 +440,12 @@ def _replanned(
     """
     slot = following or item.slot
     after = replace(
-        item,
+        _with_params(item, ""),
         state=State.PAUSED if item.is_paused else State.ACTIVE,
         slot=slot,
         ready=ready_for(item.id, slot, settings=settings, first=item.start is None),
         planned=slot,
         attempt=1,
-        once="",
     )
     if item.requests:
         return _first_request(after, following, now=now)
@@ -508,6 +523,12 @@ def superseded(late: Run, row: Run | None) -> Run:
     return replace(late, outcome=Outcome.SUPERSEDED, note=row.note if row else "")
 
 
+def saved(item: Item, checkpoint: str) -> Item:
+    """Its run has saved a checkpoint, JSON."""
+    _check(ItemEvent.SAVE, item)
+    return replace(item, checkpoint=checkpoint)
+
+
 # ---- what operators do
 
 
@@ -551,12 +572,7 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
         beside = NEVER if item.state is State.DONE else item.planned
         slot = slot_asked_for(now, beside=beside)
         after = replace(
-            item,
-            state=State.ACTIVE,
-            slot=slot,
-            ready=now,
-            planned=beside,
-            once=once,
+            _with_params(item, once), state=State.ACTIVE, slot=slot, ready=now, planned=beside
         )
         return Requested(item=after, slot=slot)
     if retried:
@@ -630,14 +646,15 @@ def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
             slot = slot_asked_for(no_later(item.slot, now=now), beside=beside)
         return replace(after, slot=slot, ready=min(item.ready, now), planned=beside)
     if planned is None:
-        return replace(after, state=State.DONE, attempt=1, once="")
+        return replace(_with_params(after, ""), state=State.DONE, attempt=1)
     return _waits_for(after, planned, planning)
 
 
 def _waits_for(item: Item, slot: datetime, planning: Planning) -> Item:
     state = State.PAUSED if item.is_paused else State.ACTIVE
     ready = ready_for(item.id, slot, settings=planning.settings, first=False)
-    return replace(item, state=state, slot=slot, ready=ready, planned=slot, attempt=1, once="")
+    after = _with_params(item, "")
+    return replace(after, state=state, slot=slot, ready=ready, planned=slot, attempt=1)
 
 
 # ---- the names of what operators asked for

@@ -22,6 +22,7 @@ import faulthandler
 import fcntl
 import functools
 import gc
+import itertools
 import os
 import queue
 import resource
@@ -40,10 +41,11 @@ from typing import Any, Final
 
 import msgspec
 
-from blackboard.context import Context, progress_of, run_logger
+from blackboard.context import Context, checkpoint_of, progress_of, run_logger
+from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers import Handler, Source, find_handler
 from blackboard.runners import wire
-from blackboard.runners.output import failure, fitting_result, readable
+from blackboard.runners.output import failure, fitting_checkpoint, fitting_result, readable
 from blackboard.runners.secrets import Mask
 
 _PR_SET_PDEATHSIG = 1
@@ -74,6 +76,9 @@ class ChildLoop:
         self._socket = worker
         self._sending = threading.Lock()
         self._busy = threading.Event()
+        self._saving = threading.Lock()
+        self._saves = itertools.count(1)
+        self._saved: queue.SimpleQueue[wire.SavedMessage] = queue.SimpleQueue()
         self._runs: queue.SimpleQueue[tuple[wire.RunMessage, _Lost] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
 
@@ -98,6 +103,8 @@ class ChildLoop:
                         self._runs.put((run, lost))
                     case wire.LostMessage(reason):
                         lost.set(reason)
+                    case wire.SavedMessage() as saved:
+                        self._saved.put(saved)
         if self._busy.is_set():
             os.killpg(0, signal.SIGKILL)  # the worker has ended, and this run with it
         self._runs.put(None)
@@ -116,6 +123,8 @@ class ChildLoop:
                 log=run_logger(self._logs(mask)),
                 lost=lost,
                 progress=self._progress,
+                checkpoint=checkpoint_of(run.checkpoint),
+                save=functools.partial(self._save, mask, run.limit),
             )
             value = copy_context().run(handler.function, run.item, context)
             result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
@@ -132,6 +141,19 @@ class ChildLoop:
 
     def _progress(self, done: int, total: int) -> None:
         self._send(wire.Progress(*progress_of(done, total)))
+
+    def _save(self, mask: Mask, limit: int, value: Any) -> None:
+        checkpoint = fitting_checkpoint(value, mask, limit=limit)
+        with self._saving:  # a handler's threads may save, too
+            number = next(self._saves)
+            self._send(wire.SaveMessage(number, checkpoint))
+            saved = self._saved.get()
+            while saved.number != number:  # it came after the run that it was for
+                saved = self._saved.get()
+        if saved.lost:
+            raise LeaseLost(saved.lost)
+        if saved.error:
+            raise BlackboardError(saved.error)
 
     def _send(self, message: wire.ToWorker) -> None:
         data = wire.frame(message, largest=wire.LARGEST_ANSWER)

@@ -217,6 +217,9 @@ class ChildProcess:
     def lose(self, reason: str) -> None:
         self._send(wire.LostMessage(reason))
 
+    def answer(self, saved: wire.SavedMessage) -> None:
+        self._send(saved)
+
     async def receive(self) -> wire.ToWorker | None:
         """Its next message; None when it has closed the socket.
 

@@ -24,15 +24,24 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
-from blackboard.context import Context, progress_of, run_logger
+from blackboard.context import Context, checkpoint_of, progress_of, run_logger
+from blackboard.errors import LeaseLost
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
-from blackboard.runners.output import Tail, captured, failure, fitting_result, name_of
+from blackboard.runners.output import (
+    Tail,
+    captured,
+    failure,
+    fitting_checkpoint,
+    fitting_result,
+    name_of,
+)
 
 Answer = TypeVar("Answer")
 _Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -118,6 +127,8 @@ class _InlineRun:
             log=run_logger(self._log),
             lost=self._lost,
             progress=self._progress,
+            checkpoint=checkpoint_of(call.checkpoint),
+            save=partial(self._save, call),
         )
         _owner.set(self)
         _RUNS.add(self)
@@ -163,6 +174,12 @@ class _InlineRun:
     def _progress(self, done: int, total: int) -> None:
         whole = progress_of(done, total)
         self._on_loop(lambda: self._report.progress(*whole))
+
+    async def _save(self, call: HandlerCall, value: Any) -> None:
+        checkpoint = fitting_checkpoint(value, call.mask, limit=call.limit)
+        if self.ended.done():
+            raise LeaseLost("the run is over")
+        await self._report.save(checkpoint)
 
     def _on_loop(self, report: Callable[[], None]) -> None:
         """Calls `report` on the loop, from any thread, and outside the handler's context: what the

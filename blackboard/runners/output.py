@@ -119,8 +119,8 @@ _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]')
 _NAME = vars(type)["__name__"]
 
 
-class Unfit(Exception):
-    """A handler returned what JSON cannot hold."""
+class Unfit(ValueError):
+    """A handler returned, or saves, what JSON cannot hold."""
 
 
 def fitting_result(value: Any, mask: Mask, *, limit: int) -> bytes:
@@ -140,7 +140,20 @@ def fitting_result(value: Any, mask: Mask, *, limit: int) -> bytes:
     return encoded
 
 
-def encode_result(value: Any) -> bytes:
+def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
+    """What a handler saves, as JSON text of at most `limit` characters as stores count them. It is
+    kept as it is, or not at all: a masked one would be of no use to the next run. Raises Unfit.
+    """
+    encoded = encode_result(value, verb="saves")
+    text = encoded.decode()
+    if len(encoded) > limit and (size := units(text)) > limit:
+        raise Unfit(f"the checkpoint is {size:,} characters of JSON; {limit:,} can be saved")
+    if mask.result(encoded, len(encoded)) != encoded:
+        raise Unfit("the checkpoint holds the value of a ${NAME} of the params: it would be shown")
+    return text
+
+
+def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     """A handler's result as JSON. Raises Unfit, which names the type or number that does not
     fit.
     """
@@ -154,14 +167,14 @@ def encode_result(value: Any) -> bytes:
     except RecursionError:
         deep, odd = True, None
     except Exception as problem:  # noqa: BLE001 - odd objects raise anything
-        raise Unfit(f"the handler returned {kind}, which is not JSON: {problem}") from None
+        raise Unfit(f"the handler {verb} {kind}, which is not JSON: {problem}") from None
     if deep:
         raise Unfit(
-            f"the handler returned {kind}, which is not JSON that can be kept: it is nested deeper "
+            f"the handler {verb} {kind}, which is not JSON that can be kept: it is nested deeper "
             f"than {DEEPEST} levels, or holds itself"
         )
     if odd is not None:
-        raise Unfit(f"the handler returned the number {odd}, which JSON cannot hold")
+        raise Unfit(f"the handler {verb} the number {odd}, which JSON cannot hold")
     return encoded
 
 

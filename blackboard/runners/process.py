@@ -14,6 +14,7 @@ import logging
 
 import msgspec
 
+from blackboard.errors import LeaseLost
 from blackboard.handlers import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
@@ -128,6 +129,7 @@ class _ProcessRun:
         self._child: ChildProcess | None = None
         self._lost: str | None = None
         self._verdict: Ended | None = None
+        self._saves = set[asyncio.Task[None]]()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def wait(self) -> Ended:
@@ -156,6 +158,8 @@ class _ProcessRun:
         except Exception as problem:  # noqa: BLE001 - the worker needs an answer
             ended = _failed(self._call.mask.short(failure(problem)))
         finally:
+            for save in self._saves:
+                save.cancel()
             if self._child is not None:
                 await self._end_child(self._child)
         return replace(self._verdict, output=ended.output) if self._verdict else ended
@@ -196,10 +200,25 @@ class _ProcessRun:
                     return message
                 case wire.Progress(done, total) if self._verdict is None:
                     self._report.progress(done, total)
+                case wire.SaveMessage(number, checkpoint) if self._verdict is None:
+                    # Beside this: what the handler logs is read meanwhile, and its end, too.
+                    save = asyncio.create_task(self._save(child, number, checkpoint))
+                    self._saves.add(save)
+                    save.add_done_callback(self._saves.discard)
                 case wire.Log(level, text) if self._verdict is None:
                     self._report.log(level, text)
                 case None:
                     return ""
+
+    async def _save(self, child: ChildProcess, number: int, checkpoint: str) -> None:
+        saved = wire.SavedMessage(number=number)
+        try:
+            await self._report.save(checkpoint)
+        except LeaseLost as lost:
+            saved.lost = str(lost)
+        except Exception as problem:  # noqa: BLE001 - the handler waits for an answer
+            saved.error = str(problem)
+        child.answer(saved)
 
     def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
         output = self._call.mask.output(child.output())
@@ -244,4 +263,5 @@ def _message(call: HandlerCall) -> wire.RunMessage:
         fenced=call.fenced,
         secrets=dict(call.mask.values),
         limit=call.limit,
+        checkpoint=call.checkpoint,
     )

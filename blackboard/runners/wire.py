@@ -38,13 +38,32 @@ class RunMessage(_Message, kw_only=True):
     secrets: dict[str, str]
     """The value of each `${NAME}` in the params, to be masked in all output."""
     limit: int
-    """Characters of JSON that the result may have."""
+    """Characters of JSON that the result, or a checkpoint, may have."""
+    checkpoint: str
+    """JSON, or ""."""
+
+
+class SavedMessage(_Message, kw_only=True):
+    """To the child: what became of the save with this number."""
+
+    number: int
+    lost: str = ""
+    """Why the lock is lost; nothing was saved."""
+    error: str = ""
+    """Why the store will not take it."""
 
 
 class LostMessage(_Message):
     """To the child: the lock of the current run is lost."""
 
     reason: str
+
+
+class SaveMessage(_Message):
+    """To the worker, from `ctx.save`, which waits for the SavedMessage."""
+
+    number: int
+    checkpoint: str
 
 
 class Progress(_Message):
@@ -70,8 +89,8 @@ class FinishedMessage(_Message, kw_only=True):
     """What it left behind that could affect another run."""
 
 
-ToChild = RunMessage | LostMessage
-ToWorker = Progress | Log | FinishedMessage
+ToChild = RunMessage | LostMessage | SavedMessage
+ToWorker = Progress | Log | SaveMessage | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

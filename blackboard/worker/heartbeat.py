@@ -17,13 +17,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import Events, LockLost
 from blackboard.model import Claim, replace
+from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
-from blackboard.table import Busy, TableError, Unavailable
+from blackboard.table import Busy, Refused, TableError, Unavailable
 from blackboard.worker.running import Holding, Holdings
 
 LONGEST_BEAT = 1.0
@@ -174,6 +176,23 @@ class Heartbeat:
         else:
             fraction = board.chance.fraction() if left < -NEARLY_OVER else 0.0
             await board.clock.sleep(backoff.pause(fraction=fraction))
+
+    async def save(self, held: Holding, checkpoint: str) -> None:
+        """Save the checkpoint of a run; one that cannot be saved any more has lost its lock. Raises
+        LeaseLost, and BlackboardError when the store will not take it.
+        """
+        async with held.saving:
+            if held.lost:
+                raise LeaseLost(held.lost)
+            try:
+                saved = await save(self.board, held.claim, checkpoint)
+            except Refused as refused:
+                problem = f"the store will not take the checkpoint: {refused.reason}"
+                raise BlackboardError(problem) from None
+            if saved is None:
+                self.give_up(held, GONE)
+                raise LeaseLost(GONE)
+            held.claim = replace(held.claim, item=saved.item)
 
     def give_up(self, held: Holding, reason: str) -> None:
         """Signal to a handler that its lock is lost, and stop it if it does not end by itself."""

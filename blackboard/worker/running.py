@@ -12,7 +12,7 @@ emitted. Runs go on beside the walk and each other.
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -127,6 +127,8 @@ class Holding:
     """Since when a renewal has been asked for without an answer, in monotonic seconds."""
     asking: bool = False
     """Whether a task is at its renewal."""
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a checkpoint is saved: the next save states the etag that this one leaves."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no renewal is with the store."""
     ended: bool = False
@@ -288,8 +290,10 @@ class Calls:
     process: Runner
     events: Events
     clock: Clock
+    save: Callable[["Holding", str], Awaitable[None]]
+    """Saves the checkpoint of a run. Raises LeaseLost, BlackboardError."""
     limit: int = MAX_VALUE
-    """Characters of JSON that a result may have."""
+    """Characters of JSON that a result, or a checkpoint, may have."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     async def run(self, held: Holding) -> Ended:
@@ -318,9 +322,10 @@ class Calls:
             fenced=held.settings.fenced,
             mask=mask,
             limit=self.limit,
+            checkpoint=claim.item.checkpoint,
         )
         runner = self.inline if handler.is_async else self.process
-        held.execution = runner.start(call, _Report(held, self.events), held.deadline)
+        held.execution = runner.start(call, _Report(held, self.events, self.save), held.deadline)
         held.pass_on()
         limit = asyncio.get_running_loop().create_task(self._limit(held, allowed))
         try:
@@ -364,9 +369,13 @@ class _Report:
 
     held: Holding
     events: Events
+    saving: Callable[[Holding, str], Awaitable[None]]
 
     def progress(self, done: int, total: int) -> None:
         self.held.report_progress(done, total)
+
+    async def save(self, checkpoint: str) -> None:
+        await self.saving(self.held, checkpoint)
 
     def log(self, level: int, message: str) -> None:
         self.events.emit_of(self.held.claim, RunLogged, message=message, level=level)

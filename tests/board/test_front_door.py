@@ -52,6 +52,16 @@ def plain(item: Item, ctx: Context) -> str:
     return f"{item.id} in {__name__}"
 
 
+@handler("crawl", every="1d")
+async def crawl(item: Item, ctx: Context) -> object:
+    begun = ctx.checkpoint or 0
+    for page in range(begun, 5):
+        if page == item.params.get("breaks"):
+            raise OSError("no route")
+        await ctx.save(page + 1)
+    return begun
+
+
 @pytest.fixture(name="url")
 def _url(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
@@ -60,7 +70,7 @@ def _url(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
 
 @asynccontextmanager
 async def opened(store: str | Path, **about: Any) -> AsyncIterator[Board]:
-    given: dict[str, Any] = {"handlers": [feed, long], "create": True, **about}
+    given: dict[str, Any] = {"handlers": [feed, long, crawl], "create": True, **about}
     async with blackboard.open(store, **given) as board:
         yield board
 
@@ -318,6 +328,26 @@ def test_handlers_that_cannot_be_used_are_refused(
 
 
 # ---- a worker beside a program
+
+
+def test_a_run_goes_on_where_the_one_before_has_saved(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("news", "crawl", params={"breaks": 3})
+            await board.worker().work("idle")
+            assert (await board.item("news")).checkpoint == 3
+            await board.edit("news", unset=["breaks"])
+            await board.run("news")
+            await board.worker().work("idle")
+            item = await board.item("news")
+            assert (item.result, item.checkpoint) == (3, None)
+            edited = await board.edit("news", checkpoint=4)
+            assert edited.checkpoint == 4
+            assert (await board.edit("news", checkpoint=None)).checkpoint is None
+            with pytest.raises(BadInput, match="checkpoint: "):
+                await board.edit("news", checkpoint="x" * 40_000)
+
+    asyncio.run(story())
 
 
 def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:

@@ -53,6 +53,26 @@ def test_a_town_is_greeted(board: BoardUnderTest) -> None:
     assert board.result("davis") == "Hello, Davis"
 
 
+@handler("steps", every="8h")
+def steps(item: Item, ctx: Context) -> object:
+    begun = ctx.checkpoint or 0
+    ctx.save(begun + 1)
+    if begun < 2:
+        raise RuntimeError("not yet")
+    return begun
+
+
+def test_a_plain_function_saves_and_the_next_run_goes_on(board: BoardUnderTest) -> None:
+    board.add("davis", "steps")
+    [first] = board.work(steps)
+    assert "not yet" in first.error
+    for saved in (1, 2):
+        assert board.item("davis").checkpoint == saved
+        board.run_now("davis")
+        board.work(steps)
+    assert (board.result("davis"), board.item("davis").checkpoint) == (2, None)
+
+
 def test_each_test_has_an_empty_board(board: BoardUnderTest) -> None:
     with pytest.raises(Missing):
         board.item("davis")

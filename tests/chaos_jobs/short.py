@@ -53,3 +53,31 @@ async def raise_what_ends_tasks(item: Item, ctx: Context) -> None:
 @handler("exits")
 def exit_in_a_child(item: Item, ctx: Context) -> None:
     sys.exit(3)
+
+
+@handler("counts", retries=9, backoff="100ms")
+async def count(item: Item, ctx: Context) -> object:
+    """Does a number of steps, and saves each."""
+    position = ctx.checkpoint or 0
+    note(item, ctx, f"start:{position}")
+    while position < item.params["steps"]:
+        await asyncio.sleep(item.params["seconds"])
+        note(item, ctx, f"did:{position}")
+        position += 1
+        await ctx.save(position)
+        note(item, ctx, f"saved:{position}")
+    return said(ctx)
+
+
+@handler("counts-plain", retries=9, backoff="100ms")
+def count_in_a_child(item: Item, ctx: Context) -> object:
+    """The same in a child process."""
+    position = ctx.checkpoint or 0
+    note(item, ctx, f"start:{position}")
+    while position < item.params["steps"]:
+        time.sleep(item.params["seconds"])
+        note(item, ctx, f"did:{position}")
+        position += 1
+        ctx.save(position)
+        note(item, ctx, f"saved:{position}")
+    return said(ctx)

@@ -1,7 +1,10 @@
 """How a test calls the command line: in this process, in a folder of its own."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +28,9 @@ from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY
 from blackboard.tables.azure_transport import ServiceClock
+from tests.support.patience import patience
 
+ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
 
 
@@ -162,3 +167,17 @@ def blackboard(
         monkeypatch.setenv("BLACKBOARD_STORE", store_url)
         return CommandLine(tmp_path, store_url, capsys)
     return CommandLine(tmp_path, DEFAULT_STORE, capsys)
+
+
+def processed(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """`blackboard ARGS` as a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "blackboard", *args],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(120),
+    )

@@ -1,14 +1,10 @@
 """Any text works as an id, from `add` to `rm`, and none steers a terminal."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import CommandLine, blackboard
-from tests.support.patience import patience
+from tests.cli.command_line import CommandLine, blackboard, processed
 
 __all__ = ["blackboard"]
 
@@ -53,20 +49,6 @@ def _town(blackboard: CommandLine) -> CommandLine:
     blackboard.write(HELLO, "jobs/hello.py")
     blackboard("init")
     return blackboard
-
-
-def processed(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """`blackboard ARGS` as a process of its own."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "blackboard", *args],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(120),
-    )
 
 
 def test_any_text_is_an_id(town: CommandLine) -> None:

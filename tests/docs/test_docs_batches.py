@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from blackboard.model import Applied, Outcome, State, replace
 from blackboard.protocol import claims, edits
-from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops
+from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops, save_ops
+from blackboard.protocol.checkpoints import save
 from blackboard.table import ANY, Delete, Insert, Op
 from tests.protocol.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
 from tests.support.boards import Scene
@@ -69,6 +70,8 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         renewed = await claims.renew(board, made)
         assert renewed is not None
         sent.stop("renew")
+        assert await save(board, renewed, '"p57"') is not None
+        sent.stop("save")
         adopted = await claims.adopt(board, await scene.lock())
         assert adopted is not None
         sent.stop("adopt")
@@ -191,6 +194,10 @@ def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
     assert set(released) >= set(PLANNED)
     good = merged(release_ops(CLAIM, item, RUN))
     assert shown["release of an `ok`"] == good[len(released) :]
+    saved = replace(CLAIM, item=replace(CLAIM.item, checkpoint='"p57"'))
+    assert shown["save"] == merged(save_ops(saved.item, item)) == ["checkpoint"]
+    emptied = merged(release_ops(saved, item, replace(RUN, outcome=Outcome.FAILED)))
+    assert shown["release that empties it"] == emptied[len(released) :]
     freed = merged(free_ops(RUNNING, "L", item, RUN))
     assert set(shown["override that runs nothing"]) == set(freed) - set(released)
     assert set(released) <= set(freed)

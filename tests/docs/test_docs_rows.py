@@ -324,4 +324,10 @@ def test_the_hour_of_davis_happens_as_it_is_told() -> None:
 
 
 def test_what_the_example_leaves_out_is_written() -> None:
-    assert set(data_of(WAITING)) == set(documented("item:")) - {"start", "stop", "outcome", "first"}
+    assert set(data_of(WAITING)) == set(documented("item:")) - {
+        "start",
+        "stop",
+        "outcome",
+        "first",
+        "checkpoint",
+    }

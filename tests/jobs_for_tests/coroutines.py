@@ -38,6 +38,12 @@ async def speak(item: Item, ctx: Context) -> None:
     ctx.progress(3, 3)
 
 
+@handler("a-save")
+async def save_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    await ctx.save(item.params["value"])
+    return {"before": ctx.checkpoint}
+
+
 @handler("a-print")
 async def print_with_pauses(item: Item, ctx: Context) -> None:
     for n in range(3):

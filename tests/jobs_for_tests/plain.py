@@ -37,6 +37,22 @@ def return_what_is_asked_for(item: Item, ctx: Context) -> Any:
     return {"value": item.params["value"], "bytes": b"x" * item.params.get("size", 0)}
 
 
+@handler("save")
+def save_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    ctx.save(item.params["value"])
+    return {"before": ctx.checkpoint}
+
+
+@handler("save-in-threads")
+def save_in_threads(item: Item, ctx: Context) -> Any:
+    threads = [threading.Thread(target=ctx.save, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return None
+
+
 @handler("return-odd")
 def return_what_json_cannot_hold(item: Item, ctx: Context) -> Any:
     cycle: list[Any] = []

@@ -30,6 +30,7 @@ ITEM = Item(
     outcome=Outcome.TIMEOUT,
     result="[1]",
     error="late",
+    checkpoint='"p57"',
 )
 TOKEN = Token(
     id="a",
@@ -44,6 +45,7 @@ TOKEN = Token(
     runs=4,
     failures=1,
     once="",
+    checkpoint='"p57"',
 )
 LOCK = Lock(
     id="a",
@@ -73,6 +75,11 @@ RUN = Run(
 )
 MEMBER = Member(owner="me", started=NOON, seen=NOON, slots=8, running=1, release="1.0")
 RECORDS = [ITEM, TOKEN, LOCK, RUN, MEMBER]
+
+
+def test_a_row_is_not_burdened_with_an_empty_checkpoint_and_a_merge_empties_one() -> None:
+    assert "checkpoint" not in data_of(replace(ITEM, checkpoint=""))
+    assert columns_of(replace(ITEM, checkpoint=""), "checkpoint") == {"checkpoint": ""}
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)

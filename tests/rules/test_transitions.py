@@ -30,6 +30,7 @@ from blackboard.rules.transitions import (
     rescheduled,
     resumed,
     run_of,
+    saved,
     unlocked,
 )
 from blackboard.spec import RunSettings
@@ -74,6 +75,7 @@ OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
     ItemEvent.CLAIM: [lambda one, by: claimed(one, settings=by, owner="me", now=NOW)],
     ItemEvent.SKIP: [lambda one, by: passed_over(one, settings=by, now=NOW)],
     ItemEvent.OVERRIDE: [lambda one, _: overridden(one, owner="you", now=NOW)],
+    ItemEvent.SAVE: [lambda one, _: saved(one, '"p57"')],
     ItemEvent.RELEASE: [
         lambda one, by: released(one, run(one, Outcome.OK), settings=by, fraction=0.5),
     ],
@@ -404,3 +406,55 @@ def test_the_error_of_an_item_is_that_of_its_last_run() -> None:
         replace(RUNNING, error="old"), run(RUNNING, Outcome.OK), settings=OVER, fraction=0
     )
     assert good.error == ""
+
+
+# ---- checkpoints
+
+SAVED = replace(RUNNING, checkpoint='"p57"')
+
+
+def test_a_save_changes_the_checkpoint_alone() -> None:
+    assert saved(RUNNING, '"p57"') == SAVED
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_checkpoint_outlasts_all_runs_but_a_good_one(outcome: Outcome) -> None:
+    kept = "" if outcome is Outcome.OK else '"p57"'
+    for by in (GOES_ON, settings(cron=HOURLY, retries=1), settings(every="1h")):
+        after = released(SAVED, run(SAVED, outcome), settings=by, fraction=0.5)
+        assert after.checkpoint == kept
+    assert freed(SAVED, run(SAVED, outcome), settings=GOES_ON).checkpoint == kept
+
+
+def test_a_run_that_is_put_back_or_taken_over_or_unlocked_goes_on_where_it_saved() -> None:
+    ended = run(SAVED, Outcome.CANCELLED)
+    back = released(SAVED, ended, settings=GOES_ON, fraction=0.5, requeue=True)
+    others = (overridden(SAVED, owner="you", now=NOW), unlocked(SAVED, ended))
+    assert [one.checkpoint for one in (back, *others)] == ['"p57"'] * 3
+
+
+@pytest.mark.parametrize("event", [ItemEvent.PAUSE, ItemEvent.SKIP, ItemEvent.RESCHEDULE])
+def test_a_checkpoint_outlasts_what_operators_do(event: ItemEvent) -> None:
+    waits = replace(WAITING, checkpoint='"p57"')
+    for made in OUTCOMES[event]:
+        for by in (GOES_ON, OVER):
+            assert made(waits, by).checkpoint == '"p57"'
+
+
+def test_no_checkpoint_is_left_to_another_life_of_the_id() -> None:
+    assert removed(SAVED, now=NOW).checkpoint == ""
+
+
+def test_a_run_with_params_of_its_own_begins_anew_and_so_does_the_one_after_it() -> None:
+    waits = replace(WAITING, checkpoint='"p57"')
+    assert requested(waits, name="a", once="", now=NOW).item.checkpoint == '"p57"'
+    assert requested(waits, name="a", once="{1}", now=NOW).item.checkpoint == ""
+    once = replace(SAVED, once="{1}")
+    failed = run(once, Outcome.FAILED)
+    retry = released(once, failed, settings=settings(cron=HOURLY, retries=1), fraction=0.5)
+    assert (retry.once, retry.checkpoint) == ("{1}", '"p57"')
+    assert released(once, failed, settings=GOES_ON, fraction=0.5).checkpoint == ""
+    queued = replace(SAVED, requests=(QueuedRun(name="a", slot=NOON, once="{1}"),))
+    assert released(queued, failed, settings=GOES_ON, fraction=0.5).checkpoint == ""
+    plain = replace(SAVED, requests=(QueuedRun(name="a", slot=NOON, once=""),))
+    assert released(plain, failed, settings=GOES_ON, fraction=0.5).checkpoint == '"p57"'

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 from blackboard.context import HandlerItem
+from blackboard.errors import BlackboardError
 from blackboard.handlers import Registry, load
 from blackboard.model import Ended
 from blackboard.runner import Execution, HandlerCall, Runner
@@ -32,6 +33,14 @@ class Told:
 
     logs: list[tuple[int, str]] = field(default_factory=list)
     progressed: list[tuple[int, int]] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    refusal: BlackboardError | None = None
+    """Raised by the next saves."""
+
+    async def save(self, checkpoint: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.saved.append(checkpoint)
 
     def log(self, level: int, message: str) -> None:
         self.logs.append((level, message))
@@ -40,7 +49,9 @@ class Told:
         self.progressed.append((done, total))
 
 
-def call_of(type_: str, *, jobs: Registry = JOBS, id_: str = "x", **params: Any) -> HandlerCall:
+def call_of(
+    type_: str, *, jobs: Registry = JOBS, id_: str = "x", checkpoint: str = "", **params: Any
+) -> HandlerCall:
     return HandlerCall(
         handler=jobs[type_],
         item=HandlerItem(id_, type_, params),
@@ -50,6 +61,7 @@ def call_of(type_: str, *, jobs: Registry = JOBS, id_: str = "x", **params: Any)
         worker="host:1:nonce",
         settings={"allow": ["file"]},
         fenced=True,
+        checkpoint=checkpoint,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, RunEnded, StoreEvent
 from blackboard.model import Claim
 from blackboard.protocol.claims import renew
@@ -276,3 +277,78 @@ async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one
     assert len(renewals(place)) == 1
     releases = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
     assert len(releases) == 2, "the renewal, and one release"
+
+
+# ---- checkpoints
+
+
+def saves(place: Workplace) -> list[Sequence[Op]]:
+    return [
+        batch
+        for batch in place.table.batches
+        if len(batch) == 1 and isinstance(batch[0], Merge) and "checkpoint" in batch[0].data
+    ]
+
+
+@at_work
+async def test_saves_of_a_run_follow_each_other_and_its_release_needs_no_settling(
+    place: Workplace,
+) -> None:
+    _, run = await held(place, stale_after="30s")
+    await asyncio.gather(*(run.report.save(str(number)) for number in range(3)))
+    assert len(saves(place)) == 3, "each states the etag that the one before has left"
+    assert (await place.item("davis")).checkpoint == "2"
+    before = len(place.table.batches)
+    run.end()
+    assert await place.ended("davis") == [(1, "ok")]
+    assert len(place.table.batches) == before + 1
+    assert (await place.item("davis")).checkpoint == ""
+
+
+@at_work
+async def test_a_renewal_that_is_answered_after_a_save_leaves_what_was_saved(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = asyncio.Event()
+
+    async def slowly(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
+        renewed = await renew(board, claim, progress=progress)
+        await answered.wait()
+        return renewed
+
+    monkeypatch.setattr(heartbeat, "renew", slowly)
+    _, run = await held(place, stale_after="30s")
+    await beats(place, 11)
+    await run.report.save("1")
+    answered.set()
+    await until(lambda: len(run.deadlines) == 2, "the renewal")
+    await run.report.save("2")
+    assert len(saves(place)) == 2
+
+
+@at_work
+async def test_a_save_finds_out_that_the_lock_is_lost_and_the_run_is_stopped(
+    place: Workplace,
+) -> None:
+    worker, run = await held(place, stale_after="30s")
+    await unlock(place.other, "davis", place.mark(), fence=1)
+    with pytest.raises(LeaseLost, match="overridden, unlocked or removed"):
+        await run.report.save("1")
+    assert run.lost == heartbeat.GONE
+    assert len(worker.of(LockLost)) == 1
+    with pytest.raises(LeaseLost):
+        await run.report.save("2")
+    assert len(saves(place)) == 1
+    assert (await place.item("davis")).checkpoint == ""
+
+
+@at_work
+async def test_what_the_store_refuses_is_raised_and_the_run_goes_on(place: Workplace) -> None:
+    worker, run = await held(place, stale_after="30s")
+    place.table.script(Fault.REFUSED)
+    with pytest.raises(BlackboardError, match="will not take the checkpoint"):
+        await run.report.save("1")
+    assert worker.of(LockLost) == []
+    await run.report.save("2")
+    run.end()
+    assert await place.ended("davis") == [(1, "ok")]

@@ -1,0 +1,44 @@
+"""Saving checkpoints: what a run has done so far is written into its item.
+
+A save states the item's etag, and so proves that the lock is still this worker's: whatever takes a
+lock away (override, unlock, cancel, removal) writes the item in the same batch. It touches nothing
+of the lock, so that saves and renewals never wait for each other. A save renews nothing.
+
+After a refusal or no answer the item is read. It runs under the claim's fence and has the
+checkpoint: the save landed. It has another: the item was edited meanwhile, and the save is sent
+again with all that the item says now. It does not run under this fence: the lock is lost.
+"""
+
+from functools import partial
+
+from blackboard.model import Claim, replace
+from blackboard.protocol.batches import save_ops
+from blackboard.protocol.claims import claim_from
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import until_answered
+from blackboard.rules.transitions import saved
+from blackboard.table import Conflict, Unknown
+
+
+async def save(board: BoardTable, claim: Claim, checkpoint: str) -> Claim | None:
+    """Save a checkpoint, JSON, of a run under way; waits for the store as long as it takes. The
+    claim that comes back has the item as it is now. None: the lock is lost, and nothing was saved
+    after that. Raises Refused when the store will not take it.
+    """
+    item, doubtful = claim.item, not claim.item.etag
+    while True:
+        if doubtful:
+            found = await until_answered(board, claim.id, lambda: board.item(claim.id))
+            if found is None or not found.running or found.fence != claim.fence:
+                return None
+            item = claim_from(found, lock=claim.lock, sent=claim.sent).item
+            if item.checkpoint == checkpoint:
+                return replace(claim, item=item)
+        after = saved(item, checkpoint)
+        commit = partial(board.table.commit, board.partition(claim.id), save_ops(item, after))
+        try:
+            etags = await until_answered(board, claim.id, commit)
+        except (Conflict, Unknown):
+            doubtful = True
+        else:
+            return replace(claim, item=replace(after, etag=etags[0]))

@@ -1,0 +1,127 @@
+"""`ctx.checkpoint` and `ctx.save`, in coroutines and in child processes."""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from blackboard.errors import BlackboardError, LeaseLost
+from blackboard.model import Ended, Outcome, replace
+from blackboard.runner import Runner
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.process import ProcessRunner
+from blackboard.runners.secrets import Mask
+from tests.support.runs import PATIENCE, Told, call_of, eventually, on_the_loop, run, with_processes
+
+Story = Callable[[Any], Coroutine[Any, Any, None]]
+ON: dict[str, Callable[[Story], None]] = {"a-save": on_the_loop, "save": with_processes}
+LIMIT = 32_768
+SECRET = "0123456789abcdef"
+
+
+@pytest.fixture(params=ON)
+def type_(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.mark.parametrize("value", [57, "p57", {"page": 57, "of": [1, None]}, "x" * (LIMIT - 2), 0])
+def test_a_value_is_saved_as_json_and_the_one_before_is_given(type_: str, value: object) -> None:
+    async def story(runner: Runner) -> None:
+        told = Told()
+        call = call_of(type_, value=value, checkpoint='{"page":3}')
+        ended = await runner.start(call, told, math.inf).wait()
+        assert ended == Ended(outcome=Outcome.OK, result={"before": {"page": 3}})
+        assert [json.loads(one) for one in told.saved] == [value]
+        ended = await run(runner, type_, value=value)
+        assert ended.result == {"before": None}
+
+    ON[type_](story)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("x" * (LIMIT - 1), "ValueError: the checkpoint is 32,769 characters of JSON; 32,768 can"),
+        (f"key={SECRET}", "the checkpoint holds the value of a ${NAME} of the params"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_in_the_handler(
+    type_: str, value: object, problem: str
+) -> None:
+    async def story(runner: Runner) -> None:
+        told = Told()
+        call = replace(call_of(type_, value=value), mask=Mask({"TOKEN": SECRET}))
+        ended = await runner.start(call, told, math.inf).wait()
+        assert ended.outcome is Outcome.FAILED
+        assert problem.removeprefix("ValueError: ") in ended.error.splitlines()[0]
+        assert SECRET not in ended.error
+        assert told.saved == []
+
+    ON[type_](story)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "first"),
+    [
+        (LeaseLost("its lock was overridden"), "LeaseLost: its lock was overridden"),
+        (BlackboardError("the store will not take it"), "BlackboardError: the store will not"),
+    ],
+)
+def test_a_refused_save_is_raised_in_the_handler(
+    type_: str, refusal: BlackboardError, first: str
+) -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, type_, told=Told(refusal=refusal), value=1)
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith(first)
+
+    ON[type_](story)
+
+
+def test_the_threads_of_a_plain_function_save_one_after_another() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        assert (await run(runner, "save-in-threads", told=told)).outcome is Outcome.OK
+        assert sorted(told.saved) == [str(number) for number in range(8)]
+
+    with_processes(story)
+
+
+class Waiting(Told):
+    """Its saves have no answer."""
+
+    async def save(self, checkpoint: str) -> None:
+        await super().save(checkpoint)
+        await asyncio.Event().wait()
+
+
+def test_a_run_that_waits_for_its_save_is_stopped_like_any_other(type_: str) -> None:
+    async def story(runner: Runner) -> None:
+        told = Waiting()
+        execution = runner.start(call_of(type_, value=1), told, math.inf)
+        await eventually(lambda: told.saved == ["1"])
+        execution.stop(Outcome.TIMEOUT, "it ran longer than 1m")
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.error) == (Outcome.TIMEOUT, "it ran longer than 1m")
+
+    ON[type_](story)
+
+
+def test_a_coroutine_that_saves_after_its_run_is_told_so() -> None:
+    async def story(runner: InlineRunner) -> None:
+        seen: list[Any] = []
+
+        async def kept(_item: Any, ctx: Any) -> None:
+            seen.append(ctx)
+
+        call = call_of("a-save", value=1)
+        call = replace(call, handler=replace(call.handler, function=kept))
+        assert (await runner.start(call, Told(), math.inf).wait()).outcome is Outcome.OK
+        with pytest.raises(LeaseLost, match="the run is over"):
+            await seen[0].save(1)
+
+    on_the_loop(story)
