@@ -16,7 +16,6 @@ from blackboard import __version__
 from blackboard.cli.options import Chosen, common
 from blackboard.display.layout import one_line
 from blackboard.errors import BlackboardError
-from blackboard.table import Refused, TableError, Unusable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -161,12 +160,17 @@ def called(args: list[str] | None = None) -> int:
         return _failed(_usage(error), error.exit_code)
     except BlackboardError as error:
         return _failed(str(error), error.exit_code)
-    except Refused as error:
-        return _failed(f"the store will not take this: {error.reason}", 2)
-    except Unusable as error:
-        return _failed(str(error), 2)
-    except TableError as error:
-        return _failed(f"store: {error}", 3)
+    except Exception as error:
+        from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
+
+        match error:
+            case Refused():
+                return _failed(f"the store will not take this: {error.reason}", 2)
+            case Unusable():
+                return _failed(str(error), 2)
+            case TableError():
+                return _failed(f"store: {error}", 3)
+        raise
     return result if isinstance(result, int) else 0
 
 
