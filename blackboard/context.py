@@ -6,7 +6,7 @@ Coroutines on the worker's loop and plain functions in a child process get the s
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -86,9 +86,19 @@ class Context:
     ValueError for what cannot be saved, LeaseLost when the lock is lost: nothing was saved then."""
 
 
-def checkpoint_of(text: str) -> Any:
-    """`ctx.checkpoint`, of the JSON that its item holds."""
-    return msgspec.json.decode(text) if text else None
+def decoded_checkpoint(text: str) -> Any:
+    """`ctx.checkpoint`, of what its item's row holds. Raises BadInput for a row that other software
+    wrote: what is no JSON, or nested too deeply.
+    """
+    if not text:
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except ValueError:
+        remedy = "`blackboard edit ID --checkpoint VALUE`"
+        raise BadInput("checkpoint", "it is no JSON", remedy) from None
+    _check_depth([value], "checkpoint")
+    return value
 
 
 class _Forward(logging.Handler):
@@ -130,7 +140,7 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     Raises BadInput naming the variable that is missing, and its place; and for params that
     are nested too deeply, or too long once they are expanded.
     """
-    _check_depth(params)
+    _check_depth(params.values(), "params")
     texts = list(_texts(params))
     names = (name for text in texts for name in _VARIABLE.findall(text))
     length = sum(map(len, texts)) + sum(len(environ.get(name, "")) for name in names)
@@ -150,13 +160,13 @@ def unescaped(text: str) -> str:
     return text.replace("$${", "${")
 
 
-def _check_depth(params: Mapping[str, Any]) -> None:
-    """Checks rows of other software too: to expand and send params recurses."""
-    left = [(value, 1) for value in params.values()]
+def _check_depth(values: Iterable[Any], field: str) -> None:
+    """Checks rows of other software too: to expand and send values recurses."""
+    left = [(value, 1) for value in values]
     while left:
         value, depth = left.pop()
         if depth > DEEPEST:
-            raise BadInput("params", "nested too deeply", f"{DEEPEST} levels at the most")
+            raise BadInput(field, "nested too deeply", f"{DEEPEST} levels at the most")
         if isinstance(value, dict | list):
             inner = value.values() if isinstance(value, dict) else value
             left += [(one, depth + 1) for one in inner]

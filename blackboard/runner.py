@@ -34,8 +34,8 @@ class HandlerCall:
     """Applied to everything that the runner reports and returns."""
     limit: int = MAX_VALUE
     """Characters of JSON that a result, or a checkpoint, may have."""
-    checkpoint: str = ""
-    """JSON that earlier runs have saved; "" where there is none."""
+    checkpoint: Any = None
+    """What earlier runs have saved; None where there is nothing."""
 
 
 class Reporter(Protocol):

@@ -25,7 +25,7 @@ import msgspec
 
 from blackboard.assembly import identity
 from blackboard.cli.session import Session
-from blackboard.context import Context, HandlerItem, checkpoint_of, progress_of, run_logger
+from blackboard.context import Context, HandlerItem, progress_of, run_logger
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
@@ -129,7 +129,7 @@ class LocalRun:
     def _called(self, handler: Handler, held: Holding, lost: LostFlag, save: Save) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
-            item, mask = given(held, os.environ)
+            item, mask, checkpoint = given(held, os.environ)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except Exception as problem:  # noqa: BLE001 - the board's side waits for an answer
@@ -137,10 +137,13 @@ class LocalRun:
         tail = Tail()
         out = sys.stderr if self._session.chosen.json else sys.stdout
         with _printing(tail, mask, out=out):
-            ended = self._call(handler, item, self._context(held, lost, mask, save), mask)
+            context = self._context(held, lost, mask, checkpoint, save)
+            ended = self._call(handler, item, context, mask)
         return mask.ended(replace(ended, output=tail.text()))
 
-    def _context(self, held: Holding, lost: LostFlag, mask: Mask, save: Save) -> Context:
+    def _context(
+        self, held: Holding, lost: LostFlag, mask: Mask, checkpoint: Any, save: Save
+    ) -> Context:
         claim = held.claim
 
         def saved(value: Any) -> Any:
@@ -157,7 +160,7 @@ class LocalRun:
             log=run_logger(partial(_log, self._console, mask)),
             lost=lost,
             progress=lambda done, total: held.report_progress(*progress_of(done, total)),
-            checkpoint=checkpoint_of(claim.item.checkpoint),
+            checkpoint=checkpoint,
             save=saved,
         )
 

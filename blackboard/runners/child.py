@@ -41,7 +41,7 @@ from typing import Any, Final
 
 import msgspec
 
-from blackboard.context import Context, checkpoint_of, progress_of, run_logger
+from blackboard.context import Context, progress_of, run_logger
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers import Handler, Source, find_handler
 from blackboard.runners import wire
@@ -123,7 +123,7 @@ class ChildLoop:
                 log=run_logger(self._logs(mask)),
                 lost=lost,
                 progress=self._progress,
-                checkpoint=checkpoint_of(run.checkpoint),
+                checkpoint=run.checkpoint,
                 save=functools.partial(self._save, mask, run.limit),
             )
             value = copy_context().run(handler.function, run.item, context)

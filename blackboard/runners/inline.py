@@ -30,7 +30,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from blackboard.context import Context, checkpoint_of, progress_of, run_logger
+from blackboard.context import Context, progress_of, run_logger
 from blackboard.errors import LeaseLost
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
@@ -127,7 +127,7 @@ class _InlineRun:
             log=run_logger(self._log),
             lost=self._lost,
             progress=self._progress,
-            checkpoint=checkpoint_of(call.checkpoint),
+            checkpoint=call.checkpoint,
             save=partial(self._save, call),
         )
         _owner.set(self)

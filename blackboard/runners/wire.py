@@ -39,8 +39,7 @@ class RunMessage(_Message, kw_only=True):
     """The value of each `${NAME}` in the params, to be masked in all output."""
     limit: int
     """Characters of JSON that the result, or a checkpoint, may have."""
-    checkpoint: str
-    """JSON, or ""."""
+    checkpoint: Any
 
 
 class SavedMessage(_Message, kw_only=True):

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from blackboard.clock import Clock
-from blackboard.context import HandlerItem, expand
+from blackboard.context import HandlerItem, decoded_checkpoint, expand
 from blackboard.errors import BadInput
 from blackboard.events import Events, RunLogged, RunStarted
 from blackboard.handlers import Handler
@@ -303,12 +303,12 @@ class Calls:
         if handler is None:  # its lock named a type that is taken here, its item another
             return Ended(outcome=Outcome.FAILED, error=f"no handler here for {claim.type!r}")
         try:
-            item, mask = given(held, self.environ)
+            item, mask, checkpoint = given(held, self.environ)
             allowed = time_limit(held.settings, claim.slot)
         except BadInput as problem:
             return Ended(outcome=Outcome.FAILED, error=str(problem))
         except RecursionError:
-            return Ended(outcome=Outcome.FAILED, error="params: nested too deeply")
+            return Ended(outcome=Outcome.FAILED, error="params or checkpoint: nested too deeply")
         except Exception as problem:  # noqa: BLE001 - one odd row must not end the worker
             return Ended(outcome=Outcome.FAILED, error=f"it could not be called: {problem!r}")
         call = HandlerCall(
@@ -322,7 +322,7 @@ class Calls:
             fenced=held.settings.fenced,
             mask=mask,
             limit=self.limit,
-            checkpoint=claim.item.checkpoint,
+            checkpoint=checkpoint,
         )
         runner = self.inline if handler.is_async else self.process
         held.execution = runner.start(call, _Report(held, self.events, self.save), held.deadline)
@@ -344,10 +344,11 @@ class Calls:
         await self.process.close()
 
 
-def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]:
-    """The item as its handler gets it, and the mask for all that the handler reports.
+def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:
+    """The item as its handler gets it, the mask for all that the handler reports, and where the run
+    goes on.
 
-    Raises BadInput naming a variable that `environ` lacks.
+    Raises BadInput naming a variable that `environ` lacks, or what cannot be given to a handler.
     """
     claim = held.claim
     written = params_of(claim.spec, claim.once)
@@ -360,7 +361,8 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask]
         timezone=held.settings.timezone,
         written=written if replaced else None,
     )
-    return item, mask_of(written, environ) if replaced else NOTHING
+    mask = mask_of(written, environ) if replaced else NOTHING
+    return item, mask, decoded_checkpoint(claim.item.checkpoint)
 
 
 @dataclass(frozen=True, slots=True)

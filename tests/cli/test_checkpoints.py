@@ -1,5 +1,8 @@
 """What a run has saved, as people see and change it."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard, processed
@@ -82,6 +85,26 @@ def test_a_run_in_this_process_saves_too_and_goes_on(crawl: CommandLine) -> None
     crawl("run", "news", "--here", "--jobs", "jobs.py")
     shown = crawl("show", "news", "--json").json[0]
     assert (shown["result"], shown["checkpoint"]) == ({"from": 4}, None)
+
+
+@both
+@pytest.mark.not_on_azurite
+@pytest.mark.parametrize("text", ["{", "[" * 5_000 + "]" * 5_000])
+def test_what_other_software_wrote_fails_its_run_alone(crawl: CommandLine, text: str) -> None:
+    crawl("run", "news")
+    with closing(sqlite3.connect(crawl.folder / crawl.store)) as connection, connection:
+        changed = connection.execute(
+            "UPDATE rows SET data = json_set(data, '$.checkpoint', ?)"
+            " WHERE key LIKE 'item:%' OR key LIKE 'next:%'",
+            [text],
+        )
+        assert changed.rowcount == 2
+    work(crawl)
+    shown = crawl("show", "news", "--json").json[0]
+    assert shown["outcome"] == "failed"
+    assert "checkpoint" in shown["error"]
+    assert "Its next run goes on at" in crawl("why", "news").out
+    assert crawl("doctor").out.startswith("clean: ")
 
 
 @pytest.mark.not_on_azurite

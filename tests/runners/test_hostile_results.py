@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.context import LONGEST_PARAMS, expand
+from blackboard.context import LONGEST_PARAMS, decoded_checkpoint, expand
 from blackboard.errors import BadInput
 from blackboard.events import RunEnded
 from blackboard.handlers import load
@@ -195,6 +195,12 @@ def test_params_that_are_nested_too_deeply_are_refused(depth: int) -> None:
         deep = [deep]
     with pytest.raises(BadInput, match="params: nested too deeply"):
         expand({"deep": deep}, {})
+
+
+@pytest.mark.parametrize("text", ["{", "nothing", "[" * 101 + "]" * 101, "[" * 900 + "]" * 900])
+def test_a_checkpoint_that_other_software_broke_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="checkpoint: "):
+        decoded_checkpoint(text)
 
 
 def test_params_that_grow_beyond_measure_are_refused() -> None:

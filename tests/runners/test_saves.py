@@ -32,7 +32,7 @@ def type_(request: pytest.FixtureRequest) -> str:
 def test_a_value_is_saved_as_json_and_the_one_before_is_given(type_: str, value: object) -> None:
     async def story(runner: Runner) -> None:
         told = Told()
-        call = call_of(type_, value=value, checkpoint='{"page":3}')
+        call = call_of(type_, value=value, checkpoint={"page": 3})
         ended = await runner.start(call, told, math.inf).wait()
         assert ended == Ended(outcome=Outcome.OK, result={"before": {"page": 3}})
         assert [json.loads(one) for one in told.saved] == [value]

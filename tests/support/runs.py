@@ -50,7 +50,7 @@ class Told:
 
 
 def call_of(
-    type_: str, *, jobs: Registry = JOBS, id_: str = "x", checkpoint: str = "", **params: Any
+    type_: str, *, jobs: Registry = JOBS, id_: str = "x", checkpoint: Any = None, **params: Any
 ) -> HandlerCall:
     return HandlerCall(
         handler=jobs[type_],
