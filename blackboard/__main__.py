@@ -1,4 +1,4 @@
-"""`python -m blackboard`: the command, for whoever has the package but not its script."""
+"""`python -m blackboard`: the command, where the package is installed and its script is not."""
 
 from blackboard.cli import main
 

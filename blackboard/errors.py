@@ -41,8 +41,8 @@ class BadRow(BlackboardError, ValueError):
 
 
 class StoreProblem(BlackboardError):
-    """The store that was named cannot be used: it is not there, not ours, damaged, or nobody may
-    write to it. Nothing was changed. (A store that is only away is told by `table.Unavailable`.)
+    """The store that was named cannot be used: it is not there, not a board, damaged, or this user
+    may not write to it. Nothing was changed. (`table.Unavailable`: a store that is only away.)
     """
 
     exit_code = 2
