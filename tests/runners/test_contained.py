@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli import called, worker
-from blackboard.model import Ended, Outcome
+from blackboard.model import Ended, Outcome, replace
 from blackboard.runners.inline import InlineRunner, run_loop
 from blackboard.runners.secrets import Mask
 from tests.jobs_for_tests.leaving_the_loop import ELSEWHERE, HOWS, KEPT, KINDS

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from blackboard.context import LONGEST_PARAMS, decoded_checkpoint, expand
 from blackboard.errors import BadInput
 from blackboard.events import RunEnded
 from blackboard.handlers import load
-from blackboard.model import Ended, Outcome
+from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from blackboard.events import SlotSkipped, Walked
-from blackboard.model import Outcome
+from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import add, pause
 from blackboard.protocol.keys import lock_key
 from blackboard.settings import Settings

@@ -9,11 +9,11 @@ another version, a row written again. Nothing here says what should become of it
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from blackboard.model import VERSION
+from blackboard.model import VERSION, replace
 from blackboard.protocol import keys
 
 DEEP = "[" * 5_000

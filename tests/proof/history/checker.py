@@ -15,9 +15,10 @@ The search is bounded. One that is given up is told as UNDECIDED, which is no be
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
+from blackboard.model import replace
 from tests.proof.history.model import NEW, ItemStatus, Operation, after, is_spent
 
 MOST = 200_000

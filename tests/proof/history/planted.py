@@ -8,8 +8,8 @@ once, and what was let go, overridden or unlocked is not held again under its fe
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
+from blackboard.model import replace
 from tests.proof.history.model import Answer, Operation, Verb
 
 History = list[Operation]

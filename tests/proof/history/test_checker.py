@@ -3,13 +3,13 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations, islice, permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blackboard.model import replace
 from tests.proof.figures import leave
 from tests.proof.history.checker import Finding, by_key, check
 from tests.proof.history.making import Making, make

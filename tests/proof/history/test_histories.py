@@ -9,11 +9,11 @@ made there. In every second one replies are lost. Figures are left in
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from blackboard.model import replace
 from blackboard.protocol import batches, keys, releases
 from blackboard.table import ANY, Insert, Op
 from tests.proof.figures import leave

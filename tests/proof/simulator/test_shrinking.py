@@ -1,11 +1,11 @@
 """A failure is brought down to what it takes, and tells its story."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from blackboard.model import replace
 from blackboard.protocol import batches, releases
 from blackboard.simulator.scenario import ALL, Scenario, synthetic
 from blackboard.simulator.shrinking import Failure, Shrinker, failure_of
