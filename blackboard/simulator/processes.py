@@ -298,6 +298,8 @@ class Process:
     """When it last continued after a stop."""
     walks: int = 0
     """Complete walks so far."""
+    walked: float = 0.0
+    """When its last walk ended, complete or not."""
     reads: dict[str, float] = field(default_factory=dict)
     """When the store last served it the locks of a partition."""
     requests: int = 0

@@ -231,6 +231,7 @@ class World:
             self._walks.ran(process)
         elif isinstance(event, Walked):
             process.walks += event.complete
+            process.walked = self.timeline.now
             self._priority.walked(process, self.timeline.now)
             held = len(self.workers.by_name[process.name].worker.holdings)
             # A violation raised in a subscriber of a worker would be caught there.

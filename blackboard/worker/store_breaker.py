@@ -164,13 +164,12 @@ class StoreBreaker:
             return
         if part.circuit is not CLOSED:
             part.circuit = answered(part.circuit, request.need, batch=batch)
-        if part.circuit.doubts < DOUBTS:
-            part.reply = LastReply(is_good=True, when=now)
+        part.reply = LastReply(is_good=True, when=now)
         if part.trouble is None:
             return
         for sleeping in tuple(self._waiting):
             sleeping.cancel()
-        if part.circuit.others_at is None and part.reply.is_good:
+        if part.circuit.others_at is None and part.circuit.doubts < DOUBTS:
             part.trouble = None
             if self._away.pop(request.partition, None) is not None and not self._away:
                 self._reports.back(now - self._away_since)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from blackboard.events import BoardEvent, Events, StoreEvent
+from blackboard.events import BoardEvent, Events, StoreAway, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
 from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
 from blackboard.worker.store_breaker import StoreBreaker
@@ -35,9 +35,12 @@ class Partitions:
         self.breaker = StoreBreaker(self.clock, SeededChance(1), events)
         self.troubles: dict[str, Trouble] = {}
         self.sent: list[tuple[float, str]] = []
+        self.batches = 0
 
-    def ask(self, partition: str, need: Need = Need.OTHER) -> float:
-        """Ask once; the seconds that are left until it would have been let through."""
+    def ask(self, partition: str, need: Need = Need.OTHER, *, batch: bool = True) -> float:
+        """Ask once, for a page if it is no batch; the seconds that are left until it would have
+        been let through.
+        """
         try:
             request = self.breaker.begin(need, partition)
         except Busy as busy:
@@ -45,9 +48,10 @@ class Partitions:
         except Unusable:
             return LONGEST
         self.sent.append((self.clock.monotonic(), partition))
+        self.batches += batch
         trouble = self.troubles.get(partition)
         if trouble is None:
-            self.breaker.answered(request, batch=True)
+            self.breaker.answered(request, batch=batch)
         else:
             self.breaker.ended(request, trouble())
         return 0.0
@@ -152,3 +156,31 @@ def test_trouble_of_a_partition_is_told_by_its_name_and_that_of_all_without() ->
     assert store.told[0].message == "no answer"
     assert store.told[1].message.startswith("away for 1m")
     assert all(isinstance(event, StoreEvent) for event in store.told)
+
+
+def test_a_page_shows_that_the_account_is_there_though_batches_had_no_answer() -> None:
+    """Who walks each second would otherwise use up, by its pages, the one request a second that an
+    account has which is away, and would not send a batch any more.
+    """
+    store = Partitions()
+    store.clock.advance(3600)
+    store.troubles[SICK] = Unknown
+    assert [store.ask(SICK), store.ask(SICK)] == [0.0, 0.0]
+    store.troubles.clear()
+    store.clock.advance(LONGEST)
+    assert store.ask(SICK, batch=False) == 0.0
+    assert [store.ask(WORKERS), store.ask(SICK)] == [0.0, 0.0]
+
+
+def test_a_store_that_answers_pages_but_no_batch_is_sent_one_batch_a_pause() -> None:
+    store = Partitions()
+    store.troubles[SICK] = Unknown
+    store.ask(SICK)
+    for _ in range(round(60 / STEP)):
+        store.troubles.clear()
+        store.ask(SICK, batch=False)
+        store.troubles[SICK] = Unknown
+        store.ask(SICK)
+        store.clock.advance(STEP)
+    assert 5 <= store.batches <= 30
+    assert [type(event) for event in store.told] == [StoreAway]

@@ -1,7 +1,8 @@
 """Progress and load, checked at each write, at each walk, every cycle, and after the faults.
 
 NOT TOLD, ORPHAN: a holder notifies its handler in time when its lock is lost, and finds every lock
-of its own. STUCK: once faults stop, all that is due starts where a slot is free.
+of its own. STUCK: once faults stop, workers end their walks, and all that is due starts where a
+slot is free.
 
 PRIORITY: stale locks go first. A worker that reads a stale lock takes it over, or has no free slot
 for it and reads the shard again before it claims another item of that type there. So no claim may
@@ -170,11 +171,14 @@ class Liveness:
                 raise Violation("STUCK", left[name])
 
     def _stuck_workers(self) -> Iterator[tuple[str, str]]:
-        """Workers that do not end, and locks under which no handler runs."""
+        """Workers that do not end, or walk no more, and locks under which no handler runs."""
         for member in self.workers.members:
             process = member.process
             if member.worker.stopping:
                 yield process.name, f"{process.name} was asked to stop, and has not ended"
+            else:
+                what = f"{process.name} has ended no walk since {process.walked:.1f} s"
+                yield f"{process.name} {process.walked}", what
             for held in member.worker.holdings:
                 claim = held.claim
                 if self.handler_runs.of(process, claim.fence, claim.id) is None:

@@ -14,6 +14,7 @@ from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import until_answered
 from blackboard.protocol.rows import text_of
+from blackboard.rules.breaker import DOUBTS
 from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
 from blackboard.schedule.schedule import Schedule, due_between
@@ -23,7 +24,7 @@ from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.running import Holding, Holdings
-from blackboard.worker.store_breaker import GuardedTable
+from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
 from blackboard.worker.walk import Walk, WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -315,3 +316,16 @@ _honest_renew = claims.renew
 async def goes_on_without_its_lock(board: BoardTable, made: Claim, *, progress: str = "") -> Claim:
     renewed = await _honest_renew(board, made, progress=progress)
     return renewed or replace(made, sent=board.clock.monotonic())
+
+
+# ---- the breaker
+
+_honest_answered = StoreBreaker.answered
+
+
+def takes_no_page_for_an_answer(breaker: StoreBreaker, request: Request, *, batch: bool) -> None:
+    part = breaker._partition(request.partition)
+    before = part.reply
+    _honest_answered(breaker, request, batch=batch)
+    if part.circuit.doubts >= DOUBTS:
+        part.reply = before

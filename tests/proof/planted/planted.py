@@ -15,7 +15,7 @@ from blackboard.worker import heartbeat, walk
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.running import Holdings
-from blackboard.worker.store_breaker import GuardedTable
+from blackboard.worker.store_breaker import GuardedTable, StoreBreaker
 from blackboard.worker.walk import Walk
 from tests.proof.planted import broken
 from tests.proof.planted.broken import without_etag
@@ -346,6 +346,13 @@ MISTAKES = (
             (Walk, "walk", broken.sees_a_crowd),
         ),
         shows="REQUESTS",
+        walks=False,
+    ),
+    Planted(
+        name="pages",
+        without="a page that is answered does not show that the account is there",
+        patches=((StoreBreaker, "answered", broken.takes_no_page_for_an_answer),),
+        shows="STUCK|ORPHAN",
         walks=False,
     ),
     Planted(

@@ -70,6 +70,8 @@ def crowded(seed: int) -> Scenario:
     """Three workers, six items, a troubled network; now and then more than there are slots for."""
     if seed % 10 in {4, 9}:
         return _full(seed)
+    if seed % 10 == 8:
+        return _often(seed)
     return Scenario(
         seed=seed,
         items=CROWD,
@@ -97,6 +99,19 @@ def _full(seed: int) -> Scenario:
         cycle=timedelta(seconds=30),
         faults=frozenset({Fault.KILL}),
         trouble_every=120.0,
+    )
+
+
+def _often(seed: int) -> Scenario:
+    """Three workers that walk each second, and many replies are lost."""
+    return Scenario(
+        seed=seed,
+        items=(*CROWD, *FULL),
+        workers=3,
+        hours=0.1,
+        cycle=timedelta(seconds=1),
+        faults=frozenset({Fault.LOST}),
+        odds=Odds(lost=0.4),
     )
 
 

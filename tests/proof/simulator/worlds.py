@@ -25,31 +25,42 @@ from blackboard.simulator.world import World
 
 WORKER_HOURS = 24.0
 """Of one world, about."""
+OFTEN_HOURS = 0.6
+"""Of one world whose workers walk each second, at the most: for their walks it takes as long."""
 RUNS_A_WORKER_HOUR = 20.0
 """At the most: what makes a world slow to run."""
 INTERVALS = (2, 5, 15, 60, 240, 480)
 """Minutes."""
-BAD = (Odds(), Odds(busy=0.02, lost=0.02, late=0.01), Odds(busy=0.1, lost=0.06, late=0.06))
+OFTEN = INTERVALS[:2]
+"""Minutes, where workers walk each second."""
+BAD = (
+    Odds(),
+    Odds(busy=0.02, lost=0.02, late=0.01),
+    Odds(busy=0.1, lost=0.06, late=0.06),
+    Odds(lost=0.4),
+)
 
 
 def world_of(seed: int, *, faults: bool = True) -> Scenario:
     """The world of a seed, with everything that can go wrong or with nothing."""
     pick = random.Random(seed)
-    every = timedelta(minutes=pick.choice(INTERVALS))
+    cycle = pick.choice((1, 20, 60, 60))
+    every = timedelta(minutes=pick.choice(INTERVALS if cycle > 1 else OFTEN))
     workers = pick.choice((1, 2, 3, 5, 8, 12))
     most = RUNS_A_WORKER_HOUR * workers * every / timedelta(hours=1)
     takes = pick.choice((None, 1.0, every.total_seconds() / 3, every.total_seconds() * 1.2))
+    hours = max(WORKER_HOURS / workers, 1.5 * every / timedelta(hours=1))
     return Scenario(
         seed=seed,
         items=synthetic(
             max(1, int(min(pick.choice((3, 12, 40, 150)), most))), every=every, takes=takes
         ),
         workers=workers,
-        hours=max(WORKER_HOURS / workers, 1.5 * every / timedelta(hours=1)),
+        hours=hours if cycle > 1 else min(hours, OFTEN_HOURS / workers),
         shards=pick.choice((1, 1, 1, 2, 4)),
         slots=pick.choice((1, 2, 8, 8)),
         page_rows=pick.choice((1_000, 1_000, 10)),
-        cycle=timedelta(seconds=pick.choice((20, 60, 60))),
+        cycle=timedelta(seconds=cycle),
         faults=ALL if faults else NONE,
         trouble_every=pick.choice((10.0, 30.0, 60.0, 120.0, 300.0)),
         odds=pick.choice(BAD),
