@@ -133,20 +133,30 @@ async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim
     """Touch a lock. None: it is lost, its handler must stop. The claim that comes back counts its
     deadline from the sending that was acknowledged; `progress` (JSON) rides along.
     """
-    data = {"progress": progress} if progress else {}
-    partition, key = board.partition(claim.id), keys.lock_key(claim.id)
+    return next(iter(await renew_all(board, [(claim, progress)])), None)
+
+
+async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
+    """Touch locks of one shard in one batch, each with its progress. Those that do not come back
+    are lost; they keep no other from being renewed.
+    """
+    progress = {one.nonce: {"progress": text} if text else {} for one, text in claims}
+    left = tuple(one for one, _ in claims)
+    partition = board.partition(left[0].id)
     for _ in range(RENEWALS):
+        ops = [Merge(keys.lock_key(one.id), progress[one.nonce], one.lock.etag) for one in left]
         sent = board.clock.monotonic()
         try:
-            etags = await board.table.commit(partition, [Merge(key, data, claim.lock.etag)])
+            etags = await board.table.commit(partition, ops)
         except (Conflict, Unknown):
-            mine = await _landed(board, [claim])
-            if not mine:
-                return None
-            claim = mine[0]
+            left = await _landed(board, left)
+            if not left:
+                break
         else:
-            return claim.renewed(etags[0], sent=sent)
-    return claim
+            return tuple(
+                one.renewed(etag, sent=sent) for one, etag in zip(left, etags, strict=True)
+            )
+    return left
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:

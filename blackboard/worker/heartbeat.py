@@ -13,7 +13,7 @@ traceback that shows where it stood.
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import Events, LockLost
 from blackboard.model import Claim, replace
 from blackboard.protocol.checkpoints import save
-from blackboard.protocol.claims import renew
+from blackboard.protocol.claims import renew_all
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
@@ -104,46 +104,70 @@ class Heartbeat:
             self._idle.cancel()
         self._pause = self._pause_for(self.holdings)
         longest, shortest = LONGEST_STANDSTILL, LONGEST_BEAT + self._pause
+        due: list[Holding] = []
         for held in self.holdings:
             if held.lost:
                 continue
             if stood_still and held.asked is not None:
                 held.asked = now  # the answer may have come and is not read yet
             if held.renewal_due(now):
-                self.ask(held)
+                due.append(held)
             if held.ended:
                 continue  # there is no handler to stop
             chance = LAST_CHANCE * held.claim.stale_after
             if held.asked is not None and now > max(held.deadline, held.asked) + chance:
                 self.give_up(held, "its renewals were not answered before its lease ran out")
             longest = min(longest, max(held.deadline + chance - now, shortest))
+        self.ask(*due)
         self.turning(now + longest)
 
     def _pause_for(self, holdings: Holdings) -> float:
         shortest = min((renew_every(held.claim.stale_after) for held in holdings), default=math.inf)
         return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
 
-    def ask(self, held: Holding) -> None:
-        """Renew a lock now, unless a renewal is under way; also to find out whether it is held."""
+    def ask(self, *holdings: Holding) -> None:
+        """Renew locks now, where no renewal is under way; also to find out whether they are held.
+        As many of a shard as fit go into one batch.
+        """
         now = self.board.clock.monotonic()
-        if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
-            return
-        held.asking = True
-        held.answered.clear()
-        if held.asked is None:
-            held.asked = now
-        self._start(self._renew(held))
+        by_shard: dict[int, list[Holding]] = {}
+        for held in holdings:
+            if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
+                continue
+            held.asking = True
+            held.answered.clear()
+            if held.asked is None:
+                held.asked = now
+            by_shard.setdefault(held.shard, []).append(held)
+        most = self.board.table.max_rows
+        for some in by_shard.values():
+            for at in range(0, len(some), most):
+                self._start(self._renew(some[at : at + most]))
 
-    async def _renew(self, held: Holding) -> None:
-        progress = held.progress
+    async def _renew(self, holdings: Sequence[Holding]) -> None:
+        progress = [held.progress for held in holdings]
         try:
-            renewed = await self._renewed(held, progress)
+            claims = await self._asked(holdings, progress)
         except TableError as trouble:  # the breaker reports it
-            await self._wait(held, trouble)
-            held.asking = False
-            if held.renewal_due(self.board.clock.monotonic()) and held in self.holdings:
-                self.ask(held)
+            await self._wait(min(holdings, key=lambda held: held.deadline), trouble)
+            now = self.board.clock.monotonic()
+            for held in holdings:
+                held.asking = False
+            self.ask(*(one for one in holdings if one.renewal_due(now) and one in self.holdings))
             return
+        renewed = {one.nonce: one for one in claims}
+        for held, text in zip(holdings, progress, strict=True):
+            self._renewed(held, renewed.get(held.claim.nonce), text)
+
+    async def _asked(self, holdings: Sequence[Holding], progress: Sequence[str]) -> Sequence[Claim]:
+        try:
+            claims = [held.claim for held in holdings]
+            return await renew_all(self.board, list(zip(claims, progress, strict=True)))
+        finally:
+            for held in holdings:
+                held.answered.set()
+
+    def _renewed(self, held: Holding, renewed: Claim | None, progress: str) -> None:
         held.asking = False
         if renewed is None:
             if held.ended:  # it was released, or its release finds out whose lock it is
@@ -157,12 +181,6 @@ class Heartbeat:
         held.progress_written = progress
         if held.execution is not None:
             held.execution.extend(held.deadline)
-
-    async def _renewed(self, held: Holding, progress: str) -> Claim | None:
-        try:
-            return await renew(self.board, held.claim, progress=progress)
-        finally:
-            held.answered.set()
 
     async def _wait(self, held: Holding, trouble: TableError) -> None:
         """Wait until a failed renewal is tried again: the shortest pause or, where the lease is

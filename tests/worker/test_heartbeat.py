@@ -9,7 +9,7 @@ import pytest
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, RunEnded, StoreEvent
 from blackboard.model import Claim
-from blackboard.protocol.claims import renew
+from blackboard.protocol.claims import renew_all
 from blackboard.protocol.edits import remove, unlock
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import LONGEST
@@ -101,12 +101,12 @@ async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_wit
     """Also where it is the last that there is to tell."""
     answered = asyncio.Event()
 
-    async def slowly(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
-        renewed = await renew(board, claim, progress=progress)
+    async def slowly(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
+        renewed = await renew_all(board, claims)
         await answered.wait()
         return renewed
 
-    monkeypatch.setattr(heartbeat, "renew", slowly)
+    monkeypatch.setattr(heartbeat, "renew_all", slowly)
     _, run = await held(place, stale_after="5m")
     run.report.progress(1, 3)
     await beats(place, 6)
@@ -311,12 +311,12 @@ async def test_a_renewal_that_is_answered_after_a_save_leaves_what_was_saved(
 ) -> None:
     answered = asyncio.Event()
 
-    async def slowly(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
-        renewed = await renew(board, claim, progress=progress)
+    async def slowly(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
+        renewed = await renew_all(board, claims)
         await answered.wait()
         return renewed
 
-    monkeypatch.setattr(heartbeat, "renew", slowly)
+    monkeypatch.setattr(heartbeat, "renew_all", slowly)
     _, run = await held(place, stale_after="30s")
     await beats(place, 11)
     await run.report.save("1")
@@ -352,3 +352,22 @@ async def test_what_the_store_refuses_is_raised_and_the_run_goes_on(place: Workp
     await run.report.save("2")
     run.end()
     assert await place.ended("davis") == [(1, "ok")]
+
+
+@at_work
+async def test_locks_that_are_due_together_are_renewed_in_one_batch_and_a_lost_one_keeps_no_other(
+    place: Workplace,
+) -> None:
+    ids = [f"town-{number}" for number in range(4)]
+    for one in ids:
+        await place.add(one, every="2h", timeout="2h", stale_after="30s")
+    worker = await place.worker()
+    runs = [await worker.run(one) for one in ids]
+    await unlock(place.other, ids[2], place.mark("stuck"), fence=1)
+    before = len(place.table.batches)
+    await beats(place, 10)
+    await until(lambda: bool(runs[2].lost), "the loss")
+    await until(lambda: len(runs[3].deadlines) == 2, "the renewal of the others")
+    batches = place.table.batches[before:]
+    assert [len(one) for one in batches] == [4, 3], "all; then those that are left"
+    assert [bool(one.lost) for one in runs] == [False, False, True, False]

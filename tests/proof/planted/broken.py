@@ -310,12 +310,15 @@ def counts_from_the_last_send(heartbeat: Heartbeat, held: Holding) -> None:
         held.claim = replace(held.claim, sent=heartbeat.board.clock.monotonic())
 
 
-_honest_renew = claims.renew
+_honest_renew_all = claims.renew_all
 
 
-async def goes_on_without_its_lock(board: BoardTable, made: Claim, *, progress: str = "") -> Claim:
-    renewed = await _honest_renew(board, made, progress=progress)
-    return renewed or replace(made, sent=board.clock.monotonic())
+async def goes_on_without_its_lock(
+    board: BoardTable, asked: Sequence[tuple[Claim, str]]
+) -> tuple[Claim, ...]:
+    renewed = {one.nonce: one for one in await _honest_renew_all(board, asked)}
+    now = board.clock.monotonic()
+    return tuple(renewed.get(one.nonce) or replace(one, sent=now) for one, _ in asked)
 
 
 # ---- the breaker

@@ -265,7 +265,7 @@ MISTAKES = (
     Planted(
         name="deaf",
         without="a holder that is notified of its lost lock goes on",
-        patches=((heartbeat, "renew", broken.goes_on_without_its_lock),),
+        patches=((heartbeat, "renew_all", broken.goes_on_without_its_lock),),
         shows="NOT TOLD",
         walks=False,
     ),
