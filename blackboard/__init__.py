@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blackboard.errors import MissingStore as MissingStore
     from blackboard.errors import StoreProblem as StoreProblem
     from blackboard.handlers import handler as handler
+    from blackboard.handlers import pump as pump
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
     from blackboard.protocol.edits import Missing as Missing
@@ -50,6 +51,7 @@ _HOMES = {
     "TableError": ("blackboard.table", "TableError"),
     "handler": ("blackboard.handlers", "handler"),
     "open": ("blackboard.board", "open_board"),
+    "pump": ("blackboard.handlers", "pump"),
     "open_blocking": ("blackboard.blocking", "open_blocking"),
 }
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "handler",
     "open",
     "open_blocking",
+    "pump",
 ]
 
 

@@ -33,6 +33,7 @@ from blackboard.table import Table, read
 if TYPE_CHECKING:
     from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
+    from blackboard.worker.partitions import GroupWorker
     from blackboard.worker.wake import CycleWake, Wake
     from blackboard.worker.worker import Worker
 
@@ -219,6 +220,7 @@ class BoardWorker:
         *,
         settings: WorkerSettings,
         wake: "CycleWake",
+        groups: Sequence["GroupWorker"] = (),
     ) -> None:
         self.name = worker.events.worker
         """host:pid:boot nonce, as items and runs name it."""
@@ -227,6 +229,7 @@ class BoardWorker:
         self._worker = worker
         self._settings = settings
         self._wake = wake
+        self._groups = groups
         self._is_working = False
         self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
@@ -234,6 +237,8 @@ class BoardWorker:
 
     def stop(self) -> None:
         """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
+        for one in self._groups:
+            one.stop()
         self._worker.stop()
 
     def walk_soon(self) -> None:
@@ -246,8 +251,9 @@ class BoardWorker:
         self._wake.beat()
 
     async def work(self, until: Until = "stopped") -> None:
-        """Work until then, or until `stop` is called. Raises TableError when the store cannot work,
-        or the board is another by now.
+        """Work until then, or until `stop` is called. Partitions are served by a worker that works
+        until it is stopped: they have no end. Raises TableError when the store cannot work, or the
+        board is another by now.
         """
         from blackboard.worker.worker import Mode
 
@@ -255,21 +261,28 @@ class BoardWorker:
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
         events, worker = self.events, self._worker
+        groups = {one.handler.type: one for one in self._groups if until == "stopped"}
         events.emit(
             WorkerStarted,
             slots=self._settings.slots,
             cycle=self._settings.cycle.total_seconds(),
-            types=tuple(sorted(worker.runs.calls.handlers)),
+            types=tuple(sorted([*worker.runs.calls.handlers, *groups])),
         )
         self._is_working = True
         try:
-            await worker.work(modes[until])
+            async with asyncio.TaskGroup() as beside:
+                for one in groups.values():
+                    beside.create_task(one.work())
+                await worker.work(modes[until])
+        except BaseExceptionGroup as problems:
+            raise _first_of(problems) from None
         finally:
             self._is_working = False
             if self._soon is not None:
                 self._soon.cancel()
         requests = worker.board.table.requests.by_kind
-        events.emit(WorkerStopped, runs=worker.releases.runs, requests=requests)
+        runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
+        events.emit(WorkerStopped, runs=runs, requests=requests)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -299,6 +312,12 @@ class BoardWorker:
             raise group.exceptions[0] from None
 
 
+def _first_of(problems: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What was raised first, out of all groups around it."""
+    first = problems.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
 def new_worker(
     board: BoardTable,
     *,
@@ -316,6 +335,8 @@ def new_worker(
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.wake import CycleWake
 
+    pumps = [one for one in handlers.values() if one.pump is not None]
+    handlers = {name: one for name, one in handlers.items() if one.pump is None}
     process = ProcessRunner()
     wake = CycleWake(settings.cycle.total_seconds())
     worker = assemble(
@@ -331,7 +352,110 @@ def new_worker(
         turning=process.turning if guards_loop else None,
         notify=declared.notify,
     )
-    return BoardWorker(worker, settings=settings, wake=wake)
+    groups = []
+    for pump in pumps:
+        process = ProcessRunner()  # with a guard of its own, which waits for this group's heartbeat
+        groups.append(
+            group_worker(
+                group_board(board, pump.type),
+                parent=board.name,
+                pump=pump,
+                owner=events.worker,
+                settings=settings,
+                job_settings=declared.jobs,
+                events=events,
+                inline=InlineRunner(),
+                process=process,
+                turning=process.turning if guards_loop else None,
+            )
+        )
+    return BoardWorker(worker, settings=settings, wake=wake, groups=groups)
+
+
+def group_board(board: BoardTable, group: str) -> BoardTable:
+    """The board of a group of partitions, beside the board that it belongs to."""
+    return BoardTable(
+        board.table,
+        name=keys.group_board(board.name, group),
+        shards=1,
+        clock=board.clock,
+        chance=board.chance,
+        resolve=board.resolve,
+    )
+
+
+def group_worker(
+    board: BoardTable,
+    *,
+    parent: str,
+    pump: Handler,
+    owner: str,
+    settings: WorkerSettings,
+    job_settings: Mapping[str, Mapping[str, Any]],
+    events: Events,
+    inline: "Runner",
+    process: "Runner",
+    turning: Callable[[float], None] | None = None,
+) -> "GroupWorker":
+    """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
+    name of the board that it belongs to.
+    """
+    from blackboard.rules.breaker import Need
+    from blackboard.worker.heartbeat import Heartbeat, unwatched
+    from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
+    from blackboard.worker.release_queue import Releases
+    from blackboard.worker.running import Calls, Holdings, Runs
+    from blackboard.worker.store_breaker import StoreBreaker
+
+    breaker = StoreBreaker(board.clock, board.chance, events)
+    renewing = breaker.board(board, Need.RENEWAL)
+    board = breaker.board(board, Need.OTHER)
+    holdings = Holdings(MOST_PUMPS)
+    heartbeat = Heartbeat(
+        board=renewing, holdings=holdings, events=events, turning=turning or unwatched
+    )
+    releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
+    calls = Calls(
+        handlers={pump.type: pump},
+        settings=job_settings,
+        inline=inline,
+        process=process,
+        events=events,
+        clock=board.clock,
+        save=heartbeat.save,
+        limit=board.table.max_value,
+    )
+    runs = Runs(
+        holdings=holdings,
+        calls=calls,
+        events=events,
+        shards=1,
+        started=heartbeat.beat,
+        ended=releases.add,
+    )
+    assert pump.pump is not None
+    now = board.clock.now()
+    member = Member(
+        owner=owner,
+        started=now,
+        seen=now,
+        slots=1,
+        running=0,
+        release=__version__,
+        types=pump.type,
+        cycle=pump.pump.lease.total_seconds() / 3,
+    )
+    return GroupWorker(
+        board=board,
+        parent=parent,
+        handler=pump,
+        member=member,
+        events=events,
+        holdings=holdings,
+        heartbeat=heartbeat,
+        releases=releases,
+        runs=runs,
+    )
 
 
 def assemble(

@@ -1,13 +1,13 @@
 """What a handler is given: its item, and `ctx` for what belongs to this one run.
 
 Coroutines on the worker's loop and plain functions in a child process get the same. Only
-`ctx.lost.wait` differs: it blocks in a plain function and is awaited in a coroutine.
+waiting differs: it blocks in a plain function and is awaited in a coroutine.
 """
 
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -36,21 +36,31 @@ class HandlerItem:
     """The params with `${NAME}` as written, if they have any."""
 
 
-class Lost(Protocol):
-    """True once this run has lost its lock: another run may have begun, or the run was cancelled.
-    The handler is stopped soon.
-    """
+class Signal(Protocol):
+    """What a handler is told while it runs: false until then, true from then on."""
 
     reason: str
-    """Why, in words; "" while the lock is held."""
+    """Why, in words; "" until then."""
 
     def __bool__(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Waits until the lock is lost, or for `timeout` seconds; returns whether it is. To be
-        awaited in a coroutine.
+        """Waits for it, or for `timeout` seconds; returns whether it came. To be awaited in a
+        coroutine.
         """
         ...
+
+
+class _Never:
+    """A signal that does not come."""
+
+    reason = ""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def wait(self, timeout: float | None = None) -> Any:  # noqa: ARG002
+        return False
 
 
 def _not_saved(_value: Any) -> Any:
@@ -75,7 +85,11 @@ class Context:
     settings: Mapping[str, Any]
     """The table `[jobs.TYPE]` of the settings file."""
     log: logging.Logger
-    lost: Lost
+    lost: Signal
+    """This run has lost its lock: another run may have begun, or the run was cancelled. The handler
+    is stopped soon."""
+    stopping: Signal = field(default_factory=_Never)
+    """A pump is to save and return: its partition goes to another worker, or this one ends."""
     progress: Callable[[int, int], None]
     """`ctx.progress(done, total)`, in any unit; `show` shows it."""
     checkpoint: Any = None

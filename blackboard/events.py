@@ -326,6 +326,15 @@ class StoreBack(StoreEvent, frozen=True):
     """The store answers again."""
 
 
+class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
+    """The partitions of a group cannot be named or made; those that are there are served."""
+
+    kind = "group trouble"
+    level = logging.WARNING
+
+    message: str
+
+
 class ClockJumped(BoardEvent, frozen=True, kw_only=True):
     """The store's clock jumped against the worker's own, or a jump was confirmed, or is over."""
 

@@ -27,7 +27,7 @@ import inspect
 import sys
 import tokenize
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,10 +41,18 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.loaded import package_name
 from blackboard.model import replace
-from blackboard.schedule.durations import format_duration
-from blackboard.spec import Spec, resolve
+from blackboard.protocol import keys
+from blackboard.rules.shares import Balance, names_of
+from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.spec import SHORTEST_LEASE, Spec, resolve
 
 _MARK = "__blackboard__"
+MOST_PARTITIONS = 1_000
+"""Of a group: they are read in one page, and renewed ten batches at a time."""
+PUMPED = {"every": "1m", "retries": 6, "backoff": "1s"}
+"""How the pump of a partition is run again after it failed. A schedule, because an item without one
+is done after its last retry.
+"""
 _MAIN = "__main__"
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
 importing: ContextVar[bool] = ContextVar("importing", default=False)
@@ -62,6 +70,21 @@ class Source:
     """Its name, within the folder if there is one; "" is the folder's own `__init__.py`."""
 
 
+Names = Callable[[Mapping[str, Any]], "Iterable[str] | Awaitable[Iterable[str]]"]
+"""Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pump:
+    """What `@pump` says of the group of partitions that its function serves."""
+
+    partitions: tuple[str, ...] | Names
+    lease: timedelta
+    drain: timedelta
+    """What a pump has to save and return once it is asked to."""
+    balance: Balance
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
     """A function that runs the items of a type, as `@handler` declares it."""
@@ -76,6 +99,8 @@ class Handler:
     fenced: bool
     """A late finisher's result is dropped instead of winning."""
     source: Source
+    pump: Pump | None = None
+    """For a pump: its group, which has the name of the type."""
 
 
 def handler(
@@ -145,6 +170,99 @@ def handler(
         return function
 
     return declare
+
+
+def pump(
+    group: str,
+    /,
+    *,
+    partitions: int | Iterable[str] | Names,
+    lease: str | timedelta = "30s",
+    drain: str | timedelta = "10s",
+    balance: str = "shares",
+) -> Callable[[F], F]:
+    """The function below serves one partition of a group for as long as its worker holds it:
+    `def f(partition, ctx)` in a child process, `async def f(partition, ctx)` on the worker's loop.
+    It goes on at `ctx.checkpoint`, saves with `ctx.save`, and returns when `ctx.stopping` is true;
+    `drain` after that it is stopped. Returning unasked is a failure: it is called again, soon.
+
+    `partitions` is a number, names, or a function that gives names, when a worker starts and each
+    minute after; it is called with the table `[jobs.GROUP]` of the settings. What a worker held
+    that died is another's when its `lease` is over. `balance` is `shares`, or `steal` to move one
+    partition at a time.
+
+    Raises BadInput naming the pump, when its module is imported.
+    """
+
+    def declare(function: F) -> F:
+        name = f"pump {group!r} ({place(function)})"
+        _check_function(name, function)
+        found = Handler(
+            type=keys.check_group_name(group),
+            function=function,
+            is_async=inspect.iscoroutinefunction(function),
+            spec=_checked_spec(name, {**PUMPED, "stale_after": _checked_lease(name, lease)}),
+            slots=None,
+            fenced=True,
+            source=_source_of_function(function),
+            pump=Pump(
+                partitions=_checked_partitions(name, partitions),
+                lease=_checked_lease(name, lease),
+                drain=_duration(name, "drain", drain),
+                balance=_checked_balance(name, balance),
+            ),
+        )
+        setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
+        return function
+
+    return declare
+
+
+def _checked_partitions(
+    name: str, partitions: int | Iterable[str] | Names
+) -> tuple[str, ...] | Names:
+    if callable(partitions):
+        return partitions
+    if isinstance(partitions, bool | str) or (
+        isinstance(partitions, int) and not 1 <= partitions <= MOST_PARTITIONS
+    ):
+        remedy = f"a number from 1 to {MOST_PARTITIONS:,}, names, or a function that gives names"
+        raise BadInput(name, f"partitions {partitions!r} is neither", remedy)
+    return check_partitions(name, names_of(partitions), least=1)
+
+
+def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:
+    """The names of the partitions of a group. Raises BadInput naming `name`."""
+    found = tuple(names)
+    for one in found:
+        if not isinstance(one, str) or not one or not one.isprintable():
+            raise BadInput(name, f"partition {one!r} is no name", "printable text")
+    if len(set(found)) != len(found):
+        raise BadInput(name, "two partitions have one name", "a name for each")
+    if not least <= len(found) <= MOST_PARTITIONS:
+        raise BadInput(name, f"{len(found):,} partitions", f"{least} to {MOST_PARTITIONS:,}")
+    return found
+
+
+def _checked_lease(name: str, lease: str | timedelta) -> timedelta:
+    found = _duration(name, "lease", lease)
+    if found < SHORTEST_LEASE:
+        remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
+        raise BadInput(name, f"lease: {as_text(lease)!r} is too short", remedy)
+    return found
+
+
+def _checked_balance(name: str, balance: str) -> Balance:
+    if balance not in set(Balance):
+        raise BadInput(name, f"balance {balance!r} is none", f"one of {', '.join(Balance)}")
+    return Balance(balance)
+
+
+def _duration(name: str, field: str, value: str | timedelta) -> timedelta:
+    try:
+        return parse_duration(as_text(value), field)
+    except BadInput as problem:
+        raise BadInput(name, str(problem)) from None
 
 
 def handlers_of(function: Callable[..., Any], source: Source | None = None) -> list[Handler]:

@@ -71,6 +71,10 @@ class Execution(Protocol):
         """Makes `ctx.lost` true, because the lock is lost. Does not stop the handler."""
         ...
 
+    def ask_to_end(self, reason: str) -> None:
+        """Makes `ctx.stopping` true. Does not stop the handler."""
+        ...
+
     def stop(self, outcome: Outcome, reason: str) -> None:
         """Stops the handler at once; `wait` then returns `Ended(outcome, error=reason)`. The first
         call decides; after the end it does nothing.

@@ -444,4 +444,5 @@ def _resolved(
         fenced = handler.fenced if fenced is None else fenced
         slots = handler.slots if slots is None else slots
     found = resolve(layers, fenced=bool(fenced), slots=slots)
-    return replace(found, is_whole=handler is not None)
+    endless = handler is not None and handler.pump is not None
+    return replace(found, is_whole=handler is not None, endless=endless)

@@ -87,6 +87,8 @@ class RunSettings:
     missed_limit: int = 100
     missed_after: timedelta = DEFAULT_MISSED_AFTER
     fenced: bool = False
+    endless: bool = False
+    """Whether a run has no time limit: that of a pump ends when its worker lets it go."""
     slots: int | None = None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
     is_whole: bool = True

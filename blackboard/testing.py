@@ -38,7 +38,7 @@ import pytest
 from blackboard.assembly import DEFAULT_BOARD, Location
 from blackboard.board import Board, RunOptions
 from blackboard.clock import SystemChance
-from blackboard.context import Context, HandlerItem, Lost
+from blackboard.context import Context, HandlerItem, Signal
 from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers import Handler, registry_of
@@ -204,33 +204,35 @@ def _inline(handler: Handler) -> Handler:
 
     async def called(item: HandlerItem, context: Context) -> Any:
         loop = asyncio.get_running_loop()
-        lost = cast(Lost, _BlockingLost(context.lost, loop))
+        lost, stopping = (
+            cast(Signal, _BlockingSignal(one, loop)) for one in (context.lost, context.stopping)
+        )
 
         def save(value: Any) -> None:
             asyncio.run_coroutine_threadsafe(context.save(value), loop).result()
 
-        blocking = replace(context, lost=lost, save=save)
+        blocking = replace(context, lost=lost, stopping=stopping, save=save)
         return await asyncio.to_thread(handler.function, item, blocking)
 
     return replace(handler, function=called, is_async=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _BlockingLost:
-    """`ctx.lost` of a plain function."""
+class _BlockingSignal:
+    """A signal as a plain function has it."""
 
-    lost: Lost
+    signal: Signal
     loop: asyncio.AbstractEventLoop
 
     @property
     def reason(self) -> str:
-        return self.lost.reason
+        return self.signal.reason
 
     def __bool__(self) -> bool:
-        return bool(self.lost)
+        return bool(self.signal)
 
     def wait(self, timeout: float | None = None) -> Any:
-        return asyncio.run_coroutine_threadsafe(self.lost.wait(timeout), self.loop).result()
+        return asyncio.run_coroutine_threadsafe(self.signal.wait(timeout), self.loop).result()
 
 
 async def _work(door: Board) -> list[BoardRun]:

@@ -40,6 +40,7 @@ COMMANDS = {
     "unlock": "take the lock of a running item from its holder",
     "worker": "walk the board and run what is due",
     "workers": "the workers that have announced themselves",
+    "leases": "who holds the partitions that pumps serve",
     "check": "exit 1 if anything is overdue, stale or failing",
     "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",

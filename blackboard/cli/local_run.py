@@ -91,6 +91,9 @@ class Watched:
     def lose(self, reason: str) -> None:
         self.lost.set(reason)
 
+    def ask_to_end(self, reason: str) -> None:
+        """It is no pump."""
+
     def stop(self, outcome: Outcome, reason: str) -> None:
         """A debugger is not interrupted."""
 

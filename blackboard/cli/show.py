@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,9 @@ from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Unavailable
+
+if TYPE_CHECKING:
+    from blackboard.cli.render import Frame
 
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "id": lambda one: one.item.id,
@@ -83,6 +86,7 @@ Examples:
   blackboard show --plain westlafcals
   blackboard show --json | jq '.[] | select(.overdue) | .id'
 """
+WATCH_HELP = "Show it again every [2] s."
 EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
 EDGES = 3
 """Lines of a watched table that are not items: the titles, a blank, the summary."""
@@ -97,9 +101,7 @@ EDGES = 3
 @click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
 @absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
-@click.option(
-    "--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help="Show it again every [2] s."
-)
+@click.option("--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help=WATCH_HELP)
 @common()
 def show_command(
     *,
@@ -131,7 +133,11 @@ def show_command(
     )
     session = Session.start(chosen)
     if watch is not None:
-        return _watch(session, query, every=_seconds(watch), absolute=absolute)
+        return watched(
+            session,
+            lambda board: Pictures(board=board, query=query, absolute=absolute).frame,
+            every=seconds_of(watch),
+        )
     run(_once(session, query, plain=plain, absolute=absolute))
     return 0
 
@@ -167,10 +173,7 @@ class Pictures:
     absolute: bool
 
     async def frame(self, width: int, height: int) -> list[Line]:
-        try:
-            read, found = await self.query.read(self.board)
-        except (Busy, Unavailable) as trouble:
-            return [[(f"store: {str(trouble) or 'it cannot be reached'}", Style.BAD)]]
+        read, found = await self.query.read(self.board)
         fit = max(height - EDGES, 1)
         shown = found if len(found) <= fit else found[: fit - 1]
         rows = [item_cells(one, now=read.now, absolute=self.absolute) for one in shown]
@@ -183,16 +186,17 @@ class Pictures:
         return [*lines, [], [(fitted(foot, width), Style.TITLE)]]
 
 
-def _watch(session: Session, query: ItemQuery, *, every: float, absolute: bool) -> int:
+def watched(session: Session, frames: "Callable[[BoardTable], Frame]", *, every: float) -> int:
+    """Show frames of a board on the terminal, one every so many seconds, until Ctrl-C."""
     from blackboard.cli.render import watch  # noqa: PLC0415 - rich is slow to import
 
     async def work() -> None:
         async with session.board() as board:
-            pictures = Pictures(board=board, query=query, absolute=absolute)
-            await watch(pictures.frame, sleep=SystemClock().sleep, every=every)
+            frame = or_trouble(frames(board))
+            await watch(frame, sleep=SystemClock().sleep, every=every)
 
     if session.chosen.json or not is_terminal():
-        raise BadInput("watch", "needs a terminal", "for programs: `blackboard show --json`")
+        raise BadInput("watch", "needs a terminal", "for programs: the command with `--json`")
     try:
         run(work())
     except KeyboardInterrupt:
@@ -200,7 +204,20 @@ def _watch(session: Session, query: ItemQuery, *, every: float, absolute: bool) 
     return 0
 
 
-def _seconds(text: str) -> float:
+def or_trouble(frame: "Frame") -> "Frame":
+    """The frames, or a line that says why there is none."""
+
+    async def shown(width: int, height: int) -> Sequence[Line]:
+        try:
+            return await frame(width, height)
+        except (Busy, Unavailable) as trouble:
+            return [[(f"store: {str(trouble) or 'it cannot be reached'}", Style.BAD)]]
+
+    return shown
+
+
+def seconds_of(text: str) -> float:
+    """The time between two frames. Raises BadInput."""
     if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
         return max(float(text), 0.1)
     try:

@@ -17,6 +17,7 @@ a name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -189,6 +190,32 @@ async def add(
             continue
         return Changed(item=replace(item, etag=etags[0]))
     raise restless(item_id)
+
+
+async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
+    """Add those of some items that are not there, due at once, many in a batch. All of them are of
+    one type, and say nothing else.
+    """
+    spec = encode_spec(Spec())
+    settings = board.resolve(item_type, spec)
+    there = {item.id async for item in board.items()}
+    missing = [one for one in ids if one not in there]
+    most = board.table.max_rows // 2
+    for at in range(0, len(missing), most):
+        now = await board.table.now()
+        some = missing[at : at + most]
+        new = [
+            added(one, item_type, spec, before=None, settings=settings, first=None, now=now)
+            for one in some
+        ]
+        try:
+            await board.table.commit(
+                board.partition(some[0]), [op for one in new for op in add_ops(one, over=None)]
+            )
+        except (Conflict, Unknown):  # another worker adds them, or an id was removed some day
+            for one in some:
+                with suppress(BadInput):
+                    await add(board, item_id=one, item_type=item_type, spec=Spec())
 
 
 async def edit(

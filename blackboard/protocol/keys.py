@@ -15,10 +15,12 @@ from blackboard.errors import BadInput
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
 NOTICE = "notice:"
+GROUP = "group:"
 BOARD_KEY = "board"
 _FENCES = 10**12
 _LONGEST = 160
-_BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
+_BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
+_GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
 
@@ -107,8 +109,27 @@ def notices_partition(board: str) -> str:
     return f"{board}-notices"
 
 
+def group_key(group: str) -> str:
+    """In the partition of the board's own row."""
+    return GROUP + group
+
+
+def group_board(board: str, group: str) -> str:
+    """The name of the board whose items are the partitions of a group."""
+    return f"{board}.{group}"
+
+
+def check_group_name(name: str) -> str:
+    """A group's name is the second part of a board's."""
+    if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name):
+        raise BadInput("group", f"{name!r} is no name for a group", "letters, digits and _")
+    return name
+
+
 def check_board_name(name: str) -> str:
-    """A board's name keeps clear of the dash that sets its shards apart."""
+    """A board's name keeps clear of the dash that sets its shards apart. One with a dot is that of
+    a group of another board.
+    """
     if not _BOARD_NAME.fullmatch(name):
         raise BadInput("board", f"{name!r} is no name for a board", "letters, digits and _")
     return name

@@ -115,8 +115,12 @@ def lease(settings: RunSettings, slot: datetime) -> timedelta:
     return settings.stale_after or max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
 
 
-def time_limit(settings: RunSettings, slot: datetime) -> timedelta:
-    """How long a handler may run: as set, else the interval, a minute at the least."""
+def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:
+    """How long a handler may run: as set, else the interval, a minute at the least. None: a pump
+    runs until it is asked to end.
+    """
+    if settings.endless:
+        return None
     return settings.timeout or max(interval(settings, slot), SHORTEST_DEFAULT_LIMIT)
 
 

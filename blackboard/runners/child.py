@@ -3,7 +3,7 @@
 Results, errors and log lines are masked and cut here, at the cost of their own run alone.
 
 The handler runs on the main thread, which signal handlers and some libraries require. A second
-thread listens to the worker, so that `ctx.lost` can become true meanwhile.
+thread listens to the worker, so that `ctx.lost` and `ctx.stopping` can become true meanwhile.
 
 A child never outlives its worker: the kernel kills it when the worker dies (Linux), it ends itself
 when the socket closes, and the guard ends it from outside. Started as `child.main()` with two
@@ -51,8 +51,8 @@ from blackboard.runners.secrets import Mask
 _PR_SET_PDEATHSIG = 1
 
 
-class _Lost:
-    """`ctx.lost` of a plain handler."""
+class _Signal:
+    """`ctx.lost` and `ctx.stopping` of a plain handler."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -69,6 +69,14 @@ class _Lost:
         return self._event.wait(timeout)
 
 
+Signals = Mapping[str, _Signal]
+"""By the name that `ctx` has for it."""
+
+
+def _new_signals() -> Signals:
+    return {"lost": _Signal(), "stopping": _Signal()}
+
+
 class ChildLoop:
     """Serves the child's end of the socket."""
 
@@ -79,7 +87,7 @@ class ChildLoop:
         self._saving = threading.Lock()
         self._saves = itertools.count(1)
         self._saved: queue.SimpleQueue[wire.SavedMessage] = queue.SimpleQueue()
-        self._runs: queue.SimpleQueue[tuple[wire.RunMessage, _Lost] | None] = queue.SimpleQueue()
+        self._runs: queue.SimpleQueue[tuple[wire.RunMessage, Signals] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
 
     def serve(self) -> None:
@@ -93,23 +101,23 @@ class ChildLoop:
             self._send(finished)
 
     def _listen(self) -> None:
-        lost = _Lost()
+        signals = _new_signals()
         with self._socket.makefile("rb") as stream:
             while (message := wire.read_message(stream)) is not None:
                 match message:
                     case wire.RunMessage() as run:
-                        lost = _Lost()
+                        signals = _new_signals()
                         self._busy.set()
-                        self._runs.put((run, lost))
-                    case wire.LostMessage(reason):
-                        lost.set(reason)
+                        self._runs.put((run, signals))
+                    case wire.SignalMessage(name, reason):
+                        signals[name].set(reason)
                     case wire.SavedMessage() as saved:
                         self._saved.put(saved)
         if self._busy.is_set():
             os.killpg(0, signal.SIGKILL)  # the worker has ended, and this run with it
         self._runs.put(None)
 
-    def _perform(self, run: wire.RunMessage, lost: _Lost) -> wire.FinishedMessage:
+    def _perform(self, run: wire.RunMessage, signals: "Signals") -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
             handler, before = _found(run.source, run.item.type)
@@ -121,7 +129,8 @@ class ChildLoop:
                 fenced=run.fenced,
                 settings=run.settings,
                 log=run_logger(self._logs(mask)),
-                lost=lost,
+                lost=signals["lost"],
+                stopping=signals["stopping"],
                 progress=self._progress,
                 checkpoint=run.checkpoint,
                 save=functools.partial(self._save, mask, run.limit),

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from subprocess import Popen
-from typing import Final
+from typing import Final, Literal
 
 from blackboard.handlers import Source
 from blackboard.runners import guard, wire
@@ -214,8 +214,8 @@ class ChildProcess:
         if not self.ended.done():
             self._watch.keep(self.pid, deadline)
 
-    def lose(self, reason: str) -> None:
-        self._send(wire.LostMessage(reason))
+    def send_signal(self, name: Literal["lost", "stopping"], reason: str) -> None:
+        self._send(wire.SignalMessage(name, reason))
 
     def answer(self, saved: wire.SavedMessage) -> None:
         self._send(saved)

@@ -74,7 +74,7 @@ class _InlineRun:
         self._mask = call.mask
         self._id, self._type = call.item.id, call.item.type
         self._stop_timeout = stop_timeout
-        self._lost = _Lost()
+        self._lost, self._stopping = _Signal(), _Signal()
         self._tail = Tail()
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +91,9 @@ class _InlineRun:
 
     def lose(self, reason: str) -> None:
         self._lost.set(reason)
+
+    def ask_to_end(self, reason: str) -> None:
+        self._stopping.set(reason)
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         self._stop(Ended(outcome=outcome, error=reason))
@@ -126,6 +129,7 @@ class _InlineRun:
             settings=deepcopy(dict(call.settings)),  # a run may change its copy
             log=run_logger(self._log),
             lost=self._lost,
+            stopping=self._stopping,
             progress=self._progress,
             checkpoint=call.checkpoint,
             save=partial(self._save, call),
@@ -194,7 +198,7 @@ class _InlineRun:
             self._loop.call_soon_threadsafe(unless_over, context=self._outside)
 
 
-class _Lost:
+class _Signal:
     def __init__(self) -> None:
         self.reason = ""
         self._event = asyncio.Event()

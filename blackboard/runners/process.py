@@ -11,6 +11,7 @@ number of runs another child takes its place, so that an undetected leak does no
 
 import asyncio
 import logging
+from typing import Literal
 
 import msgspec
 
@@ -127,7 +128,7 @@ class _ProcessRun:
         self._report = report
         self._deadline = deadline
         self._child: ChildProcess | None = None
-        self._lost: str | None = None
+        self._signals: dict[Literal["lost", "stopping"], str] = {}
         self._verdict: Ended | None = None
         self._saves = set[asyncio.Task[None]]()
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -141,9 +142,15 @@ class _ProcessRun:
             self._child.extend(deadline)
 
     def lose(self, reason: str) -> None:
-        self._lost = reason
+        self._signal("lost", reason)
+
+    def ask_to_end(self, reason: str) -> None:
+        self._signal("stopping", reason)
+
+    def _signal(self, name: Literal["lost", "stopping"], reason: str) -> None:
+        self._signals[name] = reason
         if self._child is not None and not self.task.done():
-            self._child.lose(reason)
+            self._child.send_signal(name, reason)
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         if self._verdict is not None or self.task.done():
@@ -172,8 +179,8 @@ class _ProcessRun:
         except OSError as problem:
             return _failed(f"the child process could not be started: {problem}")
         child.let_run(_message(self._call), self._deadline)
-        if self._lost is not None:
-            child.lose(self._lost)
+        for name, reason in self._signals.items():
+            child.send_signal(name, reason)
         answer = await self._listen(child)
         if isinstance(answer, wire.FinishedMessage):
             return self._finished(child, answer)

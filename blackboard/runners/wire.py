@@ -6,7 +6,7 @@ is data, and data cannot run code in the worker.
 
 from datetime import datetime
 from io import BufferedReader
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -52,9 +52,10 @@ class SavedMessage(_Message, kw_only=True):
     """Why the store will not take it."""
 
 
-class LostMessage(_Message):
-    """To the child: the lock of the current run is lost."""
+class SignalMessage(_Message):
+    """To the child: a signal to the handler of the current run."""
 
+    name: Literal["lost", "stopping"]
     reason: str
 
 
@@ -88,7 +89,7 @@ class FinishedMessage(_Message, kw_only=True):
     """What it left behind that could affect another run."""
 
 
-ToChild = RunMessage | LostMessage | SavedMessage
+ToChild = RunMessage | SignalMessage | SavedMessage
 ToWorker = Progress | Log | SaveMessage | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)

@@ -81,6 +81,9 @@ class HandlerRun:
         if self.lost is None:
             self.lost = self.notified
 
+    def ask_to_end(self, reason: str) -> None:
+        """Does nothing: it is no pump."""
+
     def stop(self, outcome: Outcome, reason: str) -> None:
         self._notify()
         self._end(Ended(outcome=outcome, error=reason))

@@ -137,6 +137,8 @@ class Holding:
     """A release that states the lock's etag is under way: the lock is renewed at need only."""
     lost: str = ""
     """Why the lock is not this worker's any more."""
+    asked_to_end: str = ""
+    """Why a pump is to save and return."""
     cut: str = ""
     """Why the run is to be stopped before its end."""
 
@@ -164,6 +166,11 @@ class Holding:
         self.lost = self.lost or reason
         self.pass_on()
 
+    def ask_to_end(self, reason: str) -> None:
+        """Ask a pump to save and return."""
+        self.asked_to_end = self.asked_to_end or reason
+        self.pass_on()
+
     def cut_short(self, reason: str) -> None:
         """Stop the handler; its item is due again at once, if the lock is still this worker's."""
         self.cut = self.cut or reason
@@ -175,6 +182,8 @@ class Holding:
             return
         if self.lost:
             self.execution.lose(self.lost)
+        if self.asked_to_end:
+            self.execution.ask_to_end(self.asked_to_end)
         if self.cut:
             self.execution.stop(Outcome.CANCELLED, f"stopped: {self.cut}")
 
@@ -333,8 +342,10 @@ class Calls:
         finally:
             limit.cancel()
 
-    async def _limit(self, held: Holding, allowed: timedelta) -> None:
+    async def _limit(self, held: Holding, allowed: timedelta | None) -> None:
         """Stop a run that takes longer than it may."""
+        if allowed is None:
+            return
         await self.clock.sleep(allowed.total_seconds())
         assert held.execution is not None
         held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {format_duration(allowed)}")

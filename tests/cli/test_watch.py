@@ -148,7 +148,8 @@ def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None
         table = FaultyTable(board.table)
         table.script_reads(Fault.BUSY, Fault.AWAY)
         pictures = Pictures(board=board.asked_through(table), query=ItemQuery(), absolute=False)
-        drawn = [await pictures.frame(80, 4) for _ in range(3)]
+        frame = show.or_trouble(pictures.frame)
+        drawn = [await frame(80, 4) for _ in range(3)]
         return [text_of(lines[0], colour=False) for lines in drawn]
 
     busy, away, well = towns.on_board(frames)

@@ -22,6 +22,7 @@ CHECKED_ELSEWHERE = {
     "reliability": "commands of a checkout that take minutes",
     "rows": "rows, no commands; tests/docs/test_docs_rows.py",
     "settings": "written from the settings; tests/docs/test_docs_settings.py",
+    "sharing": "beside a worker that goes on; tests/docs/test_docs_sharing.py",
     "testing": "tests/docs/test_readme.py",
 }
 

@@ -221,12 +221,15 @@ def test_shards_and_phases_are_as_shown() -> None:
 
 
 def test_partitions_are_as_shown() -> None:
+    group = keys.group_board("town", "clicks")
     named = [words(row[0]) for row in ROWS.table("PartitionKey").rows]
     assert named == [
         [keys.meta_partition("town")],
         [keys.partition("town", 0, 1)],
         [keys.partition("town", number, 16) for number in (0, 1)],
         [keys.workers_partition("town")],
+        [keys.meta_partition("town")],
+        [keys.partition(group, 0, 1), keys.meta_partition(group), keys.workers_partition(group)],
         [keys.notices_partition("town")],
     ]
 

@@ -156,6 +156,7 @@ LINES = {
     "cancel davis": 1,
     "unlock davis": 1,
     "workers": 0,
+    "leases": 0,
     "cost": 0,
     "simulate --hours 0.1": 0,
     "check": 1,

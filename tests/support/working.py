@@ -120,6 +120,7 @@ class FakeRun:
     report: Reporter
     deadlines: list[float]
     lost: str = ""
+    asked_to_end: str = ""
     stopped: Ended | None = None
     deaf: bool = False
     """Whether it goes on when it is stopped."""
@@ -133,6 +134,9 @@ class FakeRun:
 
     def lose(self, reason: str) -> None:
         self.lost = reason
+
+    def ask_to_end(self, reason: str) -> None:
+        self.asked_to_end = reason
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         if self.stopped is None and not self.ended.done():

@@ -1,0 +1,178 @@
+"""How the partitions of a group are shared: what a worker takes, and what it lets go.
+
+Each worker looks at the group in rounds, a third of a lease apart, and decides by what it sees: the
+locks, the tokens, and the rows of the workers. Nobody assigns anything; two workers with the same
+picture come to the same shares, and where pictures differ the conditions of the claims decide.
+
+    a worker counts      from its second announcement on, or as soon as it holds something: one that
+                         dies soon after each start moves nothing. All count while nothing is held.
+    its share            partitions / workers, rounded down; the first of them, by what they hold
+                         and then by name, have one more. So no share changes while nothing else
+                         does, and the moves to a new picture are the fewest that there can be.
+    holds less           it takes what is free or stale. What a living worker lost goes back to it
+                         first; the rest is dealt in turn to those who hold less than their share.
+                         What lay there a round ago already is anybody's.
+    holds more           it lets go what it has held for the shortest time, once nothing is free.
+                         Nothing is taken from a worker that lives.
+    is late              1.5 rounds or more after its last look it takes what is free, overrides
+                         nothing and lets nothing go, for two rounds: the store was away, or the
+                         machine stood still, and others may be about to come back like itself.
+
+`steal` is the rule that is published for Event Hubs' processors: the owner of most lets one go in
+each round, as long as another has at least two fewer. It comes to the same shares, later.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+LATE = 1.5
+"""Rounds from one look to the next, after which a worker is late."""
+CATCHING_UP = 2.0
+"""Rounds for which it is."""
+HURRY = 1.0
+"""Seconds to the next look while a worker holds less than its share."""
+WATCHFUL = 2.5
+"""Seconds to the next look while something is free."""
+GATHERING = 3.0
+"""Seconds from its start in which a worker takes nothing of a group that nobody holds anything of:
+workers that start together share from the beginning."""
+
+
+class Balance(StrEnum):
+    """How partitions move from a worker that holds too many."""
+
+    SHARES = "shares"
+    """All that is too much at once."""
+    STEAL = "steal"
+    """One in a round, from the one who holds most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A group as one worker sees it at a moment."""
+
+    held: Mapping[str, str]
+    """The owner of each partition whose lock is not stale."""
+    stale: Mapping[str, str]
+    """The owner of each partition whose lock was not renewed in time."""
+    free: Collection[str]
+    """Partitions that nobody holds, and that are ready."""
+    waiting: Collection[str]
+    """Partitions that nobody holds, and that are not ready: their pump has failed."""
+    workers: Collection[str]
+    """The workers that count, the one who looks among them."""
+
+    @property
+    def partitions(self) -> int:
+        return len(self.held) + len(self.stale) + len(self.free) + len(self.waiting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a worker does after a look."""
+
+    take: tuple[str, ...] = ()
+    """Partitions to claim or, where their lock is stale, to override."""
+    let_go: int = 0
+    """How many of its partitions are too many."""
+    again: float | None = None
+    """Seconds until the next look; None: a round."""
+
+
+def shares(partitions: int, held: Mapping[str, int]) -> dict[str, int]:
+    """The share of each worker, by how many each holds."""
+    order = sorted(held, key=lambda one: (-held[one], one))
+    least, more = divmod(partitions, len(held))
+    return {one: least + (place < more) for place, one in enumerate(order)}
+
+
+def decide(
+    picture: Picture,
+    me: str,
+    *,
+    balance: Balance = Balance.SHARES,
+    late: bool = False,
+    left: Collection[str] = (),
+) -> Decision:
+    """What a worker does about a picture. `left` are the partitions that were free or stale at its
+    last look.
+    """
+    owners = Counter(picture.held.values())
+    held = {one: owners[one] for one in picture.workers}
+    share = shares(picture.partitions, held)
+    there = {*picture.free, *picture.stale}
+    if held[me] < share[me]:
+        take = _taken(picture, me, held=held, share=share, left=left)
+        if late:
+            take = tuple(one for one in take if one in picture.free)
+        return Decision(take=take, again=HURRY)
+    if there:
+        return Decision(again=WATCHFUL)
+    return Decision(let_go=0 if late else _too_many(held, share, me, balance))
+
+
+def _too_many(held: Mapping[str, int], share: Mapping[str, int], me: str, balance: Balance) -> int:
+    if balance is Balance.SHARES:
+        return held[me] - share[me]
+    biggest = min(held, key=lambda one: (-held[one], one))
+    return int(me == biggest and held[me] - min(held.values()) >= 2)
+
+
+def _taken(
+    picture: Picture,
+    me: str,
+    *,
+    held: Mapping[str, int],
+    share: Mapping[str, int],
+    left: Collection[str],
+) -> tuple[str, ...]:
+    """What is dealt to a worker, in the order of the names of the partitions."""
+    room = {one: share[one] - held[one] for one in sorted(held) if share[one] > held[one]}
+    mine: list[str] = []
+    others: list[str] = []
+    for one in sorted(picture.stale):
+        owner = picture.stale[one]
+        if room.get(owner, 0) > 0:
+            room[owner] -= 1
+            if owner == me:
+                mine.append(one)
+        else:
+            others.append(one)
+    for one, owner in zip(sorted([*others, *picture.free]), _dealt(room), strict=False):
+        if owner == me:
+            mine.append(one)
+    spare = share[me] - held[me] - len(mine)
+    anybodys = [one for one in sorted(left) if one in {*picture.stale, *picture.free}]
+    mine += [one for one in anybodys if one not in mine][:spare]
+    return tuple(sorted(mine))
+
+
+def _dealt(room: Mapping[str, int]) -> Iterator[str]:
+    """The workers in turn, each as often as it has room."""
+    for turn in range(max(room.values(), default=0)):
+        yield from (one for one in room if room[one] > turn)
+
+
+def names_of(partitions: int | Iterable[str]) -> tuple[str, ...]:
+    """The names of partitions: as given, or numbers with as many digits as the last one has."""
+    if isinstance(partitions, int):
+        digits = len(str(max(partitions - 1, 0)))
+        return tuple(f"{number:0{digits}}" for number in range(partitions))
+    return tuple(partitions)
+
+
+def counting(
+    announced: Mapping[str, bool], owners: Collection[str], leaving: Collection[str], me: str
+) -> frozenset[str]:
+    """The workers that count: `announced` says of each live one whether it did so twice, `owners`
+    hold locks that are not stale, `leaving` are about to end.
+    """
+    some = {one for one, twice in announced.items() if twice or not owners}
+    return frozenset(({me} | some | set(owners)) - (set(leaving) - {me}))
+
+
+def youngest(since: Mapping[str, float], count: int) -> Sequence[str]:
+    """The partitions that were taken last, by when each was."""
+    return sorted(since, key=lambda one: (-since[one], one))[:count]

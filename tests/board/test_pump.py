@@ -1,0 +1,171 @@
+"""`@pump`: what it takes, what it refuses, and how a pump is asked to end."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blackboard
+from blackboard import BadInput, pump
+from blackboard.events import BoardEvent, RunEnded
+from blackboard.handlers import MOST_PARTITIONS, Handler, handlers_of, load
+from blackboard.rules.due import time_limit
+from blackboard.rules.shares import Balance
+from blackboard.settings import Settings, resolver
+from tests.support.clocks import START
+from tests.support.processes import PATIENCE, eventually
+
+
+async def serve(partition: Any, ctx: Any) -> None:
+    await ctx.stopping.wait()
+
+
+def declared(**said: Any) -> Handler:
+    async def function(partition: Any, ctx: Any) -> None: ...
+
+    return handlers_of(pump("clicks", **said)(function))[0]
+
+
+def test_a_pump_is_a_handler_of_its_group_without_a_time_limit() -> None:
+    found = declared(partitions=12, lease=timedelta(seconds=30))
+    assert found.pump is not None
+    assert found.pump.partitions[:2] == ("00", "01")  # type: ignore[index]
+    assert found.pump.balance is Balance.SHARES
+    assert (found.pump.lease, found.pump.drain) == (timedelta(seconds=30), timedelta(seconds=10))
+    settings = resolver(Settings(), {"clicks": found})("clicks", "{}")
+    assert settings.stale_after == timedelta(seconds=30)
+    assert settings.fenced
+    assert time_limit(settings, START) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"partitions": 0}, "partitions 0 is neither"),
+        ({"partitions": True}, "partitions True is neither"),
+        ({"partitions": "abc"}, "partitions 'abc' is neither"),
+        ({"partitions": MOST_PARTITIONS + 1}, "partitions 1001 is neither"),
+        ({"partitions": []}, "0 partitions (1 to 1,000)"),
+        ({"partitions": ["a", "a"]}, "two partitions have one name"),
+        ({"partitions": ["a", ""]}, "partition '' is no name"),
+        ({"partitions": ["a", 7]}, "partition 7 is no name"),
+        ({"partitions": 1, "lease": "2s"}, "lease: '2s' is too short (3s at the least)"),
+        ({"partitions": 1, "lease": "soon"}, "lease: 'soon'"),
+        ({"partitions": 1, "drain": "soon"}, "drain: 'soon'"),
+        ({"partitions": 1, "balance": "fair"}, "balance 'fair' is none"),
+    ],
+)
+def test_what_cannot_be_used_is_named_when_the_module_is_imported(
+    said: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(BadInput, match=r"pump 'clicks' \(.*test_pump.py:") as refused:
+        declared(**said)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "a.b", "x" * 61, 7])
+def test_the_name_of_a_group_is_part_of_a_boards_name(name: Any) -> None:
+    with pytest.raises(BadInput, match=r"group: .* is no name for a group"):
+        pump(name, partitions=1)(serve)
+
+
+def test_a_pump_and_a_handler_of_one_type_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(
+        "from blackboard import handler, pump\n\n"
+        "@handler('clicks')\nasync def one(item, ctx): ...\n\n"
+        "@pump('clicks', partitions=1)\nasync def two(partition, ctx): ...\n"
+    )
+    with pytest.raises(BadInput, match="the type 'clicks' has two handlers"):
+        load(["two.py"], tmp_path)
+
+
+PROGRAM = """
+from blackboard import pump
+
+@pump("plain", partitions=2, lease="3s", drain="20s")
+def plain(partition, ctx):
+    position = ctx.checkpoint or 0
+    while not ctx.stopping.wait(0.02):
+        position += 1
+        ctx.save(position)
+    ctx.save([position, ctx.stopping.reason])
+"""
+
+
+def test_a_plain_pump_runs_in_a_child_process_and_saves_when_it_is_asked_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pumps.py").write_text(PROGRAM)
+    ended: list[RunEnded] = []
+
+    def listen(event: BoardEvent) -> None:
+        if isinstance(event, RunEnded):
+            ended.append(event)
+
+    async def story() -> list[Any]:
+        async with blackboard.open("x.db", handlers=["pumps.py"], create=True) as board:
+            board.subscribe(listen)
+            async with board.worker():
+                await saved("x.db", lambda found: all(found.values()) and len(found) == 2)
+            return list((await checkpoints("x.db")).values())
+
+    found = asyncio.run(story())
+    assert [reason for _, reason in found] == ["the worker is stopping"] * 2
+    assert {(one.run.outcome, one.run.error) for one in ended} == {
+        ("cancelled", "the worker is stopping")
+    }
+
+
+async def checkpoints(store: str) -> dict[str, Any]:
+    async with blackboard.open(store, name="blackboard.plain") as group:
+        return {item.id: item.checkpoint async for item in group.items()}
+
+
+async def saved(store: str, until: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait until the checkpoints of the partitions are as asked."""
+
+    def look() -> bool:
+        try:
+            return until(asyncio.run(checkpoints(store)))
+        except BadInput:
+            return False  # the worker has not made the group yet
+
+    assert threading.current_thread() is threading.main_thread()
+    await asyncio.to_thread(eventually, look, "the pumps have saved", seconds=PATIENCE)
+
+
+def test_a_worker_ends_when_the_names_of_its_partitions_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @pump("clicks", partitions=lambda _: ["a", "a"])
+    async def clicks(partition: Any, ctx: Any) -> None: ...
+
+    async def story() -> None:
+        async with blackboard.open("x.db", handlers=[clicks], create=True) as board:
+            await board.worker().work()
+
+    with pytest.raises(BadInput, match="pump 'clicks': two partitions have one name"):
+        asyncio.run(story())
+
+
+def test_a_worker_with_an_end_serves_no_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def story() -> None:
+        handlers = [pump("clicks", partitions=1)(serve)]
+        async with blackboard.open("x.db", handlers=handlers, create=True) as board:
+            async with asyncio.timeout(PATIENCE):
+                await board.worker().work("idle")
+
+    asyncio.run(story())
+    with pytest.raises(BadInput, match=r"no board 'blackboard.plain'"):
+        asyncio.run(checkpoints("x.db"))

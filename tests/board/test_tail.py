@@ -1,0 +1,210 @@
+"""The pump `tail`: files, their lines, and real commands that are given them."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blackboard
+from blackboard import BadInput, Context, Item
+from blackboard.handlers import load
+from blackboard.tables.azure_address import CONNECTION_STRING
+from jobs import tail
+from jobs.tail import CommandFailed, files_of, follow, lines_at, settings_of
+from tests.support.processes import eventually
+from tests.support.runs import DUE, PATIENCE
+
+TAKES = """
+import os, sys
+with open("taken", "a") as taken:
+    for line in sys.stdin:
+        taken.write(f"{os.environ['BLACKBOARD_POSITION']} {line}")
+"""
+
+
+class Asked:
+    """`ctx.stopping`, until the test says so."""
+
+    reason = ""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as in threads
+        return self._event.is_set()
+
+
+def context(saved: list[Any], **settings: Any) -> Context:
+    async def save(value: Any) -> None:
+        saved.append(value)
+
+    return Context(
+        due=DUE,
+        fence=7,
+        attempt=1,
+        worker="host:1:nonce",
+        settings=settings,
+        log=logging.getLogger("tail"),
+        lost=Asked(),
+        stopping=Asked(),
+        progress=lambda _done, _total: None,
+        checkpoint=saved[-1] if saved else None,
+        save=save,
+    )
+
+
+def takes(tmp_path: Path) -> list[str]:
+    (tmp_path / "takes.py").write_text(TAKES)
+    return [sys.executable, "takes.py"]
+
+
+async def followed(file: Path, saved: list[Any], until: Callable[[], bool], **table: Any) -> None:
+    """Follow a file until something holds."""
+    ctx = context(saved, **table)
+    task = asyncio.create_task(follow(Item(str(file), "tail", {}), ctx))
+    async with asyncio.timeout(PATIENCE):
+        while not until() and not task.done():
+            await asyncio.wait([task], timeout=0.01)
+    ctx.stopping.set()  # type: ignore[attr-defined]
+    await task
+
+
+def test_lines_are_given_whole_in_order_and_once_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    table = {"files": [str(tmp_path / "*.log")], "command": takes(tmp_path), "batch": 8}
+    file.write_text("one\ntwo\nthree\nfo")
+    asyncio.run(followed(file, saved, lambda: saved[-1:] == [14], **table))
+    with file.open("a") as log:
+        log.write("ur\na long line\n")
+    asyncio.run(followed(file, saved, lambda: saved[-1:] == [31], **table))
+    assert (tmp_path / "taken").read_text().splitlines() == [
+        *("0 one", "0 two", "8 three", "14 four", "19 a long line")
+    ]
+    assert saved == sorted(saved)
+
+
+def test_a_file_that_became_shorter_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", [100]
+    file.write_text("new\n")
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    asyncio.run(followed(file, saved, lambda: saved[-1] == 4, **table))
+    assert (tmp_path / "taken").read_text() == "0 new\n"
+    assert "became shorter" in caplog.text
+
+
+def test_a_command_that_fails_fails_the_run_and_nothing_is_saved(tmp_path: Path) -> None:
+    file, saved = tmp_path / "a.log", list[Any]()
+    file.write_text("one\n")
+    table = {"files": ["*.log"], "command": [sys.executable, "-c", "raise SystemExit(3)"]}
+    with pytest.raises(CommandFailed, match="exit code 3"):
+        asyncio.run(followed(file, saved, lambda: False, **table))
+    with pytest.raises(BadInput, match=r"jobs\.tail\.command: cannot run 'nowhere'"):
+        asyncio.run(followed(file, saved, lambda: False, files=["*"], command=["nowhere"]))
+    assert saved == []
+
+
+def test_the_command_is_given_no_secret_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(CONNECTION_STRING, "AccountKey=secret")
+    file, saved = tmp_path / "a.log", list[Any]()
+    file.write_text("one\n")
+    shows = "import os; open('env', 'w').write(repr(dict(os.environ)))"
+    table = {"files": ["*.log"], "command": [sys.executable, "-c", shows]}
+    asyncio.run(followed(file, saved, lambda: bool(saved), **table))
+    environ = (tmp_path / "env").read_text()
+    assert "AccountKey" not in environ
+    assert f"'BLACKBOARD_PARTITION': '{file}'" in environ
+    assert "'BLACKBOARD_FENCE': '7'" in environ
+
+
+def test_a_file_that_is_gone_and_one_without_a_whole_line_are_waited_for(tmp_path: Path) -> None:
+    assert lines_at(str(tmp_path / "gone"), 0, 10) == b""
+    file = tmp_path / "a.log"
+    file.write_bytes(b"x" * 25)
+    assert lines_at(str(file), 0, 10) == b""
+    assert lines_at(str(file), 25, 10) == b""
+    with file.open("ab") as log:
+        log.write(b"\nnext\n")
+    assert lines_at(str(file), 0, 10) == b"x" * 25 + b"\n"
+    assert lines_at(str(file), 26, 10) == b"next\n"
+
+
+def test_a_line_that_is_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "LONGEST_LINE", 20)
+    file = tmp_path / "a.log"
+    file.write_bytes(b"x" * 100)
+    with pytest.raises(CommandFailed, match="a line at byte 0 is longer than 20"):
+        lines_at(str(file), 0, 10)
+
+
+def test_each_file_that_a_glob_finds_is_a_partition(tmp_path: Path) -> None:
+    for name in ("b.log", "a.log", "c.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "d.log").mkdir()
+    globs = [str(tmp_path / "*.log"), str(tmp_path / "a*")]
+    assert files_of({"files": globs, "command": ["x"]}) == [
+        str(tmp_path / "a.log"),
+        str(tmp_path / "b.log"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [
+        ({}, "files"),
+        ({"files": "*.log"}, "files"),
+        ({"files": ["*.log"]}, "command"),
+        ({"files": ["*.log"], "command": [""]}, "command"),
+        ({"files": ["*.log"], "command": ["x"], "batch": 0}, "batch"),
+        ({"files": ["*.log"], "command": ["x"], "batch": True}, "batch"),
+        ({"files": ["*.log"], "command": ["x"], "lines": 9}, "lines"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(table: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        settings_of(table)
+    assert refused.value.field == f"jobs.tail.{field}"
+
+
+def test_it_is_found_by_its_name() -> None:
+    found = load(["tail"], Path.cwd())["tail"]
+    assert found.pump is not None
+    assert found.is_async
+
+
+def test_new_files_are_found_and_followed_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blackboard.toml").write_text(
+        f'[jobs.tail]\nfiles = ["*.log"]\ncommand = {takes(tmp_path)!r}\n'
+    )
+    (tmp_path / "a.log").write_text("one\n")
+
+    async def story() -> None:
+        door = blackboard.open("x.db", handlers=["tail"], settings="blackboard.toml", create=True)
+        async with door as board, board.worker():
+            await asyncio.to_thread(eventually, (tmp_path / "taken").exists, "the line is taken")
+
+    asyncio.run(story())
+    assert (tmp_path / "taken").read_text() == "0 one\n"

@@ -1,0 +1,132 @@
+"""`blackboard leases`: groups, their partitions, and the exit code for probes."""
+
+from datetime import timedelta
+
+import pytest
+
+from blackboard.assembly import group_board
+from blackboard.handlers import Handler, Registry, handlers_of, pump
+from blackboard.model import Claim, Mark, Token
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import ensure, pause
+from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.shares import names_of
+from blackboard.settings import Settings, resolver
+from blackboard.table import ANY, Insert, Merge, Value
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+
+@pump("clicks", partitions=3, lease="30s")
+async def clicks(partition: object, ctx: object) -> None: ...
+
+
+PUMP: Handler = handlers_of(clicks)[0]
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    """A board with a group of three partitions that nobody holds."""
+    blackboard("init")
+
+    async def made(board: BoardTable) -> None:
+        await group(board)
+
+    blackboard.on_board(made)
+    return blackboard
+
+
+async def group(board: BoardTable) -> BoardTable:
+    """The group's board, made where it is not there."""
+    found = group_board(board, "clicks")
+    found.resolve = resolver(Settings(), Registry([PUMP]))
+    table = board.table
+    await BoardTable.create(
+        table,
+        name=found.name,
+        shards=1,
+        clock=found.clock,
+        chance=found.chance,
+        resolve=found.resolve,
+    )
+    rows = [row async for row in table.scan(meta_partition(board.name), "group:", "group;")]
+    if not rows:
+        about: dict[str, Value] = {"version": 1, "kind": "pump", "partitions": 3, "lease": 30.0}
+        await table.commit(meta_partition(board.name), [Insert(group_key("clicks"), about)])
+    await ensure(found, names_of(3), "clicks")
+    return found
+
+
+def held(town: CommandLine, *partitions: str, owner: str) -> tuple[Claim, ...]:
+    async def take(board: BoardTable) -> tuple[Claim, ...]:
+        found = await group(board)
+        now = await board.table.now() + timedelta(days=1)
+        rows = [one async for one in found.walk(0, until=now) if one.id in partitions]
+        tokens = [one for one in rows if isinstance(one, Token)]
+        settings = [found.resolve(one.type, one.spec) for one in tokens]
+        answer = await claim(found, tokens, owner=owner, settings=settings)
+        return answer.claims
+
+    return town.on_board(take)
+
+
+def test_a_board_without_groups_says_what_makes_one(blackboard: CommandLine) -> None:
+    blackboard("init")
+    assert "a worker with a pump" in blackboard("leases").out
+    assert blackboard("leases", "--json").json == []
+
+
+def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) -> None:
+    held(town, "0", "1", owner="rabbit:7:abc")
+    held(town, "2", owner="fox:8:def")
+    lines = [line.split() for line in town("leases").out.splitlines()]
+    assert lines[1] == ["clicks", "3", "3", "2", "1-2", "30s", "-"]
+    shown = town("leases", "clicks").out
+    assert [line.split()[:2] for line in shown.splitlines()[1:4]] == [
+        ["0", "rabbit:7:abc"],
+        ["1", "rabbit:7:abc"],
+        ["2", "fox:8:def"],
+    ]
+    assert shown.endswith("3 of 3 partitions held by 2 workers\n")
+    view = town("leases", "clicks", "--json").json
+    assert (view["group"], view["held"], view["workers"], view["well"]) == ("clicks", 3, 2, True)
+    assert view["partitions"][2]["owner"] == "fox:8:def"
+    assert view["partitions"][2]["fence"] == 1
+
+
+def test_a_partition_that_nobody_holds_is_no_alarm_for_as_long_as_a_lease(
+    town: CommandLine,
+) -> None:
+    held(town, "0", owner="rabbit:7:abc")
+    shown = town("leases", "clicks").out
+    assert "1 of 3 partitions held by 1 worker, free for" in shown
+
+    async def shorter(board: BoardTable) -> None:
+        lease = Merge(group_key("clicks"), {"lease": 0.001}, ANY)
+        await board.table.commit(meta_partition(board.name), [lease])
+
+    town.on_board(shorter)
+    assert town("leases", code=1).out.split()[-1] != "-"
+    assert "free for" in town("leases", "clicks", code=1).out
+    assert town("leases", "clicks", "--json", code=1).json["well"] is False
+
+
+def test_a_paused_partition_is_no_alarm(town: CommandLine) -> None:
+    async def paused(board: BoardTable) -> None:
+        found, now = await group(board), await board.table.now()
+        await pause(found, "0", Mark(by="ann", at=now, reason="poison"))
+
+    town.on_board(paused)
+    view = town("leases", "clicks", "--json").json
+    assert (view["partitions"][0]["paused"], view["partitions"][0]["free"]) == (True, 0.0)
+
+
+def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None:
+    assert "group: there is no 'mail' on this board" in town.refused("leases", "mail")
+    assert "group: 'a-b' is no name" in town.refused("leases", "a-b")
+
+
+def test_watch_needs_a_terminal(town: CommandLine) -> None:
+    assert "watch: needs a terminal" in town.refused("leases", "--watch")

@@ -1,0 +1,49 @@
+"""Many items of one type are made sure of at once: those that are not there are added."""
+
+from functools import partial
+
+from blackboard.model import State
+from blackboard.protocol.edits import ensure, remove
+from tests.support.boards import Scene, disagreements, story
+from tests.support.faults import Fault
+
+IDS = [f"part-{number:03}" for number in range(120)]
+
+
+@story
+async def test_what_is_missing_is_added_many_in_a_batch_and_the_rest_is_left(
+    scene: Scene,
+) -> None:
+    await ensure(scene.board, IDS[:3], "plain")
+    first = await scene.board.item(IDS[0])
+    before = scene.table.requests.commits
+    await ensure(scene.board, IDS, "plain")
+    assert scene.table.requests.commits - before <= 4
+    assert await scene.board.item(IDS[0]) == first
+    assert [item.id async for item in scene.board.items()] == IDS
+    before = scene.table.requests.commits
+    await ensure(scene.board, IDS, "plain")
+    assert scene.table.requests.commits == before
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_one_that_was_removed_begins_a_new_life_beside_the_new_ones(scene: Scene) -> None:
+    await ensure(scene.board, IDS[:4], "plain")
+    await remove(scene.board, IDS[1])
+    await ensure(scene.board, IDS[:8], "plain")
+    items = [item async for item in scene.board.items()]
+    assert [item.id for item in items] == IDS[:8]
+    assert {item.state for item in items} == {State.ACTIVE}
+    assert items[1].born == 1
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_a_batch_that_lost_its_race_or_its_answer_is_made_good(scene: Scene) -> None:
+    scene.table.script(Fault.LOST)
+    await ensure(scene.board, IDS[:5], "plain")
+    scene.table.script(partial(ensure, scene.other, IDS[6:8], "plain"))
+    await ensure(scene.board, IDS[:9], "plain")
+    assert [item.id async for item in scene.board.items()] == IDS[:9]
+    assert await disagreements(scene.board) == []

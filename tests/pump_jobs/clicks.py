@@ -1,0 +1,41 @@
+"""Pumps that note what they do in the worker's folder, a line for each: what, position, partition,
+fence, worker.
+"""
+
+import os
+
+from blackboard import Context, Item, pump
+
+STEP = 0.05
+"""Seconds."""
+
+
+def note(what: str, position: int, partition: Item, ctx: Context) -> None:
+    line = f"{what} {position} {partition.id} {ctx.fence} {ctx.worker}\n"
+    notes = os.open("notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(notes, line.encode())
+    finally:
+        os.close(notes)
+
+
+@pump("clicks", partitions=16, lease="3s", drain="2s")
+async def clicks(partition: Item, ctx: Context) -> None:
+    position = ctx.checkpoint or 0
+    note("began", position, partition, ctx)
+    while not ctx.stopping:
+        position += 1
+        await ctx.save(position)
+        note("saved", position, partition, ctx)
+        await ctx.stopping.wait(STEP)
+
+
+@pump("plain", partitions=4, lease="3s", drain="2s")
+def plain(partition: Item, ctx: Context) -> None:
+    position = ctx.checkpoint or 0
+    note("began", position, partition, ctx)
+    while not ctx.stopping:
+        position += 1
+        ctx.save(position)
+        note("saved", position, partition, ctx)
+        ctx.stopping.wait(STEP)

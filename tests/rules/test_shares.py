@@ -1,0 +1,229 @@
+"""How partitions are shared: what one worker decides, and what many come to, round by round."""
+
+import random
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from blackboard.rules.shares import (
+    HURRY,
+    WATCHFUL,
+    Balance,
+    Decision,
+    Picture,
+    counting,
+    decide,
+    names_of,
+    shares,
+    youngest,
+)
+
+
+def picture(
+    held: str = "",
+    *,
+    workers: str,
+    free: Sequence[str] = (),
+    stale: dict[str, str] | None = None,
+    waiting: Sequence[str] = (),
+) -> Picture:
+    """`held` has one letter for each partition that is held: its owner."""
+    owners = {f"{number:02}": owner for number, owner in enumerate(held)}
+    return Picture(held=owners, stale=stale or {}, free=free, waiting=waiting, workers=workers)
+
+
+@pytest.mark.parametrize("partitions", range(12))
+@pytest.mark.parametrize("workers", range(1, 6))
+def test_shares_add_up_and_differ_by_one_at_the_most(partitions: int, workers: int) -> None:
+    pick = random.Random(partitions * 10 + workers)
+    held = {f"w{number}": pick.randrange(4) for number in range(workers)}
+    found = shares(partitions, held)
+    assert sum(found.values()) == partitions
+    assert max(found.values()) - min(found.values()) <= 1
+    assert found.keys() == held.keys()
+
+
+def test_who_holds_most_has_the_odd_one_and_then_the_first_by_name() -> None:
+    assert shares(7, {"a": 2, "b": 3, "c": 2}) == {"a": 2, "b": 3, "c": 2}
+    assert shares(8, {"a": 0, "b": 3, "c": 0}) == {"a": 3, "b": 3, "c": 2}
+
+
+def test_a_group_that_nobody_holds_anything_of_is_dealt_in_turn() -> None:
+    free = names_of(5)
+    assert decide(picture(workers="ab", free=free), "a").take == ("0", "2", "4")
+    assert decide(picture(workers="ab", free=free), "b").take == ("1", "3")
+
+
+def test_what_failed_and_is_not_ready_counts_and_is_not_taken() -> None:
+    found = picture("bb", workers="ab", waiting=["x", "y"])
+    assert decide(found, "a") == Decision(again=HURRY)
+
+
+def test_a_stale_partition_goes_back_to_its_owner_where_that_lives_and_has_room() -> None:
+    stale = {"x": "a", "y": "b", "z": "gone"}
+    found = picture("c", workers="abc", stale=stale, free=["w"])
+    assert decide(found, "a").take == ("w", "x")
+    assert decide(found, "b").take == ("y",)
+    full = picture("bb", workers="ab", stale={"x": "b", "y": "b"})
+    assert decide(full, "a").take == ("x", "y"), "b has no room"
+
+
+def test_what_lay_there_at_the_last_look_is_anybodys_who_has_room() -> None:
+    found = picture("cccc", workers="abc", free=["x", "y"])
+    assert decide(found, "a").take == ("x",)
+    assert decide(found, "a", left={"x", "y", "taken since"}).take == ("x", "y")
+    assert decide(found, "c", left={"x", "y"}).take == ()
+
+
+def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go() -> None:
+    found = picture("b", workers="ab", stale={"x": "gone"}, free=["y", "z"])
+    assert decide(found, "a", late=True).take == ("z",)
+    assert decide(picture("aaab", workers="ab"), "a", late=True) == Decision()
+
+
+def test_nothing_is_let_go_while_something_is_free() -> None:
+    assert decide(picture("aaab", workers="ab", free=["x"]), "a") == Decision(again=WATCHFUL)
+    assert decide(picture("aaaab", workers="ab"), "a") == Decision(let_go=1)
+    assert decide(picture("aaaab", workers="ab"), "b") == Decision(again=HURRY)
+
+
+def test_one_who_leaves_has_no_share_and_counts_no_more() -> None:
+    live = {"a": True, "b": True, "new": False}
+    assert counting(live, owners={"a"}, leaving=(), me="me") == {"a", "b", "me"}
+    assert counting(live, owners={"a", "b"}, leaving={"b"}, me="me") == {"a", "me"}
+    assert counting(live, owners=(), leaving=(), me="me") == {"a", "b", "new", "me"}
+    assert counting({}, owners={"unannounced"}, leaving=(), me="me") == {"unannounced", "me"}
+
+
+def test_the_youngest_go_first() -> None:
+    assert youngest({"x": 1.0, "y": 3.0, "z": 3.0, "w": 2.0}, 3) == ["y", "z", "w"]
+    assert youngest({"x": 1.0}, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "names"), [(1, ("0",)), (11, ("00", "01", "10")), (["b", "a"], ("b", "a"))]
+)
+def test_partitions_by_number_have_names_of_one_width(
+    partitions: int | list[str], names: tuple[str, ...]
+) -> None:
+    assert [one for one in names_of(partitions) if one in names] == list(names)
+
+
+# ---- many workers, round by round
+
+
+@dataclass
+class Fleet:
+    """Workers that see the group as it is, look again when they have decided to, and hand over at
+    once.
+    """
+
+    balance: Balance
+    owners: dict[str, str | None]
+    workers: list[str]
+    pick: random.Random
+    moves: int = 0
+    left: dict[str, Collection[str]] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    now: float = 0.0
+    looks: dict[str, float] = field(default_factory=dict)
+    """When each looks next; the first time at any moment of a round."""
+
+    def rounds(self, count: float) -> None:
+        end = self.now + count * ROUND
+        while self.now < end:
+            for one in self.workers:
+                self.looks.setdefault(one, self.now + self.pick.uniform(0.0, ROUND))
+            me = min(self.workers, key=self.looks.__getitem__)
+            self.now = max(self.looks[me], self.now)
+            self.looks[me] = self.now + (self.look(me) or ROUND)
+
+    def look(self, me: str) -> float | None:
+        free = [one for one, owner in self.owners.items() if owner is None]
+        held = {one: owner for one, owner in self.owners.items() if owner is not None}
+        seen = Picture(held=held, stale={}, free=free, waiting=(), workers=list(self.workers))
+        decision = decide(seen, me, balance=self.balance, left=self.left.get(me, ()))
+        self.left[me] = free
+        for one in decision.take:
+            self.owners[one] = me
+            self.moves += 1
+            self.since[one] = self.moves
+        mine = {one: float(self.since[one]) for one, owner in held.items() if owner == me}
+        for one in youngest(mine, decision.let_go):
+            self.owners[one] = None
+        return decision.again
+
+    def leave(self, count: int) -> None:
+        for gone in [self.workers.pop() for _ in range(count)]:
+            self.owners |= {one: None for one, owner in self.owners.items() if owner == gone}
+
+    @property
+    def counts(self) -> list[int]:
+        held = Counter(self.owners.values())
+        return sorted(held[one] for one in self.workers)
+
+    def is_balanced(self) -> bool:
+        return None not in self.owners.values() and self.counts[-1] - self.counts[0] <= 1
+
+
+def fleet(partitions: int, workers: int, balance: Balance = Balance.SHARES) -> Fleet:
+    found = Fleet(
+        balance=balance,
+        owners=dict.fromkeys(names_of(partitions)),
+        workers=[f"w{number:02}" for number in range(workers)],
+        pick=random.Random(partitions + workers),
+    )
+    found.rounds(3)
+    assert found.is_balanced()
+    assert found.moves == partitions
+    found.moves = 0
+    return found
+
+
+ROUND = 10.0
+SIZES = [(12, 3), (73, 10), (5, 8), (64, 1), (1, 4)]
+
+
+@pytest.mark.parametrize(("partitions", "workers"), SIZES)
+@pytest.mark.parametrize("balance", Balance)
+def test_nothing_moves_once_it_is_shared(partitions: int, workers: int, balance: Balance) -> None:
+    some = fleet(partitions, workers, balance)
+    some.rounds(20)
+    assert some.moves == 0
+
+
+@pytest.mark.parametrize(("partitions", "workers"), SIZES)
+@pytest.mark.parametrize("joining", [1, 3])
+def test_those_who_join_get_their_share_within_some_rounds_by_the_fewest_moves(
+    partitions: int, workers: int, joining: int
+) -> None:
+    some = fleet(partitions, workers)
+    some.workers += [f"n{number}" for number in range(joining)]
+    some.rounds(4)  # they are seen within the first
+    assert some.is_balanced()
+    owned = Counter(some.owners.values())
+    assert some.moves == sum(owned[f"n{number}"] for number in range(joining))
+
+
+@pytest.mark.parametrize(("partitions", "workers"), [(12, 3), (73, 10), (5, 8)])
+def test_what_the_dead_held_is_all_that_moves(partitions: int, workers: int) -> None:
+    some = fleet(partitions, workers)
+    before = Counter(some.owners.values())
+    some.leave(workers // 2)
+    orphans = partitions - sum(before[one] for one in some.workers)
+    some.rounds(3)
+    assert some.is_balanced()
+    assert some.moves == orphans
+
+
+def test_stealing_moves_one_in_a_round_until_none_has_two_more_than_another() -> None:
+    some = fleet(12, 2, Balance.STEAL)
+    some.workers.append("new")
+    some.rounds(2)
+    assert some.moves <= 4
+    assert not some.is_balanced()
+    some.rounds(8)
+    assert some.is_balanced()
+    assert some.moves == 4
