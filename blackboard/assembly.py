@@ -357,7 +357,7 @@ def new_worker(
         process = ProcessRunner()  # with a guard of its own, which waits for this group's heartbeat
         groups.append(
             group_worker(
-                group_board(board, pump.type),
+                board.group(pump.type),
                 parent=board.name,
                 pump=pump,
                 owner=events.worker,
@@ -370,18 +370,6 @@ def new_worker(
             )
         )
     return BoardWorker(worker, settings=settings, wake=wake, groups=groups)
-
-
-def group_board(board: BoardTable, group: str) -> BoardTable:
-    """The board of a group of partitions, beside the board that it belongs to."""
-    return BoardTable(
-        board.table,
-        name=keys.group_board(board.name, group),
-        shards=1,
-        clock=board.clock,
-        chance=board.chance,
-        resolve=board.resolve,
-    )
 
 
 def group_worker(

@@ -70,6 +70,7 @@ Examples:
   blackboard demo >story.txt
   blackboard demo --store azurite:
   blackboard demo --svg demo.svg
+  blackboard demo --sharing
 """
 DRAWN_ACT = 4
 """The lock of a killed worker goes stale."""
@@ -84,21 +85,26 @@ NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Also write a picture of the board at the moment when a lock goes stale.",
 )
+@click.option("--sharing", is_flag=True, help="Watch workers share partitions instead.")
 @click.pass_obj
-def demo_command(chosen: Chosen | None, *, store: str | None, svg: Path | None) -> int:
+def demo_command(
+    chosen: Chosen | None, *, store: str | None, svg: Path | None, sharing: bool
+) -> int:
     """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
-    them is killed.
+    them is killed. With --sharing: three workers share twelve partitions, one joins, one is killed,
+    one leaves.
 
     It takes less than a minute and no network. All files are in a temporary folder, which is kept.
     In a store that --store names it makes a board of its own, which is kept as well;
     BLACKBOARD_STORE is ignored.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in NEEDED if find_spec(name) is None and not sharing]
     if missing:
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
     try:
-        picture = run(_demo(store if store is not None or chosen is None else chosen.store))
+        where = store if store is not None or chosen is None else chosen.store
+        picture = run(_demo(where, sharing=sharing))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
     if svg is not None:
@@ -106,12 +112,14 @@ def demo_command(chosen: Chosen | None, *, store: str | None, svg: Path | None) 
     return 0
 
 
-async def _demo(store: str | None) -> str:
+async def _demo(store: str | None, *, sharing: bool) -> str:
     """The picture of the board at the drawn act, as SVG."""
     from blackboard.cli.render import svg_of  # noqa: PLC0415 - rich is slow to load
+    from blackboard.demo import sharing as shared  # noqa: PLC0415
+    from blackboard.demo import story  # noqa: PLC0415
     from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
-    from blackboard.demo.story import play  # noqa: PLC0415
 
+    play = shared.play if sharing else story.play
     _end_on_signals()
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
@@ -122,7 +130,7 @@ async def _demo(store: str | None) -> str:
         await play(output, place, clock=SystemClock(), program=program)
     finally:
         output.close()
-    return svg_of(output.picture, title="./bb demo")
+    return svg_of(output.picture, title="./bb demo --sharing" if sharing else "./bb demo")
 
 
 async def _place(store: str | None) -> "DemoFolder":

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -69,13 +69,17 @@ class DemoFolder:
         return self.elsewhere or str(self.path / _FILE)
 
     @property
+    def board_table(self) -> Mapping[str, str]:
+        """What `[board]` says of where it is."""
+        return {"store": self.elsewhere or _FILE, "name": self.board}
+
+    @property
     def out(self) -> Path:
         return self.path / "out"
 
     def write_settings(self, *, site: str, today: date) -> None:
         """Declare the board, with feeds at `site`."""
-        board = lines_of({"store": self.elsewhere or _FILE, "name": self.board})
-        head = _HEAD.format(board="\n".join(board), slots=SLOTS)
+        head = _HEAD.format(board="\n".join(lines_of(self.board_table)), slots=SLOTS)
         tables = [head, *(self._table(town, site, today) for town in TOWNS)]
         self.settings.write_text("\n".join(tables), encoding="utf-8")
 
@@ -160,12 +164,15 @@ class DemoWorkers:
     folder: DemoFolder
     workers: list[DemoWorker] = field(default_factory=list)
 
-    async def start(self, name: str) -> DemoWorker:
-        """Start `blackboard worker`."""
+    async def start(self, name: str, *command: str) -> DemoWorker:
+        """Start a command that works, `blackboard worker` until nothing is due without one."""
         log = self.folder.path / f"worker-{name}.log"
         with log.open("wb") as sink:
             process = await _blackboard(
-                self.folder, ["worker", "--until-idle"], stdout=sink.fileno(), stderr=sink.fileno()
+                self.folder,
+                command or ("worker", "--until-idle"),
+                stdout=sink.fileno(),
+                stderr=sink.fileno(),
             )
         self.workers.append(DemoWorker(name, log, process))
         return self.workers[-1]

@@ -12,13 +12,17 @@ from typing import Protocol, TextIO
 
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    PARTITION_COLUMNS,
     RUN_COLUMNS,
     item_cells,
+    leases_summary,
+    partition_cells,
     run_cells,
     summary,
     worker_name,
 )
 from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
+from blackboard.leases import GroupLeases
 from blackboard.model import Run
 from blackboard.protocol.reading import BoardStatus
 
@@ -224,6 +228,15 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
     rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
     total = summary(board.statuses, total=len(board.statuses), now=board.now)
     return [*_chosen(ITEM_COLUMNS, rows, _BOARD, width), [], [(total, Style.TITLE)]]
+
+
+def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
+    """The partitions of a group as in `leases`."""
+    cells = [partition_cells(group, one) for one in group.partitions]
+    owners = [one.item.owner for one in group.partitions]
+    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    lines = table(PARTITION_COLUMNS, rows, width=width)
+    return [*lines, [], [(leases_summary(group), Style.TITLE)]]
 
 
 def history_picture(

@@ -1,15 +1,16 @@
-"""The columns of `show`, `log` and `workers`. Pure.
+"""The columns of `show`, `log`, `workers` and `leases`. Pure.
 
 Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.display.layout import Cell, Column, Line, Style, shown
+from blackboard.leases import GroupLeases
 from blackboard.model import Outcome, Run, State, replace
-from blackboard.phrases import brief, first_line, iso, plural, relative, stamp
+from blackboard.phrases import brief, first_line, iso, plural, relative, span, stamp
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
@@ -51,6 +52,24 @@ WORKER_COLUMNS = (
     Column(title="running", least=7, usual=7, worth=6),
     Column(title="types", least=5, usual=24, worth=5),
     Column(title="version", least=7, usual=12, worth=1),
+)
+GROUP_COLUMNS = (
+    Column(title="group", least=5, usual=24, worth=9),
+    Column(title="partitions", least=10, usual=10, worth=6),
+    Column(title="held", least=4, usual=5, worth=7),
+    Column(title="workers", least=7, usual=7, worth=5),
+    Column(title="each", least=4, usual=7, worth=4),
+    Column(title="lease", least=5, usual=6, worth=3),
+    Column(title="free for", least=8, usual=8, worth=8),
+)
+PARTITION_COLUMNS = (
+    Column(title="partition", least=5, usual=24, worth=9),
+    Column(title="owner", least=12, usual=32, worth=8),
+    Column(title="held for", least=8, usual=8, worth=6),
+    Column(title="fence", least=5, usual=5, worth=3),
+    Column(title="renewed", least=7, usual=8, worth=5),
+    Column(title="checkpoint", least=10, usual=20, worth=4),
+    Column(title="last move", least=9, usual=24, worth=2),
 )
 
 
@@ -241,3 +260,66 @@ def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
         (member.types or NOTHING, Style.PLAIN),
         (member.release, Style.QUIET),
     )
+
+
+def group_cells(one: GroupLeases) -> Line:
+    counts = one.counts
+    each = (
+        ""
+        if not counts
+        else f"{counts[0]}"
+        if counts[0] == counts[-1]
+        else (f"{counts[0]}-{counts[-1]}")
+    )
+    held = sum(counts)
+    return (
+        (one.name, Style.PLAIN),
+        (f"{len(one.partitions):,}", Style.PLAIN),
+        (f"{held:,}", Style.GOOD if held == len(one.partitions) else Style.LATE),
+        (str(len(counts)), Style.PLAIN),
+        (each or NOTHING, Style.PLAIN),
+        (span(one.lease.total_seconds()), Style.QUIET),
+        _free_cell(one, one.free),
+    )
+
+
+def _free_cell(group: GroupLeases, free: timedelta) -> tuple[str, Style]:
+    if not free:
+        return NOTHING, Style.PLAIN
+    return span(free.total_seconds()), Style.BAD if free > group.lease else Style.LATE
+
+
+def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
+    item, owner, free = one.item, group.owner_of(one), group.free_for(one)
+    held = NOTHING
+    if owner and item.start is not None:
+        held = span((group.now - item.start).total_seconds())
+    who = (worker_name(owner), Style.BUSY)
+    if not owner:
+        text, style = _free_cell(group, free)
+        state = "paused" if item.is_paused else "waits" if not free else f"free for {text}"
+        who = (state, style)
+    return (
+        (item.id, Style.PLAIN),
+        who,
+        (held, Style.PLAIN),
+        (str(item.fence), Style.QUIET),
+        (f"{span(one.lock.age)} ago" if one.lock else NOTHING, Style.PLAIN),
+        (item.checkpoint or NOTHING, Style.PLAIN),
+        (last_move(one) or NOTHING, Style.QUIET),
+    )
+
+
+def last_move(one: ItemStatus) -> str:
+    """How its present owner came to a partition; "" for the first one."""
+    item = one.item
+    if item.running and item.attempt > 1:
+        return f"after attempt {item.attempt - 1} failed" if item.error else "taken over"
+    return first_line(item.error)
+
+
+def leases_summary(group: GroupLeases) -> str:
+    held = sum(group.counts)
+    workers = plural(len(group.counts), "worker")
+    free = f", free for {span(group.free.total_seconds())}" if group.free else ""
+    return f"{held:,} of {plural(len(group.partitions), 'partition')} held by {workers}{free}"

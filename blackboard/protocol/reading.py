@@ -91,6 +91,14 @@ class BoardTable:
         other.breaker = breaker or self.breaker
         return other
 
+    def group(self, group: str) -> "BoardTable":
+        """The board of a group of partitions, beside this one: one shard of the same table."""
+        other = copy(self)
+        other.name = keys.check_board_name(keys.group_board(self.name, group))
+        other.shards = 1
+        other.in_flight = set()
+        return other
+
     async def ready(self, partition: str, trouble: Busy | Unavailable, *, failures: int) -> None:
         """Wait, after so many requests to a partition that failed, until the next one may be made:
         until the breaker in front of the store lets it through; without one, for a pause.

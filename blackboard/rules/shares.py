@@ -5,7 +5,8 @@ locks, the tokens, and the rows of the workers. Nobody assigns anything; two wor
 picture come to the same shares, and where pictures differ the conditions of the claims decide.
 
     a worker counts      from its second announcement on, or as soon as it holds something: one that
-                         dies soon after each start moves nothing. All count while nothing is held.
+                         dies soon after each start moves nothing. All count while nothing has
+                         been held for a round: those who start together share from the beginning.
     its share            partitions / workers, rounded down; the first of them, by what they hold
                          and then by name, have one more. So no share changes while nothing else
                          does, and the moves to a new picture are the fewest that there can be.
@@ -164,12 +165,18 @@ def names_of(partitions: int | Iterable[str]) -> tuple[str, ...]:
 
 
 def counting(
-    announced: Mapping[str, bool], owners: Collection[str], leaving: Collection[str], me: str
+    announced: Mapping[str, bool],
+    *,
+    owners: Collection[str],
+    leaving: Collection[str],
+    me: str,
+    begins: bool,
 ) -> frozenset[str]:
     """The workers that count: `announced` says of each live one whether it did so twice, `owners`
-    hold locks that are not stale, `leaving` are about to end.
+    hold locks that are not stale, `leaving` are about to end. While a group `begins`, nothing of it
+    has been held for a round.
     """
-    some = {one for one, twice in announced.items() if twice or not owners}
+    some = {one for one, twice in announced.items() if twice or begins}
     return frozenset(({me} | some | set(owners)) - (set(leaving) - {me}))
 
 

@@ -77,7 +77,7 @@ MOST_PUMPS = 1_000_000
 TWICE = 0.5
 """Seconds, at the least, between the first two announcements of a worker."""
 UNASKED = "it returned, and was not asked to end (a pump goes on until ctx.stopping is true)"
-SHARED = "its partition goes to another worker"
+SHARED = "let go for another worker"
 ENDING = "the worker is stopping"
 _ALL = datetime(9999, 1, 1, tzinfo=UTC)
 """After every token."""
@@ -311,6 +311,11 @@ class GroupWorker:
                 owners=set(held.values()),
                 leaving={one.member.owner for one in look.workers if not one.member.slots},
                 me=self.member.owner,
+                begins=not any(
+                    (look.now - one.since).total_seconds() > self._round
+                    for one in look.locks
+                    if one.id in held
+                ),
             ),
         )
 
@@ -348,18 +353,20 @@ class GroupWorker:
                 raise problem
 
     async def _claim(self, tokens: Sequence[Token]) -> None:
-        taken = [one for one in tokens if self._settled(one)]
-        settings = [self.board.resolve(one.type, one.spec) for one in taken]
-        if not taken:
-            return
-        answer = await claim(self.board, taken, owner=self.member.owner, settings=settings)
-        if not answer.claims and len(taken) > 1:  # somebody was faster at one of them
-            for one in taken:
-                await self._claim([one])
-            return
-        await self._start(
-            [Taken(one, self.board.resolve(one.type, one.spec)) for one in answer.claims]
-        )
+        """Claim them in one batch. When another worker was faster at one, the next look deals them
+        anew; one that does not fit its item is left out.
+        """
+        left = [one for one in tokens if self._settled(one)]
+        while left:
+            settings = [self.board.resolve(one.type, one.spec) for one in left]
+            answer = await claim(self.board, left, owner=self.member.owner, settings=settings)
+            if answer.broken is None:
+                claims = answer.claims
+                await self._start(
+                    [Taken(one, self.board.resolve(one.type, one.spec)) for one in claims]
+                )
+                return
+            left = [one for one in left if one is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
         taken = await self._usable(lock, override(self.board, lock, owner=self.member.owner))

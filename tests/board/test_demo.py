@@ -86,10 +86,11 @@ def picture_of(root: Path) -> Path:
     return root.with_name(f"{root.name}.svg")
 
 
-def play(root: Path, store: str = "") -> Played:
+def play(root: Path, store: str = "", *options: str) -> Played:
     """The whole demo, in a folder below `root`."""
+    where = ["--store", store] if store else []
     done = subprocess.run(
-        [*PROGRAM, "demo", "--svg", str(picture_of(root)), *(["--store", store] if store else [])],
+        [*PROGRAM, "demo", "--svg", str(picture_of(root)), *options, *where],
         capture_output=True,
         text=True,
         check=False,
@@ -192,6 +193,22 @@ def test_in_a_store_that_is_named_it_is_the_same_story(azurite: Emulator, tmp_pa
     assert not list(played.folder.glob("*.db"))
     done = subprocess.run([*PROGRAM, "--store", store, "export"], capture_output=True, check=True)
     assert re.findall(rb'^id = "(.*)"$', done.stdout, re.MULTILINE) == [b"davis"]
+
+
+def test_workers_share_partitions_and_what_they_saved_goes_on(tmp_path: Path) -> None:
+    played = play(tmp_path, "", "--sharing")
+    assert (played.code, played.err, played.left) == (0, "", [])
+    assert re.findall(r"^(\d)  \S", played.out, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+    held = re.findall(r"^ *12 of 12 partitions held by (\d) workers$", played.out, re.MULTILINE)
+    assert held == ["3", "4", "3", "2"]
+    lines = [one for one in played.out.splitlines() if str(tmp_path) not in one]
+    assert max(map(len, lines)) <= 80
+    group = ("--board", "blackboard.clicks")
+    assert len(played.says("show")) == 0
+    outcomes = [one["outcome"] for one in played.says(*group, "log", "-n", "100")]
+    assert outcomes.count("abandoned") == 3  # what one of four held
+    assert set(outcomes) == {"abandoned", "cancelled"}
+    assert all(one["checkpoint"] > 5 for one in played.says(*group, "show"))
 
 
 @pytest.mark.parametrize(

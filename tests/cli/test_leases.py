@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.assembly import group_board
 from blackboard.handlers import Handler, Registry, handlers_of, pump
 from blackboard.model import Claim, Mark, Token
 from blackboard.protocol.claims import claim
@@ -40,7 +39,7 @@ def _town(blackboard: CommandLine) -> CommandLine:
 
 async def group(board: BoardTable) -> BoardTable:
     """The group's board, made where it is not there."""
-    found = group_board(board, "clicks")
+    found = board.group("clicks")
     found.resolve = resolver(Settings(), Registry([PUMP]))
     table = board.table
     await BoardTable.create(
@@ -85,9 +84,9 @@ def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) 
     assert lines[1] == ["clicks", "3", "3", "2", "1-2", "30s", "-"]
     shown = town("leases", "clicks").out
     assert [line.split()[:2] for line in shown.splitlines()[1:4]] == [
-        ["0", "rabbit:7:abc"],
-        ["1", "rabbit:7:abc"],
-        ["2", "fox:8:def"],
+        ["0", "rabbit:7"],
+        ["1", "rabbit:7"],
+        ["2", "fox:8"],
     ]
     assert shown.endswith("3 of 3 partitions held by 2 workers\n")
     view = town("leases", "clicks", "--json").json

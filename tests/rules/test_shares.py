@@ -91,10 +91,15 @@ def test_nothing_is_let_go_while_something_is_free() -> None:
 
 def test_one_who_leaves_has_no_share_and_counts_no_more() -> None:
     live = {"a": True, "b": True, "new": False}
-    assert counting(live, owners={"a"}, leaving=(), me="me") == {"a", "b", "me"}
-    assert counting(live, owners={"a", "b"}, leaving={"b"}, me="me") == {"a", "me"}
-    assert counting(live, owners=(), leaving=(), me="me") == {"a", "b", "new", "me"}
-    assert counting({}, owners={"unannounced"}, leaving=(), me="me") == {"unannounced", "me"}
+
+    def found(owners: str = "", leaving: str = "", *, begins: bool = False) -> frozenset[str]:
+        return counting(live, owners=owners, leaving=leaving, me="me", begins=begins)
+
+    assert found("a") == {"a", "b", "me"}
+    assert found("ab", leaving="b") == {"a", "me"}
+    assert found("a", begins=True) == {"a", "b", "new", "me"}
+    assert found(begins=True, leaving="ab") == {"new", "me"}
+    assert counting({}, owners=["x"], leaving=["me"], me="me", begins=False) == {"x", "me"}
 
 
 def test_the_youngest_go_first() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.assembly import WorkerSettings, group_board, group_worker
+from blackboard.assembly import WorkerSettings, group_worker
 from blackboard.context import Context, HandlerItem
 from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent, Events
@@ -116,7 +116,7 @@ class Group:
 
     @property
     def board(self) -> BoardTable:
-        found = group_board(self.village.board, GROUP)
+        found = self.village.board.group(GROUP)
         found.resolve = resolver(Settings(), Registry([self.handler]))
         return found
 
@@ -200,7 +200,7 @@ async def test_a_worker_that_joins_gets_its_share_hand_over_hand(group: Group) -
     assert max(group.log.gaps(joined)) <= 3.0
     histories = [run for one in names_of(12) async for run in group.board.runs(one)]
     assert {run.outcome for run in histories} == {Outcome.CANCELLED}
-    assert {run.error for run in histories} == {"its partition goes to another worker"}
+    assert {run.error for run in histories} == {"let go for another worker"}
 
 
 @sharing()

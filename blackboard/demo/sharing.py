@@ -1,0 +1,184 @@
+"""The demo of partitions as a story in five acts: workers share them, one joins, one is killed, one
+leaves.
+
+Each act waits until the group shows what the next paragraph says; nothing is printed in advance.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from blackboard.assembly import Location
+from blackboard.clock import Clock
+from blackboard.demo.board import DemoFolder, DemoWorker, DemoWorkers, demo_workers
+from blackboard.demo.output import Output, Writer, leases_picture
+from blackboard.display.toml_text import lines_of
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.leases import GroupLeases, read_groups
+from blackboard.protocol.reading import BoardTable
+from blackboard.settings import Settings
+
+GROUP, PARTITIONS, LEASE = "clicks", 12, 6
+LOOK_EVERY = 0.25
+TIME_LIMIT = 50.0
+"""Seconds until the story must be over."""
+PUMP = f'''\
+"""The demo's pump: what it has done with its partition is what it saves."""
+
+from blackboard import pump
+
+
+@pump("{GROUP}", partitions={PARTITIONS}, lease="{LEASE}s", drain="2s")
+async def clicks(partition, ctx):
+    done = ctx.checkpoint or 0
+    while not ctx.stopping:
+        done += 1  # here one would read what is next in the partition, and do it
+        await ctx.save(done)
+        await ctx.stopping.wait(0.4)
+'''
+
+
+async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str) -> None:
+    """Play all acts, in an empty folder. `program` is the command as the reader calls it. Raises
+    BlackboardError when an act does not happen in time.
+    """
+    _write(folder)
+    location = Location(
+        settings=Settings(), folder=folder.path, store=folder.store, name=folder.board
+    )
+    async with location.open(create=True) as board, demo_workers(folder) as workers:
+        story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
+        await story.play()
+        output.close()
+        story.end(program)
+
+
+def _write(folder: DemoFolder) -> None:
+    (folder.path / "pumps.py").write_text(PUMP, encoding="utf-8")
+    board = {**folder.board_table, "jobs": ["pumps.py"]}
+    lines = ["[board]", *lines_of(board), "", "[worker]", *lines_of({"grace": "1s"}), ""]
+    folder.settings.write_text("\n".join(lines), encoding="utf-8")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Story:
+    board: BoardTable
+    workers: DemoWorkers
+    output: Output
+    clock: Clock
+    folder: DemoFolder
+    writer: Writer = field(init=False)
+    ends: float = field(init=False)
+    checkpoints: dict[str, int] = field(default_factory=dict)
+    """The last that was seen of each partition."""
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.output)
+        self.ends = self.clock.monotonic() + TIME_LIMIT
+
+    async def play(self) -> None:
+        ann, ben, cleo = await self._three_workers()
+        dan = await self._one_joins(ann, ben, cleo)
+        await self._one_is_killed(ben, others=(ann, cleo, dan))
+        await self._one_leaves(cleo, others=(ann, dan))
+
+    async def _three_workers(self) -> tuple[DemoWorker, DemoWorker, DemoWorker]:
+        self.writer.title(f"1  Three workers and {PARTITIONS} partitions")
+        self.writer.say(
+            f"""Each partition has to be held: a pump works on it for as long as its worker has its
+            lease. A, B and C start, look at the group, and come to the same shares, four each. No
+            worker directs the others. All files are in {self.folder.path}"""
+        )
+        started = [await self.workers.start(name, "worker") for name in "ABC"]
+        await self._until(lambda group: self._shares(group) == dict.fromkeys("ABC", 4))
+        self.output.pause()
+        ann, ben, cleo = started
+        return ann, ben, cleo
+
+    async def _one_joins(self, *others: DemoWorker) -> DemoWorker:
+        dan = await self.workers.start("D", "worker")
+        self.writer.title(f"2  A fourth one: D is process {dan.pid}")
+        self.writer.say(
+            """It counts from its second announcement on. Then A, B and C have one too many: each
+            asks the pump that it started last to end. It saves and returns, and only then is its
+            partition free for D, which goes on at the checkpoint. Nothing else moves."""
+        )
+        await self._until(lambda group: self._shares(group) == dict.fromkeys("ABCD", 3))
+        self.output.pause()
+        assert dan not in others
+        return dan
+
+    async def _one_is_killed(self, victim: DemoWorker, *, others: tuple[DemoWorker, ...]) -> None:
+        await victim.kill()
+        self.writer.title(f"3  kill -9 {victim.pid}")
+        self.writer.say(
+            f"""{victim.name} renews its leases no more. When {LEASE} s are over, the others
+            override them: the fence rises by one, so that the target of the writes can refuse what
+            comes late, and the pumps go on where the last acknowledged save was."""
+        )
+        names = {one.name: PARTITIONS // len(others) for one in others}
+        await self._until(lambda group: self._shares(group) == names)
+        self.output.pause()
+
+    async def _one_leaves(self, leaver: DemoWorker, *, others: tuple[DemoWorker, ...]) -> None:
+        leaver.process.send_signal(signal.SIGTERM)
+        self.writer.title(f"4  kill {leaver.pid}: {leaver.name} is asked to stop")
+        self.writer.say(
+            """It says so in its row, and waits until the others look each second. Then it lets
+            everything go: each partition is free for a second or so."""
+        )
+        names = {one.name: PARTITIONS // len(others) for one in others}
+        await self._until(lambda group: self._shares(group) == names)
+        self.output.pause()
+
+    def end(self, program: str) -> None:
+        """The last act is for the reader."""
+        least, most = min(self.checkpoints.values()), max(self.checkpoints.values())
+        self.writer.title("5  All is held")
+        self.writer.say(
+            f"""The checkpoints rose to {least} to {most} meanwhile; none went back. The board is
+            kept: it is served again as soon as a worker is there."""
+        )
+        where = f"--config {self.folder.settings}"
+        self.writer.lines(
+            [
+                "",
+                f"{program} {where} worker",
+                f"{program} {where} leases {GROUP} --watch",
+                f"{program} {where} --board {self.folder.board}.{GROUP} log 00",
+            ]
+        )
+
+    def _shares(self, group: GroupLeases) -> Mapping[str, int]:
+        """How many partitions each worker holds, by its letter."""
+        owners = filter(None, map(group.owner_of, group.partitions))
+        return Counter(self.workers.name_of(owner).split()[0] for owner in owners)
+
+    async def _look(self) -> GroupLeases | None:
+        """Show the group as it is now, and return it; None: it is not made yet."""
+        try:
+            (group,) = await read_groups(self.board, GROUP)
+        except BadInput:
+            return None
+        for one in group.partitions:
+            self._check(one.item.id, int(one.item.checkpoint or 0))
+        name_of, width = self.workers.name_of, self.output.width
+        self.output.show(leases_picture(group, name_of=name_of, width=width))
+        return group
+
+    def _check(self, partition: str, checkpoint: int) -> None:
+        before = self.checkpoints.get(partition, 0)
+        if checkpoint < before:
+            raise BlackboardError(f"partition {partition} went back from {before} to {checkpoint}")
+        self.checkpoints[partition] = checkpoint
+
+    async def _until(self, happened: Callable[[GroupLeases], bool]) -> None:
+        """Show the group until something has happened."""
+        while (group := await self._look()) is None or not happened(group):
+            self.workers.check()
+            if self.clock.monotonic() > self.ends:
+                raise BlackboardError(
+                    f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
+                )
+            await self.clock.sleep(LOOK_EVERY)
