@@ -202,6 +202,7 @@ def simulate_command(
         faults=troubles,
         trouble_every=_seconds(trouble_every, "trouble_every"),
         failing=FAILING if troubles else 0.0,
+        saving=0.0,  # saves cost requests, and most handlers have none
     )
     rhythms: Sequence[Rhythm] = ()
     if items is None:

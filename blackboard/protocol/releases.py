@@ -245,7 +245,7 @@ def prepare(
     """The batch that releases an item, built from what `claim` says of it."""
     settings = finished.settings
     if claim.spec != finished.claim.spec:
-        settings = _edited(board, claim, otherwise=settings)
+        settings = edited_settings(board, claim, otherwise=settings)
     run = ended_run(claim, finished.ended, now=now)
     after = released(
         claim.item,
@@ -258,7 +258,7 @@ def prepare(
     return release_ops(claim, after, run), Released(how=ReleaseOutcome.DONE, run=run, ready=ready)
 
 
-def _edited(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
+def edited_settings(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
     """The settings of an item that was edited while it ran; those it ran with, if the new ones
     cannot be computed by this worker.
     """

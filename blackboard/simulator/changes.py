@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec import json
 
 from blackboard.model import VERSION, Item, Lock, Run, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
 from blackboard.simulator.store import Sender, Written
-from blackboard.table import Op, Row
+from blackboard.table import Merge, Op, Row
 
 Record = Item | Token | Lock | Run
 READERS: dict[str, Callable[[Row], Record]] = {
@@ -22,6 +25,26 @@ READERS: dict[str, Callable[[Row], Record]] = {
     keys.RUN: partial(record_of, Run),
 }
 """By the family of a key."""
+
+
+class Saved(NamedTuple):
+    """What runs save: a number that only rises, and the fence of the run. Its JSON is a list."""
+
+    number: int
+    fence: int
+
+
+def saved_in(checkpoint: Any) -> Saved:
+    """From the value of a checkpoint; None: nothing was saved."""
+    return Saved(0, 0) if checkpoint is None else Saved(*checkpoint)
+
+
+def saved_of(item: Item) -> Saved:
+    return saved_in(json.decode(item.checkpoint) if item.checkpoint else None)
+
+
+def text_of_saved(saved: Saved) -> str:
+    return json.encode(saved).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +90,13 @@ class AppliedChange:
     before: Item | None
     shadow: Shadow
     """The rows after the batch."""
+
+    @property
+    def is_save(self) -> bool:
+        """Whether it writes the checkpoint of an item and nothing else, as a run's save does."""
+        return not self.sender.is_person and [
+            set(one.op.data) for one in self.touches if isinstance(one.op, Merge)
+        ] == [{"checkpoint"}] * len(self.touches)
 
     def of(self, record_type: type[Record]) -> list[Touch]:
         return [one for one in self.touches if isinstance(one.new or one.old, record_type)]

@@ -43,6 +43,8 @@ _ABOUT = {
 MISSED = ("one", "all", "none")
 JITTERS = (None, None, "90s")
 HALF = 0.5
+EMPTYING = 0.25
+"""The share of edits that empty the checkpoint."""
 ABOUT_NOW = timedelta(hours=1)
 """A single time is at most so far before or after now."""
 _FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
@@ -80,7 +82,8 @@ class Operators:
                 case "add":
                     await edits.add(board, item_id=item.id, item_type=item.type, spec=spec)
                 case "edit":
-                    await edits.edit(board, item.id, lambda *_: spec)
+                    emptied = "" if detail * 100 % 1 < EMPTYING else None
+                    await edits.edit(board, item.id, lambda *_: spec, checkpoint=emptied)
                 case "pause":
                     await edits.pause(board, item.id, mark)
                 case "resume":

@@ -1,8 +1,11 @@
 """Simulated handlers: they take their time and do nothing.
 
-How long a run takes, and how it ends, is drawn from the seed, the item and the fence; the worker
-and the time make no difference. Two handlers of one item at the same time overlap: this is
-measured, for no promise forbids it.
+How long a run takes, how it ends, and whether it saves is drawn from the seed, the item and the
+fence; the worker and the time make no difference. Two handlers of one item at the same time
+overlap: this is measured, for no promise forbids it.
+
+A run that saves goes on with the number that was saved last, and saves the next ones while it runs,
+each with its own fence.
 """
 
 import asyncio
@@ -11,9 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from blackboard.errors import LeaseLost
 from blackboard.handlers import Handler, Source
 from blackboard.model import Ended, Outcome
 from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.simulator.changes import Saved, saved_in, text_of_saved
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
 
@@ -21,6 +26,8 @@ PLAIN, FENCED, NARROW = "task", "fenced", "narrow"
 """The types of items."""
 ENDLESS = 0.003
 """The share of runs that hang until they are stopped."""
+SOONEST, LATEST = 0.05, 0.5
+"""When a run saves first, as a part of the time that runs of its item take on the mean."""
 
 
 async def _nothing(item: Any, ctx: Any) -> None:
@@ -60,11 +67,13 @@ class HandlerRun:
     runs: "HandlerRuns"
     call: HandlerCall
     process: Process
+    report: Reporter
     ended: asyncio.Future[Ended]
     began: float
     size: float
     """In [0, 1): how large its result is, or how its process ended."""
     timer: asyncio.TimerHandle | None = None
+    saving: asyncio.Task[None] | None = None
     notified: float | None = None
     """The moment when it was first notified of a lost lock, or asked to stop."""
     lost: float | None = None
@@ -95,6 +104,32 @@ class HandlerRun:
         else:
             self._end(Ended(outcome=outcome, error=ENDS[int(self.size * len(ENDS))]))
 
+    async def save(self, pause: float) -> None:
+        """Saves the next numbers until it is cancelled, each after twice the time of the one
+        before. A run that lost its lock fails, as a handler does that lets the error pass.
+        """
+        number = saved_in(self.call.checkpoint).number
+        while True:
+            await self.process.loop.sleep(pause)
+            pause, number = 2 * pause, number + 1
+            saved = Saved(number, self.call.fence)
+            try:
+                await self.report.save(text_of_saved(saved))
+            except LeaseLost as lost:
+                self._notify()
+                self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
+                return
+            self.runs.on_saved(self.call.item.id, saved)
+
+    def start_saving(self, pause: float) -> None:
+        self.saving = self.process.loop.spawn(self.save(pause))
+        self.saving.add_done_callback(self._has_saved)
+
+    def _has_saved(self, saving: asyncio.Task[None]) -> None:
+        problem = None if saving.cancelled() else saving.exception()
+        if problem is not None:
+            self.runs.timeline.failures.append(problem)
+
     def _notify(self) -> None:
         if self.notified is None:
             self.notified = self.runs.timeline.now
@@ -104,6 +139,8 @@ class HandlerRun:
             return
         if self.timer is not None:
             self.timer.cancel()
+        if self.saving is not None:
+            self.saving.cancel()
         self.ended.set_result(ended)
         self.runs.end(self)
 
@@ -133,8 +170,12 @@ class HandlerRuns:
     """Seconds that a run of an item takes on the mean."""
     failing: float
     """The share of runs that fail."""
+    saving: float
+    """The share of runs that save."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None
     on_end: Callable[[HandlerRun], None] = lambda _: None
+    on_saved: Callable[[str, Saved], None] = lambda *_: None
+    """Called with the id of the item and each save that was acknowledged."""
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
     """Those that go on."""
     count: int = 0
@@ -149,22 +190,27 @@ class HandlerRuns:
         """Those that go on, in a list of their own."""
         return iter([one for some in self.by_item.values() for one in some])
 
-    def begin(self, process: Process, call: HandlerCall) -> HandlerRun:
+    def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
         """Calls a handler."""
         chance = stream(self.seed, f"run {call.item.id} {call.fence}")
-        takes = self.takes[call.item.id] * min(-math.log(1.0 - chance.fraction()), 8.0)
+        mean = self.takes[call.item.id]
+        takes = mean * min(-math.log(1.0 - chance.fraction()), 8.0)
         hangs = chance.fraction() < ENDLESS and self.failing > 0
         outcome = Outcome.FAILED if chance.fraction() < self.failing else Outcome.OK
         run = HandlerRun(
             runs=self,
             call=call,
             process=process,
+            report=report,
             ended=process.loop.create_future(),
             began=self.timeline.now,
             size=chance.fraction() if self.failing else 1.0,
         )
         if not hangs:
             run.timer = process.loop.call_later(takes, run.finish, outcome)
+        saves = stream(self.seed, f"saves {call.item.id} {call.fence}")
+        if saves.fraction() < self.saving:
+            run.start_saving(mean * (SOONEST + (LATEST - SOONEST) * saves.fraction()))
         self.on_begin(run)
         others = self.by_item.setdefault(call.item.id, [])
         self.count += 1
@@ -205,7 +251,7 @@ class SimulatedRunner:
     process: Process
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
-        return self.runs.begin(self.process, call)
+        return self.runs.begin(self.process, call, report)
 
     async def close(self) -> None:
         for one in self.runs:

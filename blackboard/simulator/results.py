@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from blackboard.model import Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import NEXT, next_until
 from blackboard.protocol.rows import record_of
-from blackboard.simulator.changes import AppliedChange, Touch
+from blackboard.simulator.changes import AppliedChange, Touch, saved_of
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.store import Store
 from blackboard.simulator.workers import Workers
@@ -30,6 +30,7 @@ class Figures:
     claims: int = 0
     overrides: int = 0
     renewals: int = 0
+    saves: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     """Of the runs in the history, as first written."""
     late: int = 0
@@ -56,6 +57,7 @@ class Figures:
             return
         for touch in change.of(Lock):
             self._lock_written(change, touch)
+        self.saves += change.is_save
         for touch in change.of(Run):
             if isinstance(touch.new, Run):
                 if isinstance(touch.op, Insert):
@@ -146,6 +148,9 @@ def described(change: AppliedChange) -> str:
         if isinstance(touch.new, Run):
             return f"records {change.id}, fence {touch.new.fence}: {touch.new.outcome.value}"
         return f"prunes {change.id}"
+    if change.is_save and change.shadow.item is not None:
+        number, fence = saved_of(change.shadow.item)
+        return f"saves {number} for {change.id}, fence {fence}"
     return f"moves {change.id}{_now(change.shadow.item)}"
 
 

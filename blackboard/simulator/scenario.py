@@ -126,6 +126,8 @@ class Scenario:
     """Of requests; only what is among `faults` counts."""
     failing: float = 0.05
     """Runs that fail."""
+    saving: float = 0.5
+    """Runs that save checkpoints."""
     types: SimulatedTypes = ALL_TYPES
 
     @property

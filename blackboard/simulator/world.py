@@ -23,9 +23,10 @@ from blackboard.model import Item
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import resolver
-from blackboard.simulator.changes import AppliedChange, Shadows
+from blackboard.simulator.changes import AppliedChange, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
+from blackboard.simulator.invariants.checkpoints import Checkpoints
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
 from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
 from blackboard.simulator.invariants.rows import Etags, History, Locks, Versions, check_whole
@@ -72,6 +73,7 @@ class World:
             seed=scenario.seed,
             takes={one.id: one.takes for one in scenario.items},
             failing=scenario.failing,
+            saving=scenario.saving,
         )
         handlers = scenario.types.handlers
         resolve = resolver(scenario.types.settings, handlers)
@@ -105,7 +107,9 @@ class World:
             return resolve(item.type, item.spec)
 
         self._runs = HandlerInvariants(self.timeline, self.workers, settings_of)
-        self.handler_runs.on_begin = partial(self._soon, self._runs.begins)
+        self._checkpoints = Checkpoints()
+        self.handler_runs.on_begin = partial(self._soon, self._begins)
+        self.handler_runs.on_saved = self._checkpoints.acknowledged
         self.handler_runs.on_end = partial(self._soon, self._runs.ends)
         self._priority = Priority(self.shadows, self.workers, self.board.partition)
         self.liveness = Liveness(
@@ -115,6 +119,7 @@ class World:
             RequestedRuns(),
             check_whole,
             Locks(),
+            self._checkpoints,
             History(lambda item: resolve(item.type, item.spec).fenced),
             ClaimedSlots(lambda item: resolve(item.type, item.spec).schedule),
             Transitions(settings_of),
@@ -208,6 +213,11 @@ class World:
             self.trace.add(written.moment, written.sender.name, described(change))
             for check in self._invariants:
                 check(change)
+
+    def _begins(self, handler_run: HandlerRun) -> None:
+        self._runs.begins(handler_run)
+        call = handler_run.call
+        self._checkpoints.begins(call.item.id, call.fence, saved_in(call.checkpoint))
 
     def _soon(self, judge: Callable[[HandlerRun], None], handler_run: HandlerRun) -> None:
         """Checks outside the worker, which must not catch a violation."""

@@ -13,6 +13,7 @@ traceback that shows where it stood.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from blackboard.model import Claim, replace
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import renew_all
 from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import edited_settings
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
 from blackboard.table import Busy, Refused, TableError, Unavailable
@@ -127,10 +129,12 @@ class Heartbeat:
 
     def ask(self, *holdings: Holding) -> None:
         """Renew locks now, where no renewal is under way; also to find out whether they are held.
-        As many of a shard as fit go into one batch.
+        As many of a shard as fit go into one batch. Of two runs of one item, one has lost its lock:
+        they go into two, for a batch has each row once.
         """
         now = self.board.clock.monotonic()
-        by_shard: dict[int, list[Holding]] = {}
+        groups: dict[tuple[int, int], list[Holding]] = {}
+        before = Counter[str]()
         for held in holdings:
             if held.asking or held.lost or (held.releasing and not held.renewal_due(now)):
                 continue
@@ -138,9 +142,10 @@ class Heartbeat:
             held.answered.clear()
             if held.asked is None:
                 held.asked = now
-            by_shard.setdefault(held.shard, []).append(held)
+            groups.setdefault((held.shard, before[held.claim.id]), []).append(held)
+            before[held.claim.id] += 1
         most = self.board.table.max_rows
-        for some in by_shard.values():
+        for some in groups.values():
             for at in range(0, len(some), most):
                 self._start(self._renew(some[at : at + most]))
 
@@ -210,6 +215,8 @@ class Heartbeat:
             if saved is None:
                 self.give_up(held, GONE)
                 raise LeaseLost(GONE)
+            if saved.item.spec != held.claim.spec:
+                held.settings = edited_settings(self.board, saved, otherwise=held.settings)
             held.claim = replace(held.claim, item=saved.item)
 
     def give_up(self, held: Holding, reason: str) -> None:

@@ -117,6 +117,7 @@ class Holding:
 
     claim: Claim
     settings: RunSettings
+    """Of the spec that the claim has: a save may find the item edited."""
     shard: int = 0
     """Of its item."""
     execution: Execution | None = None

@@ -65,8 +65,8 @@ def test_oracles_that_are_named_are_there_and_a_planted_bug_shows_each() -> None
 def test_invariants_conditions_and_tests_that_are_named_are_there() -> None:
     invariants = {text for text in vars(judges).values() if isinstance(text, str)}
     assert set(promised("model")) <= {text.partition(":")[0] for text in invariants}
-    assert "thirteen conditions" in RELIABILITY.prose
-    assert len(Conditions._fields) == 13
+    assert "fourteen conditions" in RELIABILITY.prose
+    assert len(Conditions._fields) == 14
     there = {path.name for path in (ROOT / "tests" / "proof" / "chaos").iterdir()}
     named = [name for cell in promised("chaos") for name in words(cell)]
     assert named

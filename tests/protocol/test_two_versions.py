@@ -14,6 +14,7 @@ from blackboard.events import LockAdopted, LockOverridden, RunEnded
 from blackboard.handlers import handler, handlers_of
 from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
+from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
@@ -328,6 +329,18 @@ async def test_an_item_that_became_newer_while_it_ran_stays_so(scene: Scene) -> 
     assert await scene.outcomes() == [(1, "ok")]
     rows = [*await scene.rows("item:"), *await scene.rows("next:")]
     assert [row.data["version"] for row in rows] == [NEWER, NEWER]
+
+
+@story
+async def test_a_run_of_an_item_that_became_newer_saves_its_checkpoint_alone(scene: Scene) -> None:
+    await scene.add(every="1h")
+    made = await scene.claimed()
+    raised = [Merge(keys.item_key("davis"), {"version": NEWER, **MORE}, ANY)]
+    await scene.table.table.commit(scene.other.partition("davis"), raised)
+    assert await save(scene.board, made, "57") is not None
+    (item,) = await scene.rows("item:")
+    assert (item.data["version"], item.data["checkpoint"]) == (NEWER, "57")
+    assert await kept(scene) == MORE
 
 
 @at_work

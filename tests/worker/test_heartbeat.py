@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -10,9 +11,10 @@ from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.events import LockLost, RunEnded, StoreEvent
 from blackboard.model import Claim
 from blackboard.protocol.claims import renew_all
-from blackboard.protocol.edits import remove, unlock
+from blackboard.protocol.edits import edit, remove, unlock
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import LONGEST
+from blackboard.spec import Spec
 from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
 from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
@@ -279,6 +281,23 @@ async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one
     assert len(releases) == 2, "the renewal, and one release"
 
 
+@at_work
+async def test_two_runs_of_one_item_are_renewed_apart_and_the_older_is_lost(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was unlocked, and its worker has claimed it again before it finds out."""
+    worker, early = await held(place, stale_after="30s")
+    await unlock(place.other, "davis", place.mark(), fence=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeat.Heartbeat, "ask", lambda *_: None)  # as if it had no answer
+        await worker.walk()
+        again = await worker.run("davis", 1)
+    await beats(place, 10)
+    await until(lambda: early.lost == heartbeat.GONE, "the loss of the older")
+    await until(lambda: len(again.deadlines) == 2, "the renewal of the newer")
+    assert again.lost == ""
+
+
 # ---- checkpoints
 
 
@@ -303,6 +322,21 @@ async def test_saves_of_a_run_follow_each_other_and_its_release_needs_no_settlin
     assert await place.ended("davis") == [(1, "ok")]
     assert len(place.table.batches) == before + 1
     assert (await place.item("davis")).checkpoint == ""
+
+
+@at_work
+async def test_an_edit_that_a_save_came_upon_counts_for_the_next_slot(place: Workplace) -> None:
+    """The release goes by the item as the save has read it, and so by its new schedule."""
+    _, run = await held(place, stale_after="30s")
+    await edit(place.other, "davis", lambda *_: Spec(every="7h"))
+    await run.report.save("1")
+    before = len(place.table.batches)
+    run.end()
+    assert await place.ended("davis") == [(1, "ok")]
+    assert len(place.table.batches) == before + 1
+    item = await place.item("davis")
+    assert item.start is not None
+    assert item.slot == item.start + timedelta(hours=7)
 
 
 @at_work

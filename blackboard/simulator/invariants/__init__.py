@@ -5,6 +5,7 @@ the fences that were used, the runs that completed, the requests of people.
 
     rows         the rows of an item agree; locks, fences, history, late results, versions, etags
     transitions  what follows of a run: slots, attempts, params, as docs/rows.md has it
+    checkpoints  what runs save stays until a good run ends; the next run goes on there
     requests     what people ask for stays, happens once, and reaches the life that it read
     runs         handlers have a trusted lock and their params, and stop in time
     liveness     stale locks go first; once faults stop, what is due starts; no needless requests

@@ -8,9 +8,9 @@ they do in doubt: `walks.py`, `runs.py`, `people.py`. What must hold: `judges.py
     python -m tests.proof.model late tomb     of these alone
 
 Not modelled: time (a lock may be stale whenever another worker looks), pages, the end of history,
-runs that fail, requests without params that are one, names that are forgotten, types that want
-nothing from late runs, missed slots, newer versions, and rows that nobody who keeps to the protocol
-wrote.
+runs that fail, edits of a checkpoint, params of one run, requests without params that are one,
+names that are forgotten, types that want nothing from late runs, missed slots, newer versions, and
+rows that nobody who keeps to the protocol wrote.
 """
 
 import sys

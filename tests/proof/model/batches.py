@@ -3,6 +3,7 @@
     add       Insert item, Insert next; over a tombstone: Replace it (its etag), Insert next
     claim     Delete next (its etag), Insert lock, Merge item (ANY)
     renew     Merge lock (its etag)
+    save      Merge item (its etag)
     release   Delete lock (its etag), Insert next if a token waits, Merge item (the etag it was
               built from), Insert run
     override  Replace lock (its etag), Merge item (its etag), Insert run
@@ -32,7 +33,7 @@ def run_key(item: int, run: Run, keep: Conditions) -> Key:
 
 
 def insert_next(number: int, item: Item) -> Insert:
-    token = Token(item.spec, item.fence, item.born, item.slot, item.requests)
+    token = Token(item.spec, item.fence, item.born, item.slot, item.requests, item.checkpoint)
     return Insert(next_key(number, item.ready), token)
 
 
@@ -58,6 +59,12 @@ def claim(task: Task, owner: int) -> Batch:
 
 def renew(task: Task) -> Batch:
     return (merge(lock_key(task.item), task.held),)
+
+
+def save(task: Task, keep: Conditions) -> Batch:
+    """The task has the checkpoint before it."""
+    etag = task.known if keep.saved else ANY
+    return (merge(item_key(task.item), etag, checkpoint=task.checkpoint + 1),)
 
 
 def after_run(task: Task, *, only: bool) -> Item:
@@ -87,6 +94,7 @@ def release(task: Task, keep: Conditions, *, only: bool = False) -> Batch:
     ops: list[Op] = [Delete(lock_key(task.item), task.held)]
     if after.waits or not (keep.paused or after.state == "done"):
         ops.append(insert_next(task.item, after))
+    emptied = {"checkpoint": 0} if task.checkpoint else {}
     ended = merge(
         item_key(task.item),
         task.known if keep.relcond else ANY,
@@ -96,6 +104,7 @@ def release(task: Task, keep: Conditions, *, only: bool = False) -> Batch:
         ready=after.ready,
         requests=after.requests,
         result_fence=after.result_fence,
+        **emptied,
     )
     run = Run(task.fence, task.nonce, "ok")
     return (*ops, ended, insert_run(task.item, run, keep))
@@ -193,7 +202,13 @@ def change(number: int, before: Item, etag: int, after: Item) -> Batch:
 def tombstone_of(item: Item, keep: Conditions) -> Item:
     fence = item.fence + keep.bump
     return item._replace(
-        state="removed", running=False, fence=fence, spec=0, requests=(), result_fence=0
+        state="removed",
+        running=False,
+        fence=fence,
+        spec=0,
+        requests=(),
+        result_fence=0,
+        checkpoint=0,
     )
 
 

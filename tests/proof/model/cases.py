@@ -49,6 +49,12 @@ KEPT = {
     "one request, a worker dies": Bounds(
         verbs=("edit", "pause", "run now", "unlock"), requests=1, kills=1, stale=True, spent=True
     ),
+    "two saves, an answer is lost, stale locks": Bounds(saves=2, lost=1, stale=True, fence=3),
+    "two saves, an answer is lost, a worker dies": Bounds(saves=2, lost=1, kills=1, stale=True),
+    "a save, one request, an answer is lost": Bounds(
+        workers=1, saves=1, verbs=VERBS, requests=1, lost=1
+    ),
+    "two saves, one request, stale locks": Bounds(saves=2, verbs=VERBS, requests=1, stale=True),
 }
 
 NIGHTLY = {
@@ -79,6 +85,13 @@ NIGHTLY = {
     ),
     "three workers, two answers are lost": Bounds(workers=3, lost=2, stale=True, fence=3),
     "four requests": Bounds(workers=1, verbs=VERBS, requests=4),
+    "two saves, two answers are lost, stale locks": Bounds(saves=2, lost=2, stale=True, fence=3),
+    "two saves, everything once": Bounds(
+        saves=2, lost=1, kills=1, stale=True, spent=True, renewals=1, fence=3
+    ),
+    "a save, one request, an answer is lost, stale locks": Bounds(
+        saves=1, verbs=("edit", "pause", "unlock"), requests=1, lost=1, stale=True
+    ),
 }
 
 
@@ -133,4 +146,6 @@ LEFT_OUT = (
         Bounds(workers=1, people=2, lost=1, verbs=("pause", "resume"), requests=2),
     ),
     LeftOut("tomb", judges.FENCES_RISE, Bounds(workers=1, verbs=("remove", "add"), requests=2)),
+    LeftOut("saved", judges.CHECKPOINT, Bounds(workers=1, saves=1, lost=1)),
+    LeftOut("saved", judges.CHECKPOINT, Bounds(saves=1, stale=True)),
 )

@@ -1,4 +1,4 @@
-"""The thirteen conditions of the protocol. Each can be left out, and then something breaks.
+"""The fourteen conditions of the protocol. Each can be left out, and then something breaks.
 
 A condition is a switch of the model alone: the product has no way to leave one out.
 """
@@ -38,6 +38,9 @@ class Conditions(NamedTuple):
     """A request that is tried again stays bound to the life, the lock or the name first read."""
     tomb: bool = True
     """Removing an item leaves a tombstone, which keeps its fence for the next life of the id."""
+    saved: bool = True
+    """A save states the etag of the item: it lands under the lock that its run still has, or not
+    at all."""
 
 
 ALL = Conditions()

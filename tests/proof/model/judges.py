@@ -23,8 +23,12 @@ LATE = "LATE: a late result goes into its own life of the item, below the fence,
 PROMISE = "PROMISE: a worker changes nothing that people decide"
 ASKED = "ASKED: a run that was asked for is there until it starts, in its turn"
 COUNTS_ONCE = "COUNTS ONCE: a request is applied once, to the life and lock it was about"
+CHECKPOINT = "CHECKPOINT: a run saves under its own lock, and only a good one empties what is saved"
+START = "START: a run goes on at no less than what was acknowledged to one before"
 RESTS = "RESTS: without faults all comes to rest, and no lease has to run out for it"
 
+EMPTYING = {"release", "add", "remove"}
+"""Runs of the model are good."""
 PEOPLES = ("state", "spec", "born", "applied")
 """Columns of an item that are for people to change."""
 
@@ -105,6 +109,7 @@ def _item(op: Op, before: Rows, after: Rows, sender: Sender) -> Iterator[Broken]
     new: Item = after[op.key].data
     if new.fence < old.fence:
         yield Broken(FENCES_RISE, f"the item's went back from {old.fence} to {new.fence}")
+    yield from _checkpoint(old, new, sender)
     if sender.request:
         return
     for name in PEOPLES:
@@ -114,6 +119,21 @@ def _item(op: Op, before: Rows, after: Rows, sender: Sender) -> Iterator[Broken]
             yield Broken(PROMISE, f"the {sender.verb} of a worker set its {name} from {became}")
     if sender.verb == "late":
         yield from _late(old, sender.fence)
+
+
+def _checkpoint(old: Item, new: Item, sender: Sender) -> Iterator[Broken]:
+    went = f"from {old.checkpoint} to {new.checkpoint}"
+    if sender.verb == "save":
+        if not old.running or old.fence != sender.fence:
+            runs = f"fence {old.fence} runs" if old.running else "nothing runs"
+            yield Broken(CHECKPOINT, f"fence {sender.fence} saved, and {runs}")
+        elif new.checkpoint < old.checkpoint:
+            yield Broken(CHECKPOINT, f"fence {sender.fence} saved, and it went {went}")
+    elif sender.verb in EMPTYING:
+        if new.checkpoint:
+            yield Broken(CHECKPOINT, f"{new.checkpoint} is left after a {sender.verb}")
+    elif new.checkpoint != old.checkpoint:
+        yield Broken(CHECKPOINT, f"a {sender.verb} set it {went}")
 
 
 def _late(item: Item, fence: int) -> Iterator[Broken]:
@@ -171,6 +191,7 @@ def _projection(
 
 def _remembered(after: Rows, batch: Batch, sender: Sender, past: Past) -> Past:
     fences, asked, applied = list(past.fences), list(past.asked), past.applied
+    saved = list(past.saved)
     for op in batch:
         number = op.key[1]
         if op.key[0] == "lock" and isinstance(op, Insert | Replace):
@@ -181,9 +202,11 @@ def _remembered(after: Rows, batch: Batch, sender: Sender, past: Past) -> Past:
         asked[number] = ()
     elif sender.verb == "run now":
         asked[number] = (*asked[number], sender.request)
+    if sender.verb in EMPTYING:
+        saved[number] = 0
     if sender.request:
         applied = tuple(sorted({*applied, sender.request}))
-    return Past(tuple(fences), tuple(asked), applied)
+    return Past(tuple(fences), tuple(asked), tuple(saved), applied)
 
 
 def _lost(after: Rows, past: Past) -> Iterator[Broken]:

@@ -28,6 +28,8 @@ class Item(NamedTuple):
     applied: tuple[int, ...] = ()
     """Requests of people, newest first. None is forgotten: time is not modelled."""
     result_fence: int = 0
+    checkpoint: int = 0
+    """How often its runs have saved; 0 once more after a good run."""
 
     @property
     def waits(self) -> bool:
@@ -43,6 +45,7 @@ class Token(NamedTuple):
     born: int
     slot: int
     requests: tuple[int, ...] = ()
+    checkpoint: int = 0
 
 
 class Lock(NamedTuple):

@@ -1,8 +1,11 @@
 """A run in a worker's hands: it is renewed, ends, and is let go, whatever it takes.
 
-run       the handler runs; renew, or end and send the release; in doubt: `settle`
+run       the handler runs; renew, save, or end and send the release; in doubt: `settle`
 renew     renew what was adopted, then `run`; in doubt: `touch`
 touch     read the lock after a renewal in doubt: it is mine, go on with its etag
+save      send a save, with the item's etag as read; in doubt: `unsure`
+unsure    read the item: it has the checkpoint, `run`; it runs under my fence and has not, `save`
+          again; it does not, the handler ends: `settle`
 settle    read the lock: it is mine, `reread`; it is not, `told`
 reread    read the item: it runs under my fence, `release`; it does not, `clear`
 release   send the release, built from the item as read; in doubt: `settle`
@@ -19,6 +22,7 @@ from tests.proof.model import batches
 from tests.proof.model.steps import (
     Step,
     View,
+    acknowledged,
     answered,
     as_read,
     becomes,
@@ -40,6 +44,15 @@ def run(view: View, worker: int, task: Task) -> Iterator[Step]:
         left = world.left._replace(renewals=world.left.renewals - 1)
         touched = view._replace(world=world._replace(left=left))
         yield from _renewed(touched, worker, task, doubtful="touch")
+    if world.left.saves:
+        left = world.left._replace(saves=world.left.saves - 1)
+        saving = view._replace(world=world._replace(left=left))
+        if task.known == UNREAD:
+            then = task._replace(step="unsure")
+            told = f"has to read {name(task)} before it saves"
+            yield becomes(saving, worker, task, then, told)
+        else:
+            yield from save(saving, worker, task)
     if task.known == UNREAD and view.keep.relcond:
         then = task._replace(step="settle")
         yield becomes(view, worker, task, then, f"has run {name(task)}, and has to read it")
@@ -66,6 +79,38 @@ def touch(view: View, worker: int, task: Task) -> Iterator[Step]:
     lock, told = my_lock(view, task), f"reads the lock of {name(task)}"
     then = task._replace(step="run", held=lock.etag if lock else GONE)
     yield becomes(view, worker, task, then, told + (": mine" if lock else ": not mine, it is lost"))
+
+
+def save(view: View, worker: int, task: Task) -> Iterator[Step]:
+    """The handler may also end before an answer comes."""
+    sender = Sender("save", worker, task.nonce, task.fence)
+    text = f"saves {task.checkpoint + 1} for {name(task)}, fence {task.fence}"
+    unsure = task._replace(step="unsure", known=UNREAD)
+    for answer in send(view, batches.save(task, view.keep), sender):
+        if answer.kind == "done":
+            saved = task._replace(step="run", known=answer.etags[0], checkpoint=task.checkpoint + 1)
+            yield acknowledged(answered(answer, worker, task, saved, text), saved)
+            continue
+        yield answered(answer, worker, task, unsure, text)
+        if answer.kind == "lost":
+            ended = unsure._replace(step="settle")
+            yield answered(answer, worker, task, ended, f"{text}, and ends")
+
+
+def unsure(view: View, worker: int, task: Task) -> Iterator[Step]:
+    row, text = item_of(view, task), f"reads {name(task)}"
+    if not holds(row, task.fence):
+        then = task._replace(step="settle")
+        yield becomes(view, worker, task, then, f"{text}: it does not run under this lock")
+        return
+    read = as_read(task, row)
+    if read.checkpoint > task.checkpoint:
+        then = read._replace(step="run")
+        step = becomes(view, worker, task, then, f"{text}: {read.checkpoint} is saved")
+        yield acknowledged(step, then)
+    else:
+        then = read._replace(step="save")
+        yield becomes(view, worker, task, then, f"{text}: it is not saved")
 
 
 def release(view: View, worker: int, task: Task) -> Iterator[Step]:

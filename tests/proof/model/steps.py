@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.proof.model.conditions import Conditions
-from tests.proof.model.judges import HELD, judge
+from tests.proof.model.judges import HELD, START, judge
 from tests.proof.model.rows import Item, item_key, lock_key
 from tests.proof.model.store import Applied, Batch, Key, Refused, Row, commit
 from tests.proof.model.world import NAMES, NOBODY, Bounds, Broken, Flight, Sender, Task, World
@@ -111,11 +111,22 @@ def started(step: Step, *nonces: int) -> Step:
     """A step with which handlers may start: of those that run now, under these nonces."""
     locks = {row.data.nonce for key, row in step.world.rows if key[0] == "lock"}
     tasks = step.world.workers[step.worker]
-    now = {task.nonce for task in tasks if task.step == "run" and task.nonce in nonces}
-    if step.world.broken or now <= locks:
-        return step
-    broken = Broken(HELD, "a handler was started, and its lock is not there")
-    return step._replace(world=step.world._replace(broken=broken))
+    now = [task for task in tasks if task.step == "run" and task.nonce in nonces]
+    broken = step.world.broken
+    for task in now if broken is None else ():
+        saved = step.world.past.saved[task.item]
+        if task.nonce not in locks:
+            broken = Broken(HELD, "a handler was started, and its lock is not there")
+        elif task.checkpoint < saved:
+            broken = Broken(START, f"it goes on at {task.checkpoint}, and {saved} was acknowledged")
+    return step if broken is None else step._replace(world=step.world._replace(broken=broken))
+
+
+def acknowledged(step: Step, task: Task) -> Step:
+    """A step with which a task learns that its checkpoint is saved."""
+    past = step.world.past
+    saved = (*past.saved[: task.item], task.checkpoint, *past.saved[task.item + 1 :])
+    return step._replace(world=step.world._replace(past=past._replace(saved=saved)))
 
 
 # ---- reading
@@ -156,5 +167,6 @@ def as_read(task: Task, row: Row | None) -> Task:
         born=item.born,
         slot=item.slot,
         requests=item.requests,
+        checkpoint=item.checkpoint,
         known=row.etag,
     )

@@ -4,25 +4,28 @@ left out, something does.
 In the short form of the proof the searches of some seconds run; the long one adds those of minutes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.proof.figures import leave
 from tests.proof.form import LONG
+from tests.proof.model import judges, runs
 from tests.proof.model.cases import KEPT, LEFT_OUT, NIGHTLY, LeftOut
 from tests.proof.model.conditions import ALL, Conditions, without
 from tests.proof.model.people import VERBS
 from tests.proof.model.search import search, successors
+from tests.proof.model.steps import Step, View, acknowledged, becomes
 from tests.proof.model.symmetry import plain
 from tests.proof.model.workers import STEPS
-from tests.proof.model.world import Bounds, World, beginning
+from tests.proof.model.world import Bounds, Task, World, beginning
 
 SEARCHED = KEPT | NIGHTLY if LONG else KEPT
 SMALL = {
     "lost": Bounds(lost=1),
     "dead": Bounds(kills=1, stale=True, fence=3),
     "asked": Bounds(workers=1, verbs=VERBS, requests=2),
+    "saved": Bounds(saves=1, stale=True),
     "unlocked": Bounds(verbs=("unlock",), requests=1, lost=1),
 }
 
@@ -54,6 +57,26 @@ def test_every_condition_is_left_out_once() -> None:
     assert {one.condition for one in LEFT_OUT} == set(Conditions._fields)
 
 
+def test_a_save_without_an_answer_that_counts_as_done_breaks_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next run then goes on before what the one that was unlocked believes to be saved."""
+    honest = runs.unsure
+
+    def believes(view: View, worker: int, task: Task) -> Iterator[Step]:
+        then = task._replace(step="run", checkpoint=task.checkpoint + 1)
+        return iter([acknowledged(becomes(view, worker, task, then, "takes it for saved"), then)])
+
+    bounds = Bounds(workers=1, saves=1, lost=1, verbs=("unlock",), requests=1, fence=3)
+    assert STEPS["unsure"] is honest
+    monkeypatch.setitem(STEPS, "unsure", believes)
+    found = search(bounds)
+    assert found.broken is not None
+    assert found.broken.invariant == judges.START, f"\n{found}"
+    monkeypatch.setitem(STEPS, "unsure", honest)
+    assert search(bounds).broken is None
+
+
 def test_a_story_is_told_step_by_step() -> None:
     """Workers that change places in the search keep their names in the story."""
     (case,) = [one for one in LEFT_OUT if one.condition == "once" and one.bounds.fence == 3]
@@ -79,12 +102,14 @@ def test_all_that_can_be_done_is_done_in_some_world() -> None:
     """
     harm = Bounds(lost=1, stale=True, spent=True, renewals=1)
     asked = Bounds(workers=1, verbs=VERBS, requests=2, lost=1)
-    worlds = reached(harm, plainly) | reached(asked, plainly)
+    saved = Bounds(workers=1, lost=1, saves=1)
+    worlds = set().union(*(reached(bounds, plainly) for bounds in (harm, asked, saved)))
     steps = {task.step for one in worlds for tasks in one.workers for task in tasks}
     assert steps == {"claim", *STEPS}
     assert {request.verb for one in worlds for request in one.requests} == set(VERBS)
     in_flight = {flight.sender.verb for one in worlds for flight in one.flights}
-    assert in_flight == {"claim", "renewal", "release", "override", "free", "late", *VERBS}
+    ours = {"claim", "renewal", "save", "release", "override", "free", "late"}
+    assert in_flight == ours | set(VERBS)
 
 
 @pytest.mark.parametrize("bounds", SMALL.values(), ids=SMALL.keys())

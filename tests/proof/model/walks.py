@@ -64,6 +64,7 @@ def _wanted(number: int, ready: int, row: Row) -> Task:
         spec=token.spec,
         slot=token.slot,
         requests=token.requests,
+        checkpoint=token.checkpoint,
         ready=ready,
         held=row.etag,
     )
@@ -157,6 +158,7 @@ def free(view: View, worker: int, task: Task) -> Iterator[Step]:
         slot=task.slot,
         ready=0,
         requests=task.requests,
+        checkpoint=task.checkpoint,
     )
     after = batches.freed(before, view.keep, ready=before.fence)
     if view.bounds.only and not task.requests:

@@ -18,6 +18,8 @@ STEPS: dict[str, Callable[[View, int, Task], Iterator[Step]]] = {
     "run": runs.run,
     "renew": runs.renew,
     "touch": runs.touch,
+    "save": runs.save,
+    "unsure": runs.unsure,
     "settle": runs.settle,
     "reread": runs.reread,
     "release": runs.release,

@@ -35,6 +35,7 @@ class Task(NamedTuple):
     ready: int = 0
     state: str = "active"
     requests: tuple[int, ...] = ()
+    checkpoint: int = 0
     held: int = GONE
     """The etag of the token that it wants; then of the lock that it holds."""
     known: int = UNREAD
@@ -97,6 +98,7 @@ class Left(NamedTuple):
     kills: int
     requests: int
     renewals: int
+    saves: int
 
 
 class Past(NamedTuple):
@@ -106,6 +108,8 @@ class Past(NamedTuple):
     """The highest fence that any lock of an item had."""
     asked: tuple[tuple[int, ...], ...]
     """The `run now`s of an item that were applied and have not started, in this order."""
+    saved: tuple[int, ...]
+    """The last checkpoint of an item that was acknowledged, since its last good run."""
     applied: tuple[int, ...] = ()
     """Requests that were applied and may come again."""
 
@@ -146,6 +150,7 @@ class Bounds(NamedTuple):
     kills: int = 0
     requests: int = 0
     renewals: int = 0
+    saves: int = 0
     stale: bool = False
     """Whether a lock may have outlived its lease whenever another worker looks at it."""
     spent: bool = False
@@ -169,8 +174,8 @@ def beginning(bounds: Bounds) -> World:
         workers=((),) * bounds.workers,
         requests=(),
         flights=(),
-        left=Left(bounds.lost, bounds.kills, bounds.requests, bounds.renewals),
-        past=Past((0,) * bounds.items, ((),) * bounds.items),
+        left=Left(bounds.lost, bounds.kills, bounds.requests, bounds.renewals, bounds.saves),
+        past=Past((0,) * bounds.items, ((),) * bounds.items, (0,) * bounds.items),
         etags=len(numbered),
         nonces=0,
     )

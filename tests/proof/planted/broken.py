@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.model import Claim, Item, Lock, Mark, Outcome, Run, State, replace
-from blackboard.protocol import batches, claims, edits, releases
+from blackboard.protocol import batches, checkpoints, claims, edits, releases
 from blackboard.protocol.keys import lock_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import until_answered
@@ -19,7 +19,7 @@ from blackboard.rules.due import Move, decide_lock, is_missed
 from blackboard.rules.transitions import late_move, released, removed, replanned, run_of, unlocked
 from blackboard.schedule.schedule import Schedule, due_between
 from blackboard.spec import RunSettings
-from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Value
+from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Unknown, Value
 from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
@@ -267,6 +267,27 @@ _honest_claim = claims.claim
 
 async def claims_without_reading(*about: Any, **named: Any) -> claims.Claimed:
     return replace(await _honest_claim(*about, **named), reread=False)
+
+
+# ---- saves
+
+
+async def takes_silence_for_a_save(board: BoardTable, item_id: str, ask: Any) -> Any:
+    try:
+        return await until_answered(board, item_id, ask)
+    except Unknown:
+        return [""]
+
+
+_honest_save = checkpoints.save
+
+
+async def saves_from_memory(board: BoardTable, made: Claim, checkpoint: str) -> Claim | None:
+    saved = await _honest_save(board, made, checkpoint)
+    if saved is None:
+        return None
+    item = replace(made.item, checkpoint=checkpoint, etag=saved.item.etag)
+    return replace(saved, item=item)
 
 
 # ---- walks

@@ -1,13 +1,13 @@
 """Bugs of the protocol, as switches: each leaves one condition out, and is in the tests alone.
 
-The first thirteen are the conditions that the batches were checked for before there was any code.
+The first fourteen are the conditions of the protocol, which the searched model has as well.
 Whoever proves anything of the product (walks, simulated worlds) plants them one at a time and has
 to find each: an invariant that a broken board satisfies is worth nothing.
 """
 
 from datetime import timedelta
 
-from blackboard.protocol import batches, claims, edits, releases
+from blackboard.protocol import batches, checkpoints, claims, edits, releases
 from blackboard.rules import due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
@@ -22,7 +22,7 @@ from tests.proof.planted.broken import without_etag
 from tests.proof.planted.oversights import OVERSIGHTS
 from tests.proof.planted.planting import Planted
 
-THE_THIRTEEN = (
+THE_FOURTEEN = (
     Planted(
         name="etag",
         without="an etag comes again for a key",
@@ -115,6 +115,12 @@ THE_THIRTEEN = (
         without="an id that is added again begins with fence 0",
         patches=((edits, "add_ops", broken.forgets_the_fence),),
         shows="FENCE",
+    ),
+    Planted(
+        name="saved",
+        without="a save does not state the item's etag",
+        patches=((checkpoints, "save_ops", without_etag("save_ops", "item:")),),
+        shows="CHECKPOINT|TOKEN",
     ),
 )
 
@@ -378,6 +384,20 @@ MISTAKES = (
         walks=False,
         verbs=("edit", "pause", "resume"),
     ),
+    Planted(
+        name="silent save",
+        without="a save without an answer counts as done",
+        patches=((checkpoints, "until_answered", broken.takes_silence_for_a_save),),
+        shows="START",
+    ),
+    Planted(
+        name="save from memory",
+        without="a save is sent again with the item's new etag, and all else is not read again",
+        patches=((heartbeat, "save", broken.saves_from_memory),),
+        shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|PROMISE|TOKEN|STARTED",
+        walks=False,
+        verbs=("edit", "pause", "run_now"),
+    ),
 )
 
-PLANTED = (*THE_THIRTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS)
+PLANTED = (*THE_FOURTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS)

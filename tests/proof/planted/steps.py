@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from blackboard.model import Item
 from blackboard.simulator.changes import AppliedChange, Shadows
 from blackboard.simulator.handlers import FENCED
+from blackboard.simulator.invariants.checkpoints import Checkpoints
 from blackboard.simulator.invariants.requests import RequestedRuns
 from blackboard.simulator.invariants.rows import History, Locks, check_whole
 from blackboard.simulator.store import Sender, Written
@@ -74,6 +75,8 @@ class Doing(Sender):
 
 def _said(op: Op) -> str:
     family = op.key.partition(":")[0]
+    if isinstance(op, Merge) and set(op.data) == {"checkpoint"}:
+        return "saves"
     return "writes an item" if family == "item" else f"{DOES[type(op)]} a {family}"
 
 
@@ -93,9 +96,11 @@ class StepTable:
         self.seen: Counter[str] = Counter()
         """What was applied, by whom: "run deletes a lock"."""
         self.shadows = Shadows()
+        self.checkpoints = Checkpoints()
         self.invariants: list[Callable[[AppliedChange], None]] = [
             check_whole,
             Locks(),
+            self.checkpoints,
             History(_is_fenced),
             RequestedRuns(),
         ]

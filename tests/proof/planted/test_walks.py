@@ -52,7 +52,7 @@ def test_the_walks_go_everywhere() -> None:
         "run replaces a run",
         "walk deletes a lock",
     }
-    often = {"walk inserts a lock", "run deletes a lock", "run merges a lock"}
+    often = {"walk inserts a lock", "run deletes a lock", "run merges a lock", "run saves"}
     asked = {f"{verb} writes an item" for verb in ("add", "edit", "pause", "resume", "remove")}
     taken = {f"{verb} deletes a lock" for verb in ("unlock", "cancel", "remove")}
     for shape in rare | often | asked | taken | {"run_now writes an item"}:

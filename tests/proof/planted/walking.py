@@ -13,11 +13,13 @@ from typing import Any
 from blackboard.errors import BlackboardError
 from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
 from blackboard.protocol import edits
+from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules import due as claims
 from blackboard.rules.due import Move
+from blackboard.simulator.changes import Saved, saved_of, text_of_saved
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
@@ -200,6 +202,7 @@ class World:
         if (made.id, made.fence) in self.started:
             raise Violation("TWICE", f"started fence {made.fence}", item=made.id)
         self.started.add((made.id, made.fence))
+        self.table.checkpoints.begins(made.id, made.fence, saved_of(made.item))
         worker.nonces.add(made.nonce)
         sender = Doing(name=worker.owner, task="run")
         self.start(Actor(sender=sender, coroutine=self.runs(worker, made), worker=worker))
@@ -210,12 +213,12 @@ class World:
             for _ in range(self.random.choice((1, 5))):
                 await step()
             try:
-                renewed = await renew(worker.board, made)
+                held = await self.random.choice((renew, self.saves))(worker.board, made)
             except Busy:
                 continue
-            if renewed is None:
+            if held is None:
                 break
-            made = renewed
+            made = held
         result = made.fence if outcome is Outcome.OK else None
         finished = FinishedRun(
             claim=made,
@@ -225,6 +228,13 @@ class World:
         )
         await release(worker.board, [finished])
         worker.nonces.discard(made.nonce)
+
+    async def saves(self, board: BoardTable, made: Claim) -> Claim | None:
+        saved = Saved(saved_of(made.item).number + 1, made.fence)
+        held = await save(board, made, text_of_saved(saved))
+        if held is not None:
+            self.table.checkpoints.acknowledged(made.id, saved)
+        return held
 
     # ---- people
 

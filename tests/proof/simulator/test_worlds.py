@@ -35,6 +35,7 @@ def test_whatever_goes_wrong_every_promise_holds(part: int) -> None:
     assert totals.troubles["paused"] > 100
     assert totals.overrides > 100
     assert totals.late > 10
+    assert totals.saves > 300
 
 
 @pytest.mark.timeout(3600)
@@ -44,6 +45,7 @@ def test_where_nothing_goes_wrong_no_two_handlers_overlap(part: int) -> None:
     leave(f"calm-{part:03}", totals.plain())
     assert totals.violations == []
     assert totals.handled > 1000
+    assert totals.saves > 300
     assert (totals.overlaps, totals.overlapped, totals.overrides) == (0, 0.0, 0)
 
 

@@ -76,6 +76,7 @@ class Totals:
     claims: int = 0
     overrides: int = 0
     renewals: int = 0
+    saves: int = 0
     late: int = 0
     handled: int = 0
     overlaps: int = 0
@@ -116,6 +117,7 @@ _SUMMED = (
     "claims",
     "overrides",
     "renewals",
+    "saves",
     "late",
     "handled",
     "overlaps",
