@@ -17,18 +17,22 @@ A board belongs to the process that opened it. A server that forks its workers o
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from blackboard.assembly import BoardWorker
 from blackboard.board import Board, open_board
 from blackboard.errors import BlackboardError
 from blackboard.runners.inline import run_loop
+
+if TYPE_CHECKING:
+    from blackboard.election import Election, TermLost
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -235,6 +239,109 @@ def _worker(
     return call
 
 
+class BlockingLost:
+    """`leader.lost`, which waits."""
+
+    def __init__(self, inner: "TermLost", portal: Portal) -> None:
+        self._inner = inner
+        self._portal = portal
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" while the term goes on."""
+        return self._inner.reason
+
+    def __bool__(self) -> bool:
+        return bool(self._inner)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the term is over, or for `timeout` seconds; returns whether it is."""
+        return self._portal.call(self._inner.wait(timeout))
+
+
+class BlockingElection:
+    """A candidate whose checks run on the portal's loop: `with board.election("report") as
+    leader:`, else as `Election` says. At SIGTERM the main thread, if it is in the block, leaves it,
+    where the program does not handle that itself.
+    """
+
+    def __init__(self, election: "Election", portal: Portal) -> None:
+        self.name = election.name
+        self.kind = election.kind
+        self.lease = election.lease
+        self.owner = election.owner
+        self._inner = election
+        self._portal = portal
+        self._stack = ExitStack()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it holds the lock and is before its deadline."""
+        return self._inner.is_leader
+
+    @property
+    def term(self) -> int:
+        """The fence of its last term; 0 before the first."""
+        return self._inner.term
+
+    @property
+    def lost(self) -> BlockingLost:
+        """Of its last term: true once that is over."""
+        return BlockingLost(self._inner.lost, self._portal)
+
+    def won(self) -> None:
+        """Wait until it is the leader."""
+        self._portal.call(self._inner.won())
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(_ended_by_sigterm())
+        try:
+            self._stack.enter_context(self._portal.hold(self._inner))
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, problem, traceback)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM raises SystemExit in the main thread, where nothing else is done about it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def ended(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # the next one must not end the resigning
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _election(
+    method: "Callable[Concatenate[Board, P], Election]",
+) -> Callable[Concatenate["BlockingBoard", P], BlockingElection]:
+    make = plain(method)
+
+    @wraps(method)
+    def call(self: "BlockingBoard", /, *args: P.args, **kwargs: P.kwargs) -> BlockingElection:
+        return BlockingElection(make(self, *args, **kwargs), self._portal)
+
+    return call
+
+
 class BlockingBoard:
     """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
     may use it.
@@ -260,6 +367,7 @@ class BlockingBoard:
     unlock = verb(Board.unlock)
     remove = verb(Board.remove)
     worker = _worker(Board.worker)
+    election = _election(Board.election)
     subscribe = plain(Board.subscribe)
 
 

@@ -65,6 +65,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params, encode_spec
 
 if TYPE_CHECKING:
+    from blackboard.election import Election, Kind
     from blackboard.why import Explanation
     from blackboard.worker.membership import Sighting
 
@@ -376,6 +377,39 @@ class Board:
         )
         self._workers.add(worker)
         return worker
+
+    def election(
+        self,
+        name: str,
+        *,
+        kind: "Kind" = "mutex",
+        lease: str | timedelta = "15s",
+        rank: int = 0,
+        preempt: bool = True,
+    ) -> "Election":
+        """A candidate in an election, to be entered: `async with board.election("report") as
+        leader: await leader.won()`. One of all candidates of that name on this board leads, in any
+        process on any host.
+
+        `kind` is how it is found: "mutex", the first that gets the lock; "bully", the highest
+        `rank` that answers; "ring", the highest of a list that goes around. A leader that is gone
+        without a word is replaced after `lease`, 3 s to 1 h. With `preempt` a bully of a higher
+        rank takes the lead from one of a lower rank.
+
+        Raises BadInput for what cannot be used, and when the block is entered for a kind or a lease
+        that is not that of the other candidates.
+        """
+        from blackboard.election import Election
+
+        return Election(
+            self._table,
+            name=check_id(name),
+            owner=identity(self._table.chance),
+            kind=kind,
+            lease=lease,
+            rank=rank,
+            preempt=preempt,
+        )
 
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback` with the events of the workers of this board that are made here: the

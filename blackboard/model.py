@@ -236,6 +236,43 @@ class Member(Struct, frozen=True, kw_only=True):
     """The types it takes, comma-separated."""
     cycle: float = 60.0
     """Seconds between its walks."""
+    rank: int = 0
+    """Of a candidate in an election."""
+    etag: str = ""
+
+
+class Identifier(Struct, frozen=True, order=True):
+    """Identifies a candidate of an election. Identifiers are ordered by rank, then by name."""
+
+    rank: int
+    owner: str
+
+
+class MessageKind(StrEnum):
+    """The messages of the published elections."""
+
+    ELECTION = "election"
+    """Bully: answer, if you are there. Ring: a list to which each candidate adds itself."""
+    OK = "ok"
+    """Bully: a higher candidate is there."""
+    COORDINATOR = "coordinator"
+    """Who was elected: in a ring the only one in `ids`, else the sender."""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """A message from one candidate of an election to another."""
+
+    id: str
+    """The election."""
+    to: str
+    sender: str
+    rank: int
+    """The sender's."""
+    kind: MessageKind
+    number: int
+    """Of the sender's elections, the one that this is about; an OK repeats what it answers."""
+    ids: tuple[Identifier, ...] = ()
+    version: int = VERSION
     etag: str = ""
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "worker": "walk the board and run what is due",
     "workers": "the workers that have announced themselves",
     "leases": "who holds the partitions that pumps serve",
+    "leader": "who leads the elections of the board",
     "check": "exit 1 if anything is overdue, stale or failing",
     "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",

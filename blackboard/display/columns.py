@@ -1,4 +1,4 @@
-"""The columns of `show`, `log`, `workers` and `leases`. Pure.
+"""The columns of `show`, `log`, `workers`, `leases` and `leader`. Pure.
 
 Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
@@ -70,6 +70,16 @@ PARTITION_COLUMNS = (
     Column(title="renewed", least=7, usual=8, worth=5),
     Column(title="checkpoint", least=10, usual=20, worth=4),
     Column(title="last move", least=9, usual=24, worth=2),
+)
+
+
+LEADER_COLUMNS = (
+    Column(title="election", least=10, usual=24, worth=9),
+    Column(title="leader", least=6, usual=24, worth=8),
+    Column(title="since", least=7, usual=MOMENT, worth=5, words=True),
+    Column(title="term", least=4, usual=6, worth=6),
+    Column(title="kind", least=5, usual=5, worth=3),
+    Column(title="renewed", least=7, usual=10, worth=7, words=True),
 )
 
 
@@ -259,6 +269,24 @@ def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
         (str(member.running), Style.BUSY if member.running else Style.PLAIN),
         (member.types or NOTHING, Style.PLAIN),
         (member.release, Style.QUIET),
+    )
+
+
+def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
+    """One line of `leader`."""
+    item, lock = one.item, one.lock
+    if lock is not None and not one.stale:
+        leader, since = (worker_name(lock.owner), Style.BUSY), item.start
+    else:
+        paused = item.is_paused
+        leader, since = ("paused", Style.QUIET) if paused else ("none", Style.LOST), None
+    return (
+        (item.id, Style.PLAIN),
+        leader,
+        (when(since, now, absolute=absolute), Style.PLAIN),
+        (str(item.fence), Style.PLAIN),
+        (item.type, Style.PLAIN),
+        (f"{brief(lock.age)} ago" if lock else NOTHING, Style.LOST if one.stale else Style.PLAIN),
     )
 
 

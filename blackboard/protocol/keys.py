@@ -14,8 +14,10 @@ from functools import lru_cache
 from blackboard.errors import BadInput
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
-NOTICE = "notice:"
+NOTICE, MAIL = "notice:", "mail:"
 GROUP = "group:"
+LEADERS = "leaders"
+"""The group that has the elections of a board."""
 BOARD_KEY = "board"
 _FENCES = 10**12
 _LONGEST = 160
@@ -86,6 +88,16 @@ def notice_key(item_id: str) -> str:
     return NOTICE + encode_id(item_id)
 
 
+def mail_key(to: str, sent: datetime, nonce: str) -> str:
+    return f"{MAIL}{encode_id(to)}:{moment_key(sent)}:{nonce}"
+
+
+def mail_range(to: str) -> tuple[str, str]:
+    """The range of all messages to a candidate, the oldest first."""
+    part = MAIL + encode_id(to)
+    return f"{part}:", f"{part};"
+
+
 @lru_cache(maxsize=65_536)
 def shard_of(item_id: str, shards: int) -> int:
     """The shard an id hashes to, for ever."""
@@ -109,6 +121,10 @@ def notices_partition(board: str) -> str:
     return f"{board}-notices"
 
 
+def mail_partition(board: str) -> str:
+    return f"{board}-mail"
+
+
 def group_key(group: str) -> str:
     """In the partition of the board's own row."""
     return GROUP + group
@@ -119,10 +135,17 @@ def group_board(board: str, group: str) -> str:
     return f"{board}.{group}"
 
 
+def leaders_board(board: str) -> str:
+    """The name of the board that has the elections of a board."""
+    return group_board(board, LEADERS)
+
+
 def check_group_name(name: str) -> str:
     """A group's name is the second part of a board's."""
     if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name):
         raise BadInput("group", f"{name!r} is no name for a group", "letters, digits and _")
+    if name == LEADERS:
+        raise BadInput("group", f"{name!r} has the elections of a board", "another name")
     return name
 
 

@@ -23,9 +23,12 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import (
     VERSION,
     Applied,
+    Identifier,
     Item,
     Lock,
     Member,
+    Message,
+    MessageKind,
     Outcome,
     QueuedRun,
     Run,
@@ -34,7 +37,7 @@ from blackboard.model import (
 )
 from blackboard.table import Data, Row, Value
 
-Record = TypeVar("Record", Item, Token, Lock, Run, Member)
+Record = TypeVar("Record", Item, Token, Lock, Run, Member, Message)
 
 _READ_ONLY = {"etag", "age"}
 _YEARS = range(1000, 9100)
@@ -71,13 +74,13 @@ def _time(value: object) -> datetime | None:
     return None
 
 
-def _one_of(kind: type[State | Outcome]) -> Reader:
-    values: dict[object, State | Outcome] = {one.value: one for one in kind}
+def _one_of(kind: type[State | Outcome | MessageKind]) -> Reader:
+    values: dict[object, State | Outcome | MessageKind] = {one.value: one for one in kind}
     return lambda value: values.get(value) if isinstance(value, str) else None
 
 
-def _list_of(kind: type[QueuedRun | Applied], time: str) -> Reader:
-    """`time` is the name of a field that must be a good time."""
+def _list_of(kind: type[QueuedRun | Applied | Identifier], field: str, good: Reader) -> Reader:
+    """Each one's `field` must be `good`."""
     decode = msgspec.json.Decoder(tuple[kind, ...]).decode  # type: ignore[valid-type] # a variable
 
     def read(value: object) -> Any:
@@ -87,7 +90,7 @@ def _list_of(kind: type[QueuedRun | Applied], time: str) -> Reader:
             found: tuple[Any, ...] = decode(value) if value else ()
         except (ValueError, RecursionError):
             return None
-        return found if all(_time(getattr(one, time)) for one in found) else None
+        return found if all(good(getattr(one, field)) is not None for one in found) else None
 
     return read
 
@@ -100,8 +103,10 @@ _READERS: dict[Any, Reader] = {
     datetime: _time,
     State: _one_of(State),
     Outcome: _one_of(Outcome),
-    tuple[QueuedRun, ...]: _list_of(QueuedRun, "slot"),
-    tuple[Applied, ...]: _list_of(Applied, "at"),
+    MessageKind: _one_of(MessageKind),
+    tuple[QueuedRun, ...]: _list_of(QueuedRun, "slot", _time),
+    tuple[Applied, ...]: _list_of(Applied, "at", _time),
+    tuple[Identifier, ...]: _list_of(Identifier, "rank", _count),
 }
 """By the type of a field."""
 _ANY_IS_GOOD = {str, bool}
@@ -126,7 +131,7 @@ def _columns(record_type: type[Any]) -> Iterator[_Column]:
             yield _Column(field, "item" if field == "id" else field, plain, _READERS[kind])
 
 
-_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Run, Member)
+_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Run, Member, Message)
 _COLUMNS = {record_type: tuple(_columns(record_type)) for record_type in _TYPES}
 _NAMES = {kind: tuple(one.name for one in columns) for kind, columns in _COLUMNS.items()}
 _VALUES = {kind: attrgetter(*(one.field for one in all_)) for kind, all_ in _COLUMNS.items()}
@@ -158,14 +163,16 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
 # ---- to a row
 
 
-def data_of(record: Item | Token | Lock | Run | Member) -> dict[str, Value]:
+def data_of(record: Item | Token | Lock | Run | Member | Message) -> dict[str, Value]:
     """All columns of a record, for a row that is inserted or replaced. Most have no checkpoint: an
-    empty one is written only over another.
+    empty one is written only over another. Most workers are no candidates and have no rank.
     """
     kind = type(record)
     data = _written(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
     if data.get("checkpoint") == "":
         del data["checkpoint"]
+    if kind is Member and not data["rank"]:
+        del data["rank"]
     return data
 
 
@@ -176,10 +183,10 @@ def columns_of(record: Item, *names: str) -> dict[str, Value]:
 
 def _written(values: Iterable[tuple[str, Any]]) -> dict[str, Value]:
     data = {name: value for name, value in values if value is not None}
-    for name in ("state", "outcome"):
+    for name in ("state", "outcome", "kind"):
         if name in data:
             data[name] = data[name].value
-    for name in ("requests", "applied"):
+    for name in ("requests", "applied", "ids"):
         if name in data:
             data[name] = text_of(data[name]) if data[name] else ""
     return data

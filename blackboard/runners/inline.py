@@ -74,7 +74,7 @@ class _InlineRun:
         self._mask = call.mask
         self._id, self._type = call.item.id, call.item.type
         self._stop_timeout = stop_timeout
-        self._lost, self._stopping = _Signal(), _Signal()
+        self._lost, self._stopping = LoopSignal(), LoopSignal()
         self._tail = Tail()
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -198,7 +198,9 @@ class _InlineRun:
             self._loop.call_soon_threadsafe(unless_over, context=self._outside)
 
 
-class _Signal:
+class LoopSignal:
+    """`ctx.lost` and `ctx.stopping` of a coroutine."""
+
     def __init__(self) -> None:
         self.reason = ""
         self._event = asyncio.Event()

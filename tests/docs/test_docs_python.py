@@ -106,6 +106,11 @@ def test_a_subscriber_counts_what_ended(folder: Path) -> None:
     assert said_by(folder, "counted.py") == "{('feed', 'failed'): 1}\n"
 
 
+def test_a_script_leads(folder: Path) -> None:
+    assert said_by(folder, "leader.py") == "term 1 goes on\n"
+    assert said_by(folder, "leader.py") == "term 2 goes on\n"
+
+
 def test_the_test_passes(folder: Path) -> None:
     args = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_feeds.py")
     assert "1 passed" in said_by(folder, *args)
@@ -113,4 +118,6 @@ def test_the_test_passes(folder: Path) -> None:
 
 def test_every_program_of_the_page_is_run() -> None:
     names = set(re.findall(r"^```python\n# (\w+)\.py$", PAGE, re.MULTILINE))
-    assert names == {"feeds", "app", "views", "jobs", "failed", "test_feeds", "counted"}
+    assert names == {
+        *("feeds", "app", "views", "jobs", "failed", "test_feeds", "counted", "leader"),
+    }

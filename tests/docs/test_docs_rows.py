@@ -16,7 +16,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from blackboard import spec
-from blackboard.model import Item, Lock, Member, Outcome, Run, State, Token, replace
+from blackboard.model import Item, Lock, Member, Message, Outcome, Run, State, Token, replace
 from blackboard.notify.notices import Notice, begin
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
@@ -53,6 +53,7 @@ RECORDS: dict[str, type[Any]] = {
     "lock:": Lock,
     "run:": Run,
     "worker:": Member,
+    "mail:": Message,
 }
 """By the family of their rows."""
 
@@ -205,6 +206,7 @@ def test_keys_and_ranges_are_as_shown() -> None:
         keys.run_key("davis", 1),
         keys.worker_key(owner),
         keys.notice_key("davis"),
+        keys.mail_key(owner, moment, "5e1d" + 28 * "0"),
     ]
     for bound in (keys.next_until(moment), *keys.runs_range("davis"), keys.LOCK):
         assert f"`{bound}`" in ROWS.text
@@ -221,7 +223,7 @@ def test_shards_and_phases_are_as_shown() -> None:
 
 
 def test_partitions_are_as_shown() -> None:
-    group = keys.group_board("town", "clicks")
+    group, leaders = keys.group_board("town", "clicks"), keys.leaders_board("town")
     named = [words(row[0]) for row in ROWS.table("PartitionKey").rows]
     assert named == [
         [keys.meta_partition("town")],
@@ -231,6 +233,9 @@ def test_partitions_are_as_shown() -> None:
         [keys.meta_partition("town")],
         [keys.partition(group, 0, 1), keys.meta_partition(group), keys.workers_partition(group)],
         [keys.notices_partition("town")],
+        [keys.partition(leaders, 0, 1)],
+        [keys.meta_partition(leaders), keys.workers_partition(leaders)],
+        [keys.mail_partition(leaders)],
     ]
 
 

@@ -1,6 +1,9 @@
-"""docs/sharing.md: its pump is written and served, and the commands are typed beside it."""
+"""docs/sharing.md: its pump is written and served, its elections go as they stand there, and the
+commands are typed beside them.
+"""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,12 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.election import HURRY, JITTER, LONGEST_LEASE
 from blackboard.handlers import Pump, load
-from tests.support.page_commands import blocks, commands
+from blackboard.rules.due import HOLDERS_SHARE
+from blackboard.rules.election import ElectionTimes
+from blackboard.schedule.durations import format_duration
+from blackboard.spec import SHORTEST_LEASE
+from blackboard.tables.azure import AzureTable
+from tests.support.elections import TIMES, Town
+from tests.support.page_commands import blocks, commands, follow
+from tests.support.pages import Page
 from tests.support.processes import Site, Started, eventually, own_environ
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sharing.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+TEXT, _, ELECTIONS = PAGE.read_text(encoding="utf-8").partition("## Elections\n")
 
 
 def typed(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
@@ -87,3 +98,54 @@ def test_durations_are_as_said(tmp_path: Path) -> None:
     assert isinstance(pump, Pump)
     assert f"| lease ({pump.lease.seconds} s) |" in TEXT
     assert f"| drain ({pump.drain.seconds} s) |" in TEXT
+
+
+# ---- elections
+
+
+def test_the_program_of_the_page_leads_and_its_commands_do_what_they_say(tmp_path: Path) -> None:
+    assert len(follow(ELECTIONS, tmp_path)) == 3
+
+
+@pytest.mark.parametrize(("kind", "notices"), [("bully", 1), ("ring", 2)])
+def test_an_election_goes_as_it_is_written(kind: str, notices: int) -> None:
+    town = Town(kind, 4, dead=[4])
+    town.looks(notices)
+    town.delivers()
+    town.passes(TIMES.answer)
+    town.looks(3)
+    written = [block.text.splitlines() for block in blocks(ELECTIONS) if "leads" in block.text]
+    assert town.transcript in written
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"from {format_duration(SHORTEST_LEASE).replace('s', ' s')} to 1 h",
+        f"{HOLDERS_SHARE:g} x lease after",
+        f"(Azure: {AzureTable.resolution:g} s more)",
+        f"| half a second | {HURRY:g} s | {HURRY:g} s |",
+        "up to a fifth earlier",
+    ],
+)
+def test_a_number_is_the_codes(sentence: str) -> None:
+    assert sentence in ELECTIONS
+    assert (LONGEST_LEASE.total_seconds(), JITTER) == (3600, 1 / 5)
+
+
+def test_the_durations_are_the_rules() -> None:
+    rows = {
+        row[0]: row[2:] for table in Page(ELECTIONS).tables() for row in table.rows if len(row) == 4
+    }
+    two = [ElectionTimes(lease=15.0), ElectionTimes(lease=3.0)]
+
+    def shown(name: str) -> list[float]:
+        (found,) = [cells for said, cells in rows.items() if name in said]
+        return [float(re.sub(r" s$", "", cell)) for cell in found]
+
+    assert shown("a check:") == [one.check for one in two]
+    assert shown("stops") == pytest.approx([HOLDERS_SHARE * one.lease for one in two])
+    assert shown("stale") == [one.lease for one in two]
+    assert shown("killed") == [one.lease + one.check for one in two]
+    assert shown("shut down") == [one.check for one in two]
+    assert shown("waited for") == [one.answer for one in two]

@@ -27,7 +27,7 @@ LAYERS = {
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* doctor doctor.* why cost leases notify notify.*"
+        "worker worker.* election doctor doctor.* why cost leases notify notify.*"
     ),
     "the settings file": "settings",
     "the front door": "assembly inputs board blocking",

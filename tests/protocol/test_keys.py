@@ -118,6 +118,23 @@ def test_an_id_has_one_shard_and_one_phase(text: str, shards: int) -> None:
     assert 0.0 <= phase(text) < 1.0
 
 
+def test_messages_sort_by_their_recipient_and_as_they_were_sent() -> None:
+    first, last = keys.mail_range("host:1:ab")
+    sent = [keys.mail_key("host:1:ab", NOON + n * MS, "f0") for n in range(3)]
+    others = [keys.mail_key(to, NOON, "f0") for to in ("host:1:a", "host:1:abc", "host:1:ab:c")]
+    assert sent == sorted(sent)
+    assert all(first <= key < last for key in sent)
+    assert not any(first <= key < last for key in others)
+
+
+@pytest.mark.parametrize("name", ["leaders", "a.b", "", "a-b"])
+def test_names_that_no_group_of_partitions_has(name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        keys.check_group_name(name)
+    assert refused.value.field == "group"
+    assert keys.check_group_name("clicks") == "clicks"
+
+
 def test_shards_and_phases_spread_evenly_and_never_change() -> None:
     counts = [0] * 4
     for n in range(4000):
@@ -140,13 +157,15 @@ def test_other_partitions_of_a_board_hold_nothing_of_its_items() -> None:
     assert keys.worker_key("host:1:ab") == "worker:host=3A1=3Aab"
 
 
-@pytest.mark.parametrize("name", ["a", "blackboard", "Town_2", "x" * 60])
+@pytest.mark.parametrize("name", ["a", "blackboard", "Town_2", "x" * 60, "town.clicks"])
 def test_names_of_boards(name: str) -> None:
     assert keys.check_board_name(name) == name
 
 
 @pytest.mark.case("HK03")
-@pytest.mark.parametrize("name", ["", "a-b", "a b", "é", "x" * 61, "a\n", "a/b"])
+@pytest.mark.parametrize(
+    "name", ["", "a-b", "a b", "é", "x" * 61, "a\n", "a/b", "a.", ".a", "a.b.c"]
+)
 def test_hk03_a_board_name_keeps_clear_of_the_dash_that_sets_shards_apart(name: str) -> None:
     with pytest.raises(BadInput) as refused:
         keys.check_board_name(name)

@@ -7,7 +7,20 @@ import pytest
 from msgspec.structs import fields
 
 from blackboard.errors import BadRow
-from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, Token, replace
+from blackboard.model import (
+    Identifier,
+    Item,
+    Lock,
+    Member,
+    Message,
+    MessageKind,
+    Outcome,
+    QueuedRun,
+    Run,
+    State,
+    Token,
+    replace,
+)
 from blackboard.protocol.rows import columns_of, data_of, record_of, text_of, version_of
 from blackboard.table import Row
 
@@ -73,13 +86,26 @@ RUN = Run(
     worker="me",
     nonce="n",
 )
-MEMBER = Member(owner="me", started=NOON, seen=NOON, slots=8, running=1, release="1.0")
-RECORDS = [ITEM, TOKEN, LOCK, RUN, MEMBER]
+MEMBER = Member(owner="me", started=NOON, seen=NOON, slots=8, running=1, release="1.0", rank=5)
+MESSAGE = Message(
+    id="report",
+    to="you",
+    sender="me",
+    rank=5,
+    kind=MessageKind.ELECTION,
+    number=2,
+    ids=(Identifier(5, "me"), Identifier(7, "fox")),
+)
+RECORDS = [ITEM, TOKEN, LOCK, RUN, MEMBER, MESSAGE]
 
 
 def test_a_row_is_not_burdened_with_an_empty_checkpoint_and_a_merge_empties_one() -> None:
     assert "checkpoint" not in data_of(replace(ITEM, checkpoint=""))
     assert columns_of(replace(ITEM, checkpoint=""), "checkpoint") == {"checkpoint": ""}
+
+
+def test_a_row_is_not_burdened_with_the_rank_of_a_worker_that_is_no_candidate() -> None:
+    assert "rank" not in data_of(replace(MEMBER, rank=0))
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)

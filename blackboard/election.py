@@ -1,0 +1,604 @@
+"""A candidate in an election: `async with board.election("nightly-report") as leader:`.
+
+A leader is the holder of an item that no worker runs. The elections of a board are a board of their
+own, NAME.leaders, with one item for each. The lease, the fence, the override and the settling of
+lost replies are those of every lock; the fence is the term.
+
+A candidate checks every third of a lease: a leader renews its lock, others look at it. A candidate
+that stands (`rules/election.py`) claims the lock when it is free, or overrides it when it is stale.
+It is the leader while it holds the lock and is before its deadline: 0.8 of a lease after it sent
+the last renewal that was acknowledged, which is earlier than any other may take the lock. A term
+that is over stays over: a candidate that takes the lock again has another one.
+
+At the end of the block, and at SIGTERM, a leader resigns: the lock is free at once, and the next
+check of another candidate takes it.
+
+Not promised: that code which computes through its deadline stops. What it writes then carries a
+term that is no longer the highest; a target that refuses lower terms is safe.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from blackboard import __version__
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import (
+    Claim,
+    Ended,
+    Identifier,
+    Item,
+    Lock,
+    Member,
+    Message,
+    MessageKind,
+    Outcome,
+    State,
+    Token,
+    replace,
+)
+from blackboard.protocol import claims, edits, keys, mail
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.releases import FinishedRun, release
+from blackboard.protocol.retention import Retention, prune, prunes_after
+from blackboard.rules.breaker import renewals
+from blackboard.rules.due import Move, deadline, decide_lock, decide_token
+from blackboard.rules.election import (
+    Candidacy,
+    ElectionKind,
+    ElectionTimes,
+    Event,
+    Looked,
+    Received,
+    Undelivered,
+    step,
+)
+from blackboard.runners.inline import LoopSignal
+from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
+from blackboard.table import Busy, TableError
+from blackboard.worker.membership import announce, forget, workers
+
+Kind = Literal["mutex", "bully", "ring"]
+
+LONGEST_LEASE = timedelta(hours=1)
+HIGHEST_RANK = 10**9
+JITTER = 0.2
+"""The part of the time between two checks by which one may come earlier."""
+HURRY = 0.5
+"""Seconds between two checks of bully or ring while there is no leader, at the most."""
+RETENTION = Retention()
+TAKEOVERS = 10_000
+"""Terms that may end without a word, one after the other, before the item is planned anew."""
+RESIGNED, UNANSWERED, GONE, YET = (
+    "it has resigned",
+    "its renewals were not answered before its lease ran out",
+    "its lock was overridden, unlocked or removed",
+    "it was not elected yet",
+)
+"""Why a candidate does not lead."""
+ENDED = 128 + signal.SIGTERM
+"""The exit code of a program that SIGTERM has ended."""
+
+
+async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTable:
+    """The board that has the elections of a board. Raises BadInput when it is not there and not to
+    be made.
+    """
+    name = keys.leaders_board(board.name)
+    about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
+    if create:
+        return await BoardTable.create(board.table, name=name, shards=1, **about)
+    return await BoardTable.open(board.table, name=name, **about)
+
+
+def _settings(_type: str, spec: str) -> RunSettings:
+    return resolve([decode_spec(spec)])
+
+
+class TermLost(LoopSignal):
+    """`leader.lost`: true once the term is over. As `ctx.lost`."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_over = is_over
+
+    def __bool__(self) -> bool:
+        return super().__bool__() or self._is_over()
+
+
+class Election:
+    """A candidate in an election, from the start of the block to its end. Made by
+    `board.election`; belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        board: BoardTable,
+        *,
+        name: str,
+        owner: str,
+        kind: Kind = "mutex",
+        lease: str | timedelta = "15s",
+        rank: int = 0,
+        preempt: bool = True,
+        ends_at_sigterm: bool = True,
+    ) -> None:
+        """`owner` is the name of the candidate, which no other has. Without `ends_at_sigterm`
+        SIGTERM is left to the program.
+        """
+        self.name = _checked_name(name)
+        self.kind = _checked_kind(kind)
+        self.lease = _checked_lease(lease)
+        self.owner = owner
+        """The candidate, as `blackboard leader` and the history name it."""
+        self._main = board
+        self._clock = board.clock
+        self._state = Candidacy(
+            kind=self.kind,
+            id=self.name,
+            me=Identifier(_checked_rank(rank, self.kind), self.owner),
+            times=ElectionTimes(lease=self.lease.total_seconds()),
+            preempt=preempt,
+        )
+        self._stand = False
+        self._claim: Claim | None = None
+        self._over: Claim | None = None
+        """Of the last term, whose lock may still be there."""
+        self._term = 0
+        self._lost = TermLost(lambda: True)
+        self._lost.set(YET)
+        self._won = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._hurries = True
+        self._announced: float | None = None
+        self._others: tuple[Identifier, ...] | None = None
+        """As read in this check."""
+        self._ranks: dict[str, int] = {}
+        self._unfetched: dict[str, tuple[Message, float]] = {}
+        """Lists of a ring that were sent, by the keys of their rows, and when they are late."""
+        self._ends_at_sigterm = ends_at_sigterm
+        self._terminated = False
+        self._block: asyncio.Task[Any] | None = None
+        self._group = asyncio.TaskGroup()
+
+    # ---- what a program asks
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it holds the lock and is before its deadline."""
+        return self._claim is not None and self._clock.monotonic() < _deadline(self._claim)
+
+    @property
+    def term(self) -> int:
+        """The fence of its last term, higher than that of every term before; 0 before the first. A
+        target that refuses lower ones refuses a leader that was overtaken.
+        """
+        return self._term
+
+    @property
+    def lost(self) -> TermLost:
+        """Of its last term: true once that is over; `reason` says why. `await lost.wait()`."""
+        return self._lost
+
+    async def won(self) -> None:
+        """Wait until it is the leader. Raises BlackboardError outside of the block."""
+        while not self.is_leader:
+            if self._block is None or self._leaving.is_set():
+                problem = f"a candidate of {self.name!r} only inside `async with board.election()`"
+                raise BlackboardError(problem)
+            self._check_deadline()
+            await self._won.wait()
+
+    # ---- the block
+
+    async def __aenter__(self) -> Self:
+        if self._block is not None:
+            raise BlackboardError("an election is entered once: ask the board for another one")
+        self._board = await open_elections(self._main, create=True)
+        await self._added()
+        if self.kind is not ElectionKind.MUTEX:
+            await mail.forget_old(self._board)
+        now = await self._board.table.now()
+        self._member = Member(
+            owner=self.owner,
+            started=now,
+            seen=now,
+            slots=1,
+            running=0,
+            release=__version__,
+            types=self.name,
+            cycle=self._state.times.check,
+            rank=self._state.me.rank,
+        )
+        self._block = asyncio.current_task()
+        await self._group.__aenter__()
+        self._working = self._group.create_task(self._work())
+        self._watching = self._group.create_task(self._watch())
+        if self._ends_at_sigterm:
+            _catch_sigterm(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Resign and leave. A cancellation meanwhile waits for that, for a lease at the most."""
+        self._leaving.set()
+        leaving = asyncio.get_running_loop().create_task(self._leave())
+        cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
+        while not leaving.done():
+            try:
+                await asyncio.wait([leaving])
+            except asyncio.CancelledError as another:
+                cancelled = another
+        self._watching.cancel()
+        is_last = _release_sigterm(self)
+        try:
+            await self._group.__aexit__(
+                type(cancelled) if cancelled else None, cancelled, traceback
+            )
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        except asyncio.CancelledError:
+            if self._terminated and is_last:
+                raise SystemExit(ENDED) from None
+            raise
+        finally:
+            self._won.set()  # a `won` that still waits raises
+
+    async def _leave(self) -> None:
+        """End the check under way, then let the lock go."""
+        await asyncio.wait([self._working], timeout=self.lease.total_seconds())
+        self._working.cancel()
+        await asyncio.wait([self._working])
+        if self.kind is not ElectionKind.MUTEX:
+            with suppress(TableError, TimeoutError):
+                async with asyncio.timeout(self._state.times.check):
+                    await forget(self._board, self.owner)
+        await self._resign()
+
+    def terminate(self) -> None:
+        """End the block because of SIGTERM."""
+        assert self._block is not None
+        self._terminated = True
+        self._block.cancel()
+
+    # ---- the item
+
+    async def _added(self) -> None:
+        """Make the item of the election if it is missing. Raises BadInput where it is of another
+        kind, or has another lease.
+        """
+        spec = Spec(every="1s", stale_after=format_duration(self.lease), retries=TAKEOVERS)
+        item = await self._item()
+        if item is None:
+            try:
+                done = await edits.add(
+                    self._board, item_id=self.name, item_type=self.kind.value, spec=spec
+                )
+            except BadInput:  # another candidate was faster
+                item = await self._item()
+                if item is None:
+                    raise
+            else:
+                item = done.item
+        board = self._board.name
+        if item.type != self.kind.value:
+            raise BadInput(
+                "kind",
+                f"the election {self.name!r} is a {item.type}",
+                f"all candidates say the same; `blackboard --board {board} rm {self.name}` ends it",
+            )
+        lease = self._board.resolve(item.type, item.spec).stale_after
+        if lease is not None and lease != self.lease:
+            raise BadInput(
+                "lease",
+                f"that of the election {self.name!r} is {format_duration(lease)}",
+                "all candidates say the same; "
+                f"`blackboard --board {board} edit {self.name} --stale-after TIME` changes it",
+            )
+
+    async def _item(self) -> Item | None:
+        item = await self._board.item(self.name)
+        return None if item is None or item.state is State.REMOVED else item
+
+    # ---- checks
+
+    async def _work(self) -> None:
+        failures = 0
+        while not self._leaving.is_set():
+            fraction = self._board.chance.fraction()
+            every = self._state.times.check
+            try:
+                await self._check()
+            except TableError as trouble:
+                failures += 1
+                asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
+                pause = renewals(every).pause(failures, asked=asked, fraction=fraction)
+            else:
+                failures = 0
+                pause = min(every, HURRY) if self._hurries else every
+                pause *= 1 - JITTER * fraction
+            await self._rest(pause)
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, or until the block is left."""
+        loop = asyncio.get_running_loop()
+        waiting = [
+            loop.create_task(self._clock.sleep(seconds)),
+            loop.create_task(self._leaving.wait()),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    async def _check(self) -> None:
+        """Renew or look, hear what others say, and take the lock or let it go."""
+        self._others, self._hurries = None, False
+        if self._claim is not None:
+            await self._renew(self._claim)
+        if self.kind is not ElectionKind.MUTEX:
+            await self._hear()
+        if self._claim is None:
+            await self._compete()
+            return
+        await self._step(Looked(others=self._state.others, leader=self._state.me))
+        if not self._stand:
+            await self._resign()
+
+    async def _compete(self) -> None:
+        """Look at the lock, and take it if it is free or stale and this candidate stands."""
+        found = await self._look()
+        if found is None:
+            if await self._item() is None:
+                await self._added()
+            return  # it is paused, or not ready yet
+        if isinstance(found, Lock) and found.owner == self.owner:
+            await self._found_own(found)
+            return
+        owner, leader, others = self._leader_of(found), None, self._state.others
+        has_ranks = self.kind is not ElectionKind.MUTEX
+        if has_ranks and (owner is None or owner not in self._ranks):
+            others = await self._candidates()
+        if owner is not None:
+            leader = Identifier(self._ranks.get(owner, self._state.me.rank), owner)
+        await self._step(Looked(others=others, leader=leader))
+        if self._stand and leader is None:
+            await self._take(found)
+        self._hurries = has_ranks and self._claim is None and (leader is None or self._stand)
+
+    async def _hear(self) -> None:
+        """Announce this candidate when it is time, and hear what others have sent."""
+        now = self._clock.monotonic()
+        every = self._state.times.check * (1 - JITTER)
+        if self._announced is None or now - self._announced >= every:
+            self._member = replace(self._member, running=int(self._claim is not None))
+            self._member = await announce(self._board, self._member)
+            self._announced = now
+        messages = await mail.fetch(self._board, self.owner)
+        if messages:
+            self._state = replace(self._state, others=await self._candidates())
+        for message in messages:
+            if message.id == self.name:
+                await self._step(Received(message))
+        for key, (message, late) in tuple(self._unfetched.items()):
+            if now >= late:
+                del self._unfetched[key]
+                if await mail.take_back(self._board, key):
+                    await self._step(Undelivered(message))
+
+    async def _candidates(self) -> tuple[Identifier, ...]:
+        """All other candidates that have announced themselves within a lease."""
+        if self._others is None:
+            longest = self._state.times.lease + self._board.table.resolution
+            found = [
+                Identifier(one.member.rank, one.member.owner)
+                for one in await workers(self._board)
+                if one.age <= longest and one.takes(self.name) and one.member.owner != self.owner
+            ]
+            self._others = tuple(found)
+            self._ranks = {one.owner: one.rank for one in found}
+        return self._others
+
+    async def _step(self, event: Event) -> None:
+        done = step(self._state, event, now=self._clock.monotonic())
+        self._state, self._stand = done.after, done.stand
+        if not done.sends:
+            return
+        for key, message in (await mail.send(self._board, done.sends)).items():
+            if self.kind is ElectionKind.RING and message.kind is MessageKind.ELECTION:
+                late = self._clock.monotonic() + self._state.times.answer
+                self._unfetched[key] = (message, late)
+
+    # ---- the lock
+
+    async def _look(self) -> Lock | Token | None:
+        """The lock of the election, or its waiting token if that is ready."""
+        until = await self._board.table.now()
+        async for found in self._board.walk(0, until=until):
+            if found.id == self.name:
+                return found
+        return None
+
+    def _leader_of(self, found: Lock | Token) -> str | None:
+        """The holder of a lock that may not be taken; None: it may."""
+        if isinstance(found, Lock) and self._move(found) is not Move.OVERRIDE:
+            return found.owner
+        return None
+
+    def _move(self, lock: Lock) -> Move:
+        return decide_lock(
+            lock,
+            owner=self.owner,
+            types={self.kind.value},
+            in_flight=self._board.in_flight,
+            resolution=self._board.table.resolution,
+        )
+
+    async def _take(self, found: Lock | Token) -> None:
+        board = self._board
+        taken: tuple[Claim, ...] = ()
+        if isinstance(found, Lock):
+            one = await claims.override(board, found, owner=self.owner)
+            taken = (one,) if one else ()
+        else:
+            settings = board.resolve(found.type, found.spec)
+            now = await board.table.now()
+            move = decide_token(found, now=now, types={self.kind.value}, settings=settings)
+            if move is Move.RUN:
+                done = await claims.claim(board, [found], owner=self.owner, settings=[settings])
+                taken = done.claims
+        for claim in await claims.trusted(board, taken):
+            await self._begin(claim)
+
+    async def _found_own(self, lock: Lock) -> None:
+        """A lock of this candidate that it does not hold: a claim that landed late is adopted, that
+        of a term that is over is let go.
+        """
+        if self._over is not None and lock.nonce == self._over.nonce:
+            await self._put_back(self._over, UNANSWERED)
+        elif self._move(lock) is Move.ADOPT:
+            adopted = await claims.adopt(self._board, lock)
+            for claim in await claims.trusted(self._board, [adopted] if adopted else []):
+                await self._begin(claim)
+
+    async def _begin(self, claim: Claim) -> None:
+        """A term."""
+        self._claim, self._term = claim, claim.fence
+        self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
+        self._won.set()
+        if prunes_after(claim.fence, retention=RETENTION):
+            await prune(self._board, self.name, retention=RETENTION)
+
+    async def _renew(self, claim: Claim) -> None:
+        renewed = await claims.renew(self._board, claim)
+        if self._claim is not claim:
+            return  # its deadline has passed meanwhile
+        if renewed is None:
+            self._end(GONE)
+        else:
+            self._claim = renewed
+
+    async def _watch(self) -> None:
+        """End a term at its deadline, also while no renewal is answered."""
+        while True:
+            await self._won.wait()
+            if self._claim is not None:
+                left = _deadline(self._claim) - self._clock.monotonic()
+                await self._clock.sleep(max(left, 0.0))
+                self._check_deadline()
+
+    def _check_deadline(self) -> None:
+        if self._claim is not None and not self.is_leader:
+            self._end(UNANSWERED)
+
+    def _end(self, reason: str) -> None:
+        self._over, self._claim = self._claim, None
+        self._won.clear()
+        self._lost.set(reason)
+
+    async def _resign(self) -> None:
+        if self._claim is not None:
+            claim = self._claim
+            self._end(RESIGNED)
+            await self._put_back(claim, RESIGNED)
+
+    async def _put_back(self, claim: Claim, reason: str) -> None:
+        """Release the lock, so that it may be claimed at once. If the store does not answer for a
+        lease, it is stale by then.
+        """
+        finished = FinishedRun(
+            claim=claim,
+            ended=Ended(outcome=Outcome.CANCELLED, error=reason),
+            settings=self._board.resolve(claim.type, claim.spec),
+            requeue=True,
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.lease.total_seconds()):
+                await release(self._board, [finished])
+
+
+def _deadline(claim: Claim) -> float:
+    return deadline(claim.sent, claim.stale_after)
+
+
+# ---- what a caller says
+
+
+def _checked_name(name: str) -> str:
+    if "," in name:
+        raise BadInput("name", f"{name!r} has a comma", "use another character")
+    return name
+
+
+def _checked_kind(kind: str) -> ElectionKind:
+    try:
+        return ElectionKind(kind)
+    except ValueError:
+        kinds = ", ".join(one.value for one in ElectionKind)
+        raise BadInput("kind", f"{kind!r} is none", f"one of {kinds}") from None
+
+
+def _checked_lease(lease: str | timedelta) -> timedelta:
+    found = parse_duration(lease, "lease")
+    if found < SHORTEST_LEASE:
+        shortest = format_duration(SHORTEST_LEASE)
+        problem = f"{format_duration(found)} is too short: a leader renews every third of it"
+        raise BadInput("lease", problem, f"{shortest} at the least")
+    if found > LONGEST_LEASE:
+        problem = f"{format_duration(found)} is too long: a dead leader is replaced after it"
+        raise BadInput("lease", problem, f"{format_duration(LONGEST_LEASE)} at the most")
+    return found
+
+
+def _checked_rank(rank: int, kind: ElectionKind) -> int:
+    if type(rank) is not int or not 0 <= rank <= HIGHEST_RANK:
+        raise BadInput("rank", f"{rank!r} is out of range", f"0 to {HIGHEST_RANK}")
+    if rank and kind is ElectionKind.MUTEX:
+        raise BadInput("rank", "a mutex has no ranks: the first leads", 'kind="bully" or "ring"')
+    return rank
+
+
+# ---- SIGTERM
+
+_caught: dict[asyncio.AbstractEventLoop, list[Election]] = {}
+"""The elections of each loop whose SIGTERM is caught here."""
+
+
+def _catch_sigterm(election: Election) -> None:
+    """Leave the block at SIGTERM, where the program does not handle that itself."""
+    loop = asyncio.get_running_loop()
+    if loop not in _caught:
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        _caught[loop] = []
+        loop.add_signal_handler(signal.SIGTERM, _terminate, loop)
+    _caught[loop].append(election)
+
+
+def _terminate(loop: asyncio.AbstractEventLoop) -> None:
+    for one in tuple(_caught.get(loop, ())):
+        one.terminate()
+
+
+def _release_sigterm(election: Election) -> bool:
+    """Whether this was the last of its loop: then SIGTERM is as it was before."""
+    loop = asyncio.get_running_loop()
+    elections = _caught.get(loop, [])
+    if election in elections:
+        elections.remove(election)
+        if not elections:
+            del _caught[loop]
+            loop.remove_signal_handler(signal.SIGTERM)
+    return not elections

@@ -1,0 +1,95 @@
+"""Mail: the messages of an election, as rows that their recipients fetch and delete.
+
+A message that cannot be sent is lost, one of which the deletion had no answer comes twice, and the
+order of messages to two candidates is open: the rules of elections allow for all of it. A row that
+lies there for longer than an answer takes was not fetched: its sender takes it back, and so learns
+that the recipient is silent. Mail for candidates that are gone is deleted a day later.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from blackboard.errors import BadRow
+from blackboard.model import VERSION, Message
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Op, Row, Unknown
+
+TRIES = 3
+"""Times that a batch without an answer is sent."""
+FORGOTTEN_AFTER = timedelta(days=1)
+
+
+async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Message]:
+    """Send messages, in one batch as far as they fit it; each by the key of its row. A batch that
+    is never answered may be lost.
+    """
+    sent = await board.table.now()
+    made = {keys.mail_key(one.to, sent, board.chance.nonce()): one for one in messages}
+    ops: list[Op] = [Insert(key, data_of(one)) for key, one in made.items()]
+    for start in range(0, len(ops), board.table.max_rows):
+        with suppress(Unknown):
+            await _commit(board, ops[start : start + board.table.max_rows])
+    return made
+
+
+async def fetch(board: BoardTable, to: str) -> list[Message]:
+    """The messages to a candidate, the oldest first, as many as one batch deletes. Rows that cannot
+    be read, or are of a newer version, are deleted unread.
+    """
+    first, last = keys.mail_range(to)
+    partition = keys.mail_partition(board.name)
+    rows = [row async for row in board.table.scan(partition, first, last, board.table.max_rows)]
+    if rows:
+        with suppress(Conflict, Unknown):  # what is left there comes once more
+            await _commit(board, [Delete(row.key, row.etag) for row in rows])
+    return [message for row in rows if (message := _message(row))]
+
+
+async def take_back(board: BoardTable, key: str) -> bool:
+    """Delete a message that was not fetched; whether it was there. In doubt it was."""
+    try:
+        await _commit(board, [Delete(key, ANY)])
+    except Conflict:
+        return False
+    except Unknown:
+        return True
+    return True
+
+
+async def forget_old(board: BoardTable) -> None:
+    """Delete the mail of candidates that are gone."""
+    before = keys.moment_key(await board.table.now() - FORGOTTEN_AFTER)
+    partition = keys.mail_partition(board.name)
+    async for row in board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL)):
+        if row.key.rsplit(":", 2)[1] < before:
+            with suppress(Conflict, Unknown):
+                await board.table.commit(partition, [Delete(row.key, row.etag)])
+
+
+async def _commit(board: BoardTable, ops: Sequence[Op]) -> None:
+    """A batch, sent again while it has no answer. After that a row that is there, of those that are
+    inserted, or is gone, of those that are deleted, was the answer that is missing.
+    """
+    for number in range(TRIES):
+        try:
+            await board.table.commit(keys.mail_partition(board.name), ops)
+        except Unknown:
+            if number == TRIES - 1:
+                raise
+        except Conflict as found:
+            if number and found.kind is not ConflictKind.CHANGED:
+                return
+            raise
+        else:
+            return
+
+
+def _message(row: Row) -> Message | None:
+    if version_of(row.data) > VERSION:
+        return None
+    with suppress(BadRow):
+        return record_of(Message, row)
+    return None

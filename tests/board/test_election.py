@@ -1,0 +1,735 @@
+"""`board.election`: who leads, for how long, and what it is told when that is over."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blackboard
+from blackboard.election import GONE, RESIGNED, UNANSWERED, YET, Election, open_elections
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import Message, MessageKind, Outcome, Run
+from blackboard.protocol import edits, keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import record_of
+from blackboard.table import Insert, Merge, Row, Unavailable
+from blackboard.tables.memory import Contents, MemoryTable
+from tests.support.boards import make_board
+from tests.support.clocks import ManualClock
+from tests.support.faults import Fault, FaultyTable
+from tests.support.patience import patience
+from tests.support.processes import eventually, own_environ
+from tests.support.stores import rows_of
+
+LEASE = 15.0
+CHECK = LEASE / 3
+DEADLINE = 0.8 * LEASE
+
+
+class Wire(FaultyTable):
+    """A candidate's way to the store, which may be cut."""
+
+    cut = False
+
+    async def _next(self, script: Any) -> Fault:
+        if self.cut:
+            raise Unavailable
+        return await super()._next(script)
+
+
+@dataclass
+class Town:
+    """Candidates in one loop, on one table, by a clock that is turned by hand."""
+
+    clock: ManualClock
+    contents: Contents
+    stack: AsyncExitStack
+    wires: list[Wire] = field(default_factory=list)
+
+    async def candidate(self, *, name: str = "report", enter: bool = True, **said: Any) -> Election:
+        """In a process of its own, as far as it can tell."""
+        said = {"name": name, "owner": f"host:{len(self.wires)}:c", **said}
+        wire = Wire(MemoryTable(self.clock, self.contents))
+        self.wires.append(wire)
+        board = await make_board(wire, self.clock, seed=len(self.wires))
+        election = Election(board, **said)
+        if enter:
+            await self.stack.enter_async_context(election)
+            await self.turns(0)
+        return election
+
+    async def turns(self, seconds: float, *, by: float = 0.25) -> None:
+        """Time passes, and everybody does what is due."""
+        end = self.clock.monotonic() + seconds
+        await settles()
+        while self.clock.monotonic() < end:
+            self.clock.advance(min(by, end - self.clock.monotonic()))
+            await settles()
+
+    async def until(self, condition: Callable[[], object], seconds: float) -> float:
+        """Time passes until that holds; how much it was."""
+        begun = self.clock.monotonic()
+        while not condition():
+            await self.turns(0.05, by=0.05)
+            assert self.clock.monotonic() - begun <= seconds, f"not within {seconds:g} s"
+        return self.clock.monotonic() - begun
+
+    async def elections(self) -> BoardTable:
+        table = MemoryTable(self.clock, self.contents)
+        return await open_elections(await make_board(table, self.clock, seed=99))
+
+    async def elections_made(self) -> BoardTable:
+        """With an election of bullies that has no candidate."""
+        async with await self.candidate(kind="bully", enter=False):
+            pass
+        return await self.elections()
+
+    async def mail(self) -> int:
+        """Messages that nobody has fetched."""
+        board = await self.elections()
+        return len(await rows_of(board.table, keys.mail_partition(board.name)))
+
+    async def history(self, name: str = "report") -> list[Run]:
+        return [run async for run in (await self.elections()).runs(name)][::-1]
+
+
+async def settles() -> None:
+    for _ in range(120):
+        await asyncio.sleep(0)
+
+
+def of_town(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a story in a town of its own."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        async def told() -> None:
+            async with asyncio.timeout(patience(60)), AsyncExitStack() as stack:
+                town = Town(ManualClock(), Contents(), stack)
+                await test(town, **arguments)
+                for wire in town.wires:
+                    wire.cut = False
+
+        asyncio.run(told())
+
+    del run.__wrapped__  # pytest would look for a fixture `town`
+    names = list(test.__annotations__)[1:-1]
+    run.__signature__ = _signature(names)  # type: ignore[attr-defined]
+    return run
+
+
+def _signature(names: list[str]) -> Any:
+    import inspect
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+
+KINDS = pytest.mark.parametrize("kind", ["mutex", "bully", "ring"])
+
+
+# ---- who leads
+
+
+@KINDS
+@of_town
+async def test_one_of_three_leads_and_the_next_when_it_leaves(town: Town, kind: str) -> None:
+    all_ = [await town.candidate(kind=kind, enter=False) for _ in range(3)]
+    stacks = [AsyncExitStack() for _ in all_]
+    for one, stack in zip(all_, stacks, strict=True):
+        await stack.enter_async_context(one)
+    left: list[Election] = []
+    for term in (1, 2, 3):
+        await town.until(lambda: [one for one in all_ if one.is_leader], CHECK * 3)
+        (leader,) = [one for one in all_ if one.is_leader]
+        assert (leader.term, leader not in left) == (term, True)
+        await town.turns(4 * LEASE)
+        assert [one for one in all_ if one.is_leader] == [leader]
+        assert not leader.lost
+        await stacks[all_.index(leader)].aclose()
+        assert (leader.is_leader, bool(leader.lost), leader.lost.reason) == (False, True, RESIGNED)
+        left.append(leader)
+    assert [run.outcome for run in await town.history()] == [Outcome.CANCELLED] * 3
+
+
+@of_town
+async def test_a_successor_acts_within_a_third_of_a_lease(town: Town) -> None:
+    one = await town.candidate(enter=False)
+    async with one:
+        await town.until(lambda: one.is_leader, 1)
+        other = await town.candidate()
+        await town.turns(LEASE)
+    assert await town.until(lambda: other.is_leader, CHECK) <= CHECK
+
+
+@KINDS
+@of_town
+async def test_a_leader_that_is_cut_off_stops_before_another_leads(town: Town, kind: str) -> None:
+    one = await town.candidate(kind=kind)
+    await town.until(lambda: one.is_leader, CHECK)
+    other = await town.candidate(kind=kind)
+    await town.turns(LEASE)
+    lost = one.lost
+    town.wires[0].cut = True
+    stopped = await town.until(lambda: not one.is_leader, LEASE)
+    assert not other.is_leader
+    assert DEADLINE - CHECK <= stopped <= DEADLINE + 0.1
+    assert (bool(lost), lost.reason) == (True, UNANSWERED)
+    after = stopped + await town.until(lambda: other.is_leader, 2 * LEASE)
+    assert LEASE - CHECK < after <= LEASE + CHECK + 1
+    assert (one.term, other.term) == (1, 2)
+    town.wires[0].cut = False
+    await town.turns(2 * LEASE)
+    assert (one.is_leader, other.is_leader, one.term) == (False, True, 1)
+    assert [(run.fence, run.outcome) for run in await town.history()] == [(1, Outcome.ABANDONED)]
+
+
+@of_town
+async def test_a_term_that_is_over_does_not_come_back(town: Town) -> None:
+    """The store is away for longer than 0.8 of a lease, and no other took the lock."""
+    one = await town.candidate()
+    await town.until(lambda: one.is_leader, CHECK)
+    town.wires[0].cut = True
+    await town.until(lambda: not one.is_leader, LEASE)
+    town.wires[0].cut = False
+    await town.until(lambda: one.is_leader, 2 * LEASE)
+    assert one.term == 2
+    assert [run.outcome for run in await town.history()] == [Outcome.CANCELLED]
+
+
+@of_town
+async def test_a_program_that_stood_still_sees_at_once_that_its_term_is_over(town: Town) -> None:
+    one = await town.candidate()
+    await town.until(lambda: one.is_leader, CHECK)
+    lost = one.lost
+    town.clock.advance(DEADLINE)  # nothing here has run since
+    assert (one.is_leader, bool(lost), bool(one.lost)) == (False, True, True)
+
+
+@of_town
+async def test_waiting_for_the_end_of_a_term(town: Town) -> None:
+    one = await town.candidate()
+    await one.won()
+    lost = one.lost
+    waiting = asyncio.create_task(lost.wait())
+    await town.turns(2 * LEASE)
+    assert not waiting.done()
+    board = await town.elections()
+    await edits.unlock(board, "report", (await mark(board)), fence=1)
+    await town.until(waiting.done, CHECK)
+    assert (bool(lost), lost.reason) == (True, GONE)
+    won = asyncio.create_task(one.won())
+    await town.until(won.done, 2 * CHECK)
+    assert (one.term, bool(one.lost)) == (3, False), "an unlock raises the fence, a claim again"
+
+
+async def mark(board: BoardTable) -> Any:
+    from blackboard.model import Mark
+
+    return Mark(by="ann", at=await board.table.now())
+
+
+@of_town
+async def test_a_paused_election_has_no_leader_until_it_is_resumed(town: Town) -> None:
+    board = await town.elections_made()
+    await edits.pause(board, "report", await mark(board))
+    all_ = [await town.candidate(kind="bully") for _ in range(2)]
+    sent = await town.mail()
+    await town.turns(4 * LEASE)
+    assert not any(one.is_leader for one in all_)
+    assert await town.mail() == sent == 0
+    await edits.resume(board, "report", await mark(board))
+    await town.until(lambda: any(one.is_leader for one in all_), LEASE)
+
+
+@of_town
+async def test_an_election_that_was_removed_is_made_again_with_higher_terms(town: Town) -> None:
+    one = await town.candidate()
+    await town.until(lambda: one.is_leader, CHECK)
+    await edits.remove(await town.elections(), "report")
+    await town.until(lambda: not one.is_leader, CHECK)
+    await town.until(lambda: one.is_leader, 2 * CHECK)
+    assert one.term == 3
+
+
+# ---- lost replies
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
+@of_town
+async def test_a_claim_without_an_answer_is_settled(town: Town, fault: Fault) -> None:
+    one = await town.candidate(enter=False)
+    async with one:
+        town.wires[0].script(fault)
+        await town.turns(0)
+        assert town.wires[0].quiet
+        await town.wires[0].land()
+        assert await town.until(lambda: one.is_leader, 2 * CHECK) <= 2 * CHECK
+        await town.turns(2 * LEASE)
+        assert (one.is_leader, one.term) == (True, 1)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE, Fault.BUSY, Fault.AWAY])
+@of_town
+async def test_a_renewal_without_an_answer_ends_no_term(town: Town, fault: Fault) -> None:
+    one = await town.candidate()
+    await town.until(lambda: one.is_leader, CHECK)
+    town.wires[0].script(fault)
+    await town.turns(3 * LEASE)
+    assert town.wires[0].quiet
+    await town.wires[0].land()
+    await town.turns(LEASE)
+    assert (one.is_leader, one.term) == (True, 1)
+
+
+@of_town
+async def test_leaving_while_the_store_is_away_takes_a_lease_at_the_most(town: Town) -> None:
+    one = await town.candidate(enter=False, lease="3s")
+    await one.__aenter__()
+    await town.until(lambda: one.is_leader, CHECK)
+    town.wires[0].cut = True
+    leaving = asyncio.create_task(one.__aexit__(None, None, None))
+    await asyncio.wait([leaving], timeout=patience(30))
+    assert leaving.done()
+    assert not one.is_leader
+
+
+# ---- ranks
+
+
+@of_town
+async def test_a_bully_of_a_higher_rank_takes_the_lead(town: Town) -> None:
+    low = await town.candidate(kind="bully", rank=1)
+    await town.until(lambda: low.is_leader, CHECK)
+    high = await town.candidate(kind="bully", rank=2)
+    await town.until(lambda: high.is_leader, 2 * CHECK)
+    assert (low.is_leader, low.lost.reason, high.term) == (False, RESIGNED, 2)
+    await town.turns(4 * LEASE)
+    assert (high.is_leader, high.term) == (True, 2)
+
+
+@pytest.mark.parametrize(("kind", "said"), [("bully", {"preempt": False}), ("ring", {})])
+@of_town
+async def test_a_leader_stays_where_ranks_do_not_preempt(
+    town: Town, kind: str, said: dict[str, Any]
+) -> None:
+    low = await town.candidate(kind=kind, rank=1, **said)
+    await town.until(lambda: low.is_leader, CHECK)
+    high = await town.candidate(kind=kind, rank=2, **said)
+    await town.turns(4 * LEASE)
+    assert (low.is_leader, high.is_leader) == (True, False)
+
+
+@pytest.mark.parametrize("kind", ["bully", "ring"])
+@of_town
+async def test_the_highest_that_is_left_follows_a_leader_that_is_gone(
+    town: Town, kind: str
+) -> None:
+    """The leader says nothing more: it was killed."""
+    first = await town.candidate(kind=kind, rank=9)
+    await town.until(lambda: first.is_leader, CHECK)
+    others = [await town.candidate(kind=kind, rank=rank) for rank in (1, 4, 3, 2)]
+    await town.turns(2 * LEASE)
+    town.wires[0].cut = True
+    took = await town.until(lambda: any(one.is_leader for one in others), 3 * LEASE)
+    assert took <= LEASE + CHECK + 4, "nobody waits for a whole check while there is no leader"
+    assert [one.is_leader for one in others] == [False, True, False, False]
+    await town.turns(4 * LEASE)
+    assert [one.is_leader for one in others] == [False, True, False, False]
+    assert others[1].term == 2
+    assert await town.mail() == 0
+
+
+@of_town
+async def test_a_list_passes_over_a_candidate_that_does_not_fetch_it(town: Town) -> None:
+    """It has announced itself a moment ago, and is gone."""
+    first = await town.candidate(kind="ring", rank=9)
+    await town.until(lambda: first.is_leader, CHECK)
+    others = [await town.candidate(kind="ring", rank=rank) for rank in (1, 2, 3)]
+    await town.turns(2 * LEASE)
+    town.wires[0].cut = town.wires[2].cut = True
+    board = await town.elections()
+    for _ in range(30):
+        await town.turns(CHECK / 2)
+        await touch(board)
+    assert [one.is_leader for one in (first, *others)] == [False, False, False, True]
+    assert others[2].term == 2
+    asked = {
+        (message.sender, message.to)
+        for wire in town.wires
+        for batch in wire.batches
+        for op in batch
+        if isinstance(op, Insert) and op.key.startswith(keys.MAIL)
+        for message in [record_of(Message, Row(op.key, "", op.data))]
+        if message.kind is MessageKind.ELECTION
+    }
+    gone, low, lost, high = (one.owner for one in (first, *others))
+    assert asked >= {(low, lost), (low, high), (high, gone), (high, low)}
+
+
+async def touch(board: BoardTable) -> None:
+    """All members seem to have announced themselves just now."""
+    partition = keys.workers_partition(board.name)
+    for row in await rows_of(board.table, partition):
+        await board.table.commit(partition, [Merge(row.key, {}, row.etag)])
+
+
+# ---- what it costs
+
+
+@of_town
+async def test_a_mutex_costs_one_request_a_check(town: Town) -> None:
+    leader = await town.candidate()
+    await town.until(lambda: leader.is_leader, CHECK)
+    await town.candidate()
+    await town.turns(CHECK)
+    before = (
+        [len(wire.batches) for wire in town.wires],
+        [wire.requests.pages for wire in town.wires],
+    )
+    await town.turns(20 * CHECK)
+    batches = [len(wire.batches) - old for wire, old in zip(town.wires, before[0], strict=True)]
+    pages = [wire.requests.pages - old for wire, old in zip(town.wires, before[1], strict=True)]
+    assert 20 <= batches[0] <= 26
+    assert (pages[0], batches[1]) == (0, 0)
+    assert 20 <= pages[1] <= 26
+
+
+@of_town
+async def test_sigterm_is_caught_for_the_length_of_the_block_and_only_if_that_is_asked_for(
+    town: Town,
+) -> None:
+    def caught() -> bool:
+        return signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+
+    async with await town.candidate(enter=False, ends_at_sigterm=False):
+        assert not caught()
+    async with await town.candidate(enter=False):
+        async with await town.candidate(enter=False):
+            assert caught()
+        assert caught()
+    assert not caught()
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"name": "a,b"}, "name: 'a,b' has a comma (use another character)"),
+        ({"kind": "vote"}, "kind: 'vote' is none (one of mutex, bully, ring)"),
+        ({"lease": "15"}, "lease: '15' has no unit (write 15s for seconds)"),
+        (
+            {"lease": "2s"},
+            "lease: 2s is too short: a leader renews every third of it (3s at the least)",
+        ),
+        (
+            {"lease": "2h"},
+            "lease: 2h is too long: a dead leader is replaced after it (1h at the most)",
+        ),
+        ({"kind": "bully", "rank": -1}, "rank: -1 is out of range (0 to 1000000000)"),
+        ({"kind": "bully", "rank": True}, "rank: True is out of range (0 to 1000000000)"),
+        (
+            {"rank": 1},
+            'rank: a mutex has no ranks: the first leads (kind="bully" or "ring")',
+        ),
+    ],
+)
+@of_town
+async def test_what_cannot_be_is_refused(town: Town, said: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        await town.candidate(enter=False, **said)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            {"kind": "ring"},
+            (
+                "kind: the election 'report' is a mutex (all candidates say the same; "
+                "`blackboard --board town.leaders rm report` ends it)"
+            ),
+        ),
+        (
+            {"lease": "20s"},
+            (
+                "lease: that of the election 'report' is 15s (all candidates say the same; "
+                "`blackboard --board town.leaders edit report --stale-after TIME` changes it)"
+            ),
+        ),
+    ],
+)
+@of_town
+async def test_all_candidates_say_the_same(town: Town, said: dict[str, Any], message: str) -> None:
+    await town.candidate()
+    with pytest.raises(BadInput) as refused:
+        await town.candidate(**said)
+    assert str(refused.value) == message
+
+
+@of_town
+async def test_outside_of_its_block_a_candidate_is_none(town: Town) -> None:
+    one = await town.candidate(enter=False)
+    assert (one.is_leader, one.term, bool(one.lost), one.lost.reason) == (False, 0, True, YET)
+    assert await one.lost.wait()
+    with pytest.raises(BlackboardError, match="only inside"):
+        await one.won()
+    async with one:
+        waiting = asyncio.create_task(one.won())
+        await town.until(waiting.done, CHECK)
+    with pytest.raises(BlackboardError, match="only inside"):
+        await one.won()
+    with pytest.raises(BlackboardError, match="entered once"):
+        await one.__aenter__()
+
+
+@of_town
+async def test_an_item_of_a_newer_version_ends_the_block(town: Town) -> None:
+    """Its terms may mean something else: who cannot take part is told so."""
+    one = await town.candidate()
+    await town.until(lambda: one.is_leader, CHECK)
+    other = await town.candidate(enter=False)
+    board = await town.elections()
+    town.wires[0].cut = True
+
+    async def body() -> None:
+        async with other:
+            await asyncio.Event().wait()
+
+    blocked = asyncio.create_task(body())
+    await town.turns(1)
+    partition, key = board.partition("report"), keys.item_key("report")
+    await board.table.commit(partition, [Merge(key, {"version": 2}, "*")])
+    await town.until(blocked.done, 2 * LEASE)
+    with pytest.raises(BadInput, match="newer version"):
+        await blocked
+
+
+# ---- processes
+
+CANDIDATE = """
+import asyncio, json, sys, time
+import blackboard
+
+store, kind, rank = sys.argv[1:]
+
+def tell(event, leader):
+    print(json.dumps({"event": event, "term": leader.term, "at": time.time()}), flush=True)
+
+async def main():
+    async with blackboard.open(store, create=True) as board:
+        async with board.election("report", kind=kind, lease="3s", rank=int(rank)) as leader:
+            tell("there", leader)
+            while True:
+                await leader.won()
+                tell("leads", leader)
+                await leader.lost.wait()
+                tell("lost", leader)
+
+asyncio.run(main())
+"""
+BLOCKING = """
+import json, sys, time
+import blackboard
+
+store, kind, rank = sys.argv[1:]
+
+def tell(event, leader):
+    print(json.dumps({"event": event, "term": leader.term, "at": time.time()}), flush=True)
+
+with blackboard.open_blocking(store, create=True) as board:
+    with board.election("report", kind=kind, lease="3s", rank=int(rank)) as leader:
+        tell("there", leader)
+        while True:
+            leader.won()
+            assert leader.is_leader and not leader.lost
+            tell("leads", leader)
+            leader.lost.wait()
+            tell("lost", leader)
+"""
+
+
+@dataclass
+class Process:
+    """A candidate in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.said.read_text().splitlines() if line[-1:] == "}"]
+
+    @property
+    def leads(self) -> bool:
+        return self.events[-1:] != [] and self.events[-1]["event"] == "leads"
+
+    def ends(self, number: signal.Signals) -> float:
+        """When the signal was sent."""
+        at = time.time()
+        self.process.send_signal(number)
+        self.process.wait(patience(30))
+        return at
+
+
+@pytest.fixture(name="start")
+def _start(store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start(kind: str = "mutex", rank: int = 0, *, program: str = CANDIDATE) -> Process:
+        said = tmp_path / f"said-{len(started)}"
+        problem = tmp_path / f"problem-{len(started)}"
+        with said.open("wb") as out, problem.open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, store_url, kind, str(rank)],
+                cwd=tmp_path,
+                env=own_environ(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        started.append(Process(process, said))
+        eventually(lambda: started[-1].events, "the candidate is there")
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
+
+
+def next_leader(all_: list[Process], *, seconds: float) -> Process:
+    (leader,) = eventually(lambda: [one for one in all_ if one.leads], "one leads", seconds=seconds)
+    return leader
+
+
+def terms(all_: list[Process]) -> list[int]:
+    return [event["term"] for one in all_ for event in one.events if event["event"] == "leads"]
+
+
+@KINDS
+def test_a_leader_that_is_killed_is_replaced_after_a_lease(
+    start: Callable[..., Process], kind: str
+) -> None:
+    all_ = [start(kind, 0 if kind == "mutex" else rank) for rank in range(3)]
+    leader = next_leader(all_, seconds=patience(20))
+    at = leader.ends(signal.SIGKILL)
+    all_.remove(leader)
+    following = next_leader(all_, seconds=patience(20))
+    took = following.events[-1]["at"] - at
+    assert took <= patience(3 + 1 + 1.5 + (0 if kind == "mutex" else 3)), f"{took:.1f} s"
+    assert following.events[-1]["term"] > leader.events[-1]["term"]
+    found = terms([*all_, leader])
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("program", [CANDIDATE, BLOCKING])
+@KINDS
+def test_a_leader_that_is_shut_down_resigns(
+    start: Callable[..., Process], kind: str, program: str
+) -> None:
+    leader = start(kind, program=program)
+    eventually(lambda: leader.leads, "it leads")
+    follower = start(kind, program=program)
+    at = leader.ends(signal.SIGTERM)
+    eventually(lambda: follower.leads, "the successor leads")
+    took = follower.events[-1]["at"] - at
+    assert took <= patience(1 + 1), f"{took:.1f} s"
+    assert leader.process.returncode == 128 + signal.SIGTERM
+    assert [leader.events[-1]["term"], follower.events[-1]["term"]] == [1, 2]
+    problem = leader.said.with_name("problem-0").read_text()
+    assert problem == "", problem
+
+
+def test_a_leader_that_was_stopped_sees_when_it_goes_on_that_it_was_replaced(
+    start: Callable[..., Process],
+) -> None:
+    leader = start()
+    eventually(lambda: leader.leads, "it leads")
+    follower = start()
+    leader.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: follower.leads, "another leads")
+    leader.process.send_signal(signal.SIGCONT)
+    eventually(lambda: leader.events[-1]["event"] == "lost", "the first sees it")
+    assert follower.leads
+    assert terms([leader, follower]) == [1, 2]
+
+
+HANDLED = """
+import asyncio, signal, sys
+import blackboard
+
+async def main():
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with blackboard.open(sys.argv[1], create=True) as board:
+        async with board.election("a") as one, board.election("b") as other:
+            await one.won()
+            await other.won()
+            print('{"event": "leads"}', flush=True)
+            await ended.wait()
+    print('{"event": "done"}', flush=True)
+
+asyncio.run(main())
+"""
+TWO = HANDLED.replace("asyncio.get_running_loop()", "# ")
+
+
+@pytest.mark.parametrize(("program", "code"), [(HANDLED, 0), (TWO, 143)])
+def test_a_program_may_handle_sigterm_itself_and_be_in_two_elections(
+    start: Callable[..., Process], store_url: str, program: str, code: int
+) -> None:
+    one = start(program=program)
+    one.ends(signal.SIGTERM)
+    assert one.process.returncode == code
+    assert one.events[-1] == {"event": "done" if code == 0 else "leads"}
+    with blackboard.open_blocking(store_url, name="blackboard.leaders") as board:
+        assert [(item.id, item.running, item.outcome) for item in board.items()] == [
+            ("a", False, "cancelled"),
+            ("b", False, "cancelled"),
+        ]
+
+
+# ---- the blocking door
+
+
+def test_a_program_without_a_loop_takes_part(tmp_path: Path) -> None:
+    with (
+        blackboard.open_blocking(tmp_path / "app.db", create=True) as board,
+        board.election("report", lease="3s") as leader,
+    ):
+        leader.won()
+        assert (leader.is_leader, leader.term, leader.name) == (True, 1, "report")
+        assert not leader.lost.wait(0.01)
+        lost = leader.lost
+        with blackboard.open_blocking(tmp_path / "app.db", name="blackboard.leaders") as elections:
+            elections.unlock("report")
+        assert lost.wait(patience(30))
+        assert lost.reason == GONE
+        leader.won()
+        assert (leader.term, bool(lost)) == (3, True)
+    assert not leader.is_leader
+
+
+def test_what_cannot_be_is_refused_without_a_loop_too(tmp_path: Path) -> None:
+    with blackboard.open_blocking(tmp_path / "app.db", create=True) as board:
+        with pytest.raises(BadInput, match="lease"):
+            board.election("report", lease="1s")
+        with pytest.raises(BadInput, match="it is empty"):
+            board.election("")
+        with board.election("report"), pytest.raises(BadInput, match="kind"):
+            board.election("report", kind="ring").__enter__()

@@ -1,0 +1,154 @@
+"""`blackboard leader`: who leads, and exit code 1 when nobody does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import blackboard as package
+from blackboard.blocking import BlockingElection
+from blackboard.cli.leader import EMPTY, LeaderPictures
+from blackboard.display.layout import text_of
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import ANY, Merge
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+LEADERS = "blackboard.leaders"
+
+
+@contextmanager
+def candidate(name: str = "report", **said: Any) -> Iterator[BlockingElection]:
+    """A leader in another thread."""
+    with package.open_blocking(create=True) as board, board.election(name, **said) as leader:
+        leader.won()
+        yield leader
+
+
+@pytest.fixture(name="elections")
+def _elections(blackboard: CommandLine) -> Iterator[CommandLine]:
+    """Two elections that have a leader, and one that has none."""
+    with ExitStack() as stack:
+        with candidate("old"):
+            pass
+        stack.enter_context(candidate("coordinator"))
+        stack.enter_context(candidate("report", kind="bully", rank=3, lease="30s"))
+        yield blackboard
+
+
+def change(town: CommandLine, key: str, **columns: Any) -> None:
+    async def merged(board: BoardTable) -> None:
+        await board.table.commit(LEADERS, [Merge(key, columns, ANY)])
+
+    town.on_board(merged)
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_the_leaders_are_shown(elections: CommandLine) -> None:
+    titles, coordinator, old, report = lines(elections("leader").out)
+    assert titles == ["election", "leader", "since", "term", "kind", "renewed"]
+    assert (coordinator[0], coordinator[-4:-2]) == ("coordinator", ["1", "mutex"])
+    assert coordinator[-1] == report[-1] == "ago"
+    assert (report[0], report[-4:-2]) == ("report", ["1", "bully"])
+    assert old == ["old", "none", "-", "1", "mutex", "-"]
+
+
+def test_one_election_is_shown_for_programs(elections: CommandLine) -> None:
+    (one,) = elections("leader", "report", "--json").json
+    assert one.pop("leader").count(":") == 2
+    assert one.pop("since")
+    assert 0 <= one.pop("renewed") < 30
+    assert one == {
+        "election": "report",
+        "term": 1,
+        "kind": "bully",
+        "lease": 30.0,
+        "paused": False,
+        "late": False,
+    }
+    (old,) = elections("leader", "old", "--json").json
+    assert (old["leader"], old["since"], old["renewed"], old["late"]) == (None, None, None, False)
+
+
+def test_an_election_without_a_leader_for_longer_than_its_lease_is_no(
+    elections: CommandLine,
+) -> None:
+    async def now(board: BoardTable) -> Any:
+        return await board.table.now()
+
+    at = elections.on_board(now)
+    change(elections, "item:old", ready=at - timedelta(seconds=14))
+    assert elections("leader", "old").code == 0
+    change(elections, "item:old", ready=at - timedelta(seconds=60))
+    assert lines(elections("leader", code=1).out)[2] == ["old", "none", "-", "1", "mutex", "-"]
+    assert [one["late"] for one in elections("leader", "--json", code=1).json] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_lock_that_is_stale_is_no_leader(elections: CommandLine) -> None:
+    change(elections, keys.lock_key("report"), stale_after=-60.0)
+    (one,) = elections("leader", "report", "--json", code=1).json
+    assert (one["leader"], one["late"]) == (None, True)
+    assert one["renewed"] >= 0
+    assert lines(elections("leader", "report", code=1).out)[1][1:5] == ["none", "-", "1", "bully"]
+
+
+def test_a_paused_election_is_no_alarm(elections: CommandLine) -> None:
+    elections("pause", "old", "--board", LEADERS)
+    change(elections, "item:old", ready=timedelta_ago(elections, 60))
+    assert lines(elections("leader", "old").out)[1][1] == "paused"
+
+
+def timedelta_ago(town: CommandLine, seconds: float) -> Any:
+    async def ago(board: BoardTable) -> Any:
+        return await board.table.now() - timedelta(seconds=seconds)
+
+    return town.on_board(ago)
+
+
+def test_a_board_without_elections_says_so(blackboard: CommandLine) -> None:
+    blackboard("init")
+    assert blackboard("leader").out == f"{EMPTY}\n"
+    assert blackboard("leader", "--json").json == []
+    assert blackboard.refused("leader", "report") == (
+        "name: no election 'report' on this board (`blackboard leader`)"
+    )
+
+
+def test_a_name_that_is_none_is_refused(elections: CommandLine) -> None:
+    assert "no election 'nobody'" in elections("leader", "nobody", code=2).err
+
+
+def test_commands_of_items_work_on_elections(elections: CommandLine) -> None:
+    (run,) = elections("log", "--board", LEADERS, "--json").json
+    assert (run["id"], run["type"], run["outcome"]) == ("old", "mutex", "cancelled")
+    assert "3 items" in elections("show", "--board", LEADERS).out
+    assert elections("doctor", "--board", LEADERS).code == 0
+    (member,) = elections("workers", "--board", LEADERS, "--json").json
+    assert (member["types"], member["alive"]) == (["report"], True)
+
+
+def test_watching_needs_a_terminal(elections: CommandLine) -> None:
+    said = elections("leader", "--watch", code=2).err
+    assert said == (
+        "blackboard: watch: needs a terminal (for programs: the command with `--json`)\n"
+    )
+
+
+def test_a_watched_picture_is_read_anew_each_time(elections: CommandLine) -> None:
+    async def frames(board: BoardTable) -> list[list[str]]:
+        pictures = LeaderPictures(board=board, name=None, absolute=False)
+        return [text_of(line, colour=False).split() for line in await pictures.frame(80, 5)]
+
+    drawn = elections.on_board(frames)
+    assert [line[:1] for line in drawn] == [["election"], ["coordinator"], ["old"], [], ["3"]]
