@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from blackboard.model import VERSION, Lock, Token
+from blackboard.model import VERSION, Lock, Token, replace
 from blackboard.rules.due import (
     LONGEST_RENEWAL,
     Move,
@@ -236,6 +236,12 @@ def test_lease_and_time_limit_are_as_set_or_the_interval(
 ) -> None:
     assert lease(settings(**said), NOON) == lease_is
     assert time_limit(settings(**said), NOON) == limit_is
+
+
+def test_a_pump_has_no_time_limit_whatever_is_set() -> None:
+    said = settings(every="1m", timeout="1s")
+    assert time_limit(replace(said, endless=True), NOON) is None
+    assert lease(replace(said, endless=True), NOON) == timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("said", [{"cron": "0 3 * * *"}, {"rrule": DAILY_UNTIL_TODAY}])

@@ -157,6 +157,7 @@ LINES = {
     "unlock davis": 1,
     "workers": 0,
     "leases": 0,
+    "leader": 0,
     "cost": 0,
     "simulate --hours 0.1": 0,
     "check": 1,
