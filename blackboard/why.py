@@ -93,6 +93,8 @@ def _opening(one: ItemStatus, facts: Circumstances) -> str:
 
 
 def _schedule(item: Item, facts: Circumstances) -> str:
+    if facts.settings is not None and facts.settings.endless:
+        return "It is a partition: its pump runs until its worker lets it go."
     schedule = _schedule_of(item, facts)
     if schedule is None:
         return f"Its schedule is {item.schedule!r}." if item.schedule else "It has no schedule."
@@ -226,6 +228,8 @@ def _lease(one: ItemStatus, lock: Lock, facts: Circumstances) -> str:
 
 
 def _afterwards(item: Item, facts: Circumstances) -> str:
+    if facts.settings is not None and facts.settings.endless:
+        return ""
     settings = replace(facts.settings or RunSettings(), schedule=_schedule_of(item, facts))
     following = planned_after(item, settings=settings, now=facts.now)
     if following is None:

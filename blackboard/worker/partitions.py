@@ -62,7 +62,7 @@ from blackboard.table import (
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.membership import Sighting, announce, forget, workers
 from blackboard.worker.release_queue import Releases
-from blackboard.worker.running import Holding, Holdings, Runs, Taken
+from blackboard.worker.running import Holding, Holdings, Latest, Runs, Taken
 
 ROUND = 1 / 3
 """Of a lease, from one look at the group to the next."""
@@ -110,8 +110,10 @@ class GroupWorker:
     releases: Releases
     runs: Runs
     _group: asyncio.TaskGroup = field(init=False)
-    _beside: list[asyncio.Task[None]] = field(default_factory=list)
-    """What is cancelled at the end."""
+    _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    """What is cancelled at the end, in the order it was begun."""
+    _left_alone: Latest = field(default_factory=lambda: Latest(MOST_PUMPS))
+    """Partitions whose settings cannot be computed: each is reported once."""
     _asked_to_stop: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker is asked to stop, or a run was released."""
@@ -166,15 +168,21 @@ class GroupWorker:
             async with asyncio.TaskGroup() as self._group:
                 self.runs.group = self._group
                 work = (self.heartbeat.run(), self._release(), self.releases.keep_pruning(0))
-                self._beside = [self._group.create_task(one) for one in work]
+                for one in work:
+                    self._start_beside(one)
                 if await self._prepared():
                     await self._rounds()
                     await self._let_all_go()
                 await self.releases.pruned()
-                for task in self._beside:
+                for task in tuple(self._beside):
                     task.cancel()
         finally:
             await self.runs.calls.close()
+
+    def _start_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._group.create_task(work)
+        self._beside[task] = None
+        task.add_done_callback(lambda done: self._beside.pop(done, None))
 
     # ---- what there is to share
 
@@ -378,21 +386,25 @@ class GroupWorker:
         """The claim that came of a lock, if its item can be run here."""
         try:
             found = await taking
-            return (
-                None if found is None else Taken(found, self.board.resolve(found.type, found.spec))
-            )
+            settings = None if found is None else self.board.resolve(found.type, found.spec)
         except (BadInput, ValueError) as problem:
-            self.events.emit_of(lock, ItemLeftAlone, message=str(problem))
+            self._leave(lock, problem)
             return None
+        return None if settings is None else Taken(found, settings)
 
     def _settled(self, token: Token) -> bool:
         """Whether the settings of a partition can be computed."""
         try:
             self.board.resolve(token.type, token.spec)
         except (BadInput, ValueError) as problem:
-            self.events.emit_of(token, ItemLeftAlone, message=str(problem))
+            self._leave(token, problem)
             return False
         return token.version <= VERSION
+
+    def _leave(self, one: Lock | Token, problem: Exception) -> None:
+        if one.id not in self._left_alone:
+            self.events.emit_of(one, ItemLeftAlone, message=str(problem))
+        self._left_alone.add(one.id)
 
     async def _start(self, taken: Sequence[Taken]) -> None:
         certain = await trusted(self.board, [one.claim for one in taken])
@@ -417,7 +429,7 @@ class GroupWorker:
     def _end(self, held: Holding, reason: str) -> None:
         """Ask a pump to end, and stop it when its time is up."""
         held.ask_to_end(reason)
-        self._beside.append(self._group.create_task(self._stop(held, reason)))
+        self._start_beside(self._stop(held, reason))
 
     async def _stop(self, held: Holding, reason: str) -> None:
         drain = self.pump.drain.total_seconds()

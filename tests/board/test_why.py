@@ -306,3 +306,12 @@ async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
     assert told.text.endswith("ValueError: boom")
     await pause(scene.other, "davis", scene.mark("enough"))
     assert "ann paused it at" in (await told_of(scene)).text
+
+
+def test_a_partition_has_no_schedule_to_speak_of() -> None:
+    pumped = replace(EVERY, endless=True)
+    running = why(RUNS, LOCK, settings=pumped).text
+    assert "It is a partition: its pump runs until its worker lets it go." in running
+    assert "schedule" not in running
+    assert "After this run" not in running
+    assert "It is a partition" in why(BEFORE, settings=pumped).text

@@ -11,14 +11,16 @@ import pytest
 from blackboard.assembly import WorkerSettings, group_worker
 from blackboard.context import Context, HandlerItem
 from blackboard.errors import LeaseLost
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent, Events, ItemLeftAlone
 from blackboard.handlers import Handler, Registry, handlers_of, pump
 from blackboard.model import Item, Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
+from blackboard.protocol.keys import next_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import GATHERING, names_of
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
+from blackboard.table import ANY, Merge
 from blackboard.worker.membership import workers
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from tests.support.boards import disagreements
@@ -390,3 +392,22 @@ async def test_partitions_may_be_named_by_a_function_that_is_asked_at_the_start(
     await group.join("ann")
     await group.village.turn(GATHERING + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
+
+
+@sharing(partitions=3)
+async def test_a_partition_whose_settings_cannot_be_computed_is_reported_once_and_left(
+    group: Group,
+) -> None:
+    await group.join("ann")
+    await group.village.turn(1.0)
+    item = await group.item("1")
+    broken = Merge(next_key(item.ready, "1"), {"spec": '{"every":"soon"}'}, ANY)
+    await group.board.table.commit(group.board.shard(0), [broken])
+    await group.village.turn(GATHERING + 5 * ROUND)
+    assert sorted(group.log.owners) == ["0", "2"]
+    told = [one for one in group.hands["ann"].told if isinstance(one, ItemLeftAlone)]
+    assert [one.id for one in told] == ["1"]
+    whole = Merge(next_key(item.ready, "1"), {"spec": "{}"}, ANY)
+    await group.board.table.commit(group.board.shard(0), [whole])
+    await group.village.turn(2 * ROUND)
+    assert sorted(group.log.owners) == ["0", "1", "2"]
