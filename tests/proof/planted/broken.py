@@ -324,11 +324,12 @@ def misses_by_its_own_clock(walk: Walk, candidate: Candidate, progress: Any) -> 
 _honest_ask = Heartbeat.ask
 
 
-def counts_from_the_last_send(heartbeat: Heartbeat, held: Holding) -> None:
-    _honest_ask(heartbeat, held)
-    if held.asking:
-        held.asked = None
-        held.claim = replace(held.claim, sent=heartbeat.board.clock.monotonic())
+def counts_from_the_last_send(heartbeat: Heartbeat, *holdings: Holding) -> None:
+    _honest_ask(heartbeat, *holdings)
+    for held in holdings:
+        if held.asking:
+            held.asked = None
+            held.claim = replace(held.claim, sent=heartbeat.board.clock.monotonic())
 
 
 _honest_renew_all = claims.renew_all
