@@ -52,7 +52,9 @@ def _site(tmp_path: Path) -> Iterator[Site]:
 def test_the_pump_of_the_page_is_served_and_its_commands_do_what_they_say(site: Site) -> None:
     (program,) = [one for one in blocks(TEXT) if one.file == "jobs/clicks.py"]
     (site.folder / "jobs").mkdir()
-    (site.folder / "jobs" / "clicks.py").write_text(program.text)
+    quick = program.text.replace('lease="30s"', 'lease="3s"')  # rounds of a second
+    assert quick != program.text
+    (site.folder / "jobs" / "clicks.py").write_text(quick)
     lines = [
         command.line
         for block in blocks(TEXT)

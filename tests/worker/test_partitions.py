@@ -348,15 +348,15 @@ async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) ->
     assert (await group.item("0")).fence > 1
 
 
-@sharing(partitions=100, lease="12s")
+@sharing(partitions=60, lease="12s")
 async def test_all_leases_of_a_worker_are_renewed_by_one_batch_a_time(group: Group) -> None:
     await group.join("ann")
     await group.village.turn(GATHERING + 2.0)
-    assert group.log.counts == [100]
+    assert group.log.counts == [60]
     group.log.saved.clear()
     before = group.hands["ann"].table.requests.commits
     await group.village.turn(40.0)
-    saves = sum(group.log.saved[one] > 0 for one in names_of(100)) * 40
+    saves = sum(group.log.saved[one] > 0 for one in names_of(60)) * 40
     rounds = 40.0 / 4.0
     assert group.hands["ann"].table.requests.commits - before - saves <= 4 * rounds
 
