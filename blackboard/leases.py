@@ -1,4 +1,4 @@
-"""The groups of partitions of a board: who holds which, and for how long nobody has held one."""
+"""The groups of partitions of a board: who holds which, and for how long one has had no owner."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ class GroupLeases:
         return one.item.owner if one.item.running and not one.stale else ""
 
     def free_for(self, one: ItemStatus) -> timedelta:
-        """For how long nobody has held a partition that is there to be held."""
+        """For how long a partition that is there to be held has had no owner."""
         since: datetime | None = None
         if one.stale and one.lock is not None:
             return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))

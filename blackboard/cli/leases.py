@@ -1,4 +1,4 @@
-"""`blackboard leases`: who holds which partitions, and for how long nobody has held one."""
+"""`blackboard leases`: who holds which partitions, and for how long one has had no owner."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """How the partitions of a group are shared: what a worker takes, and what it lets go.
 
 Each worker looks at the group in rounds, a third of a lease apart, and decides by what it sees: the
-locks, the tokens, and the rows of the workers. Nobody assigns anything; two workers with the same
-picture come to the same shares, and where pictures differ the conditions of the claims decide.
+locks, the tokens, and the rows of the workers. No worker assigns anything: two that see the same
+come to the same shares, and where they do not, the conditions of the claims decide.
 
     a worker counts      from its second announcement on, or as soon as it holds something: one that
                          dies soon after each start moves nothing. All count while nothing has
@@ -12,7 +12,7 @@ picture come to the same shares, and where pictures differ the conditions of the
                          does, and the moves to a new picture are the fewest that there can be.
     holds less           it takes what is free or stale. What a living worker lost goes back to it
                          first; the rest is dealt in turn to those who hold less than their share.
-                         What lay there a round ago already is anybody's.
+                         What lay there a round ago already is any worker's.
     holds more           it lets go what it has held for the shortest time, once nothing is free.
                          Nothing is taken from a worker that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
@@ -37,7 +37,7 @@ HURRY = 1.0
 WATCHFUL = 2.5
 """Seconds to the next look while something is free."""
 GATHERING = 3.0
-"""Seconds from its start in which a worker takes nothing of a group that nobody holds anything of:
+"""Seconds from its start in which a worker takes nothing of a group of which nothing is held:
 workers that start together share from the beginning."""
 
 
@@ -59,9 +59,9 @@ class Picture:
     stale: Mapping[str, str]
     """The owner of each partition whose lock was not renewed in time."""
     free: Collection[str]
-    """Partitions that nobody holds, and that are ready."""
+    """Partitions without an owner that are ready."""
     waiting: Collection[str]
-    """Partitions that nobody holds, and that are not ready: their pump has failed."""
+    """Partitions without an owner that are not ready: their pump has failed."""
     workers: Collection[str]
     """The workers that count, the one who looks among them."""
 
@@ -145,8 +145,8 @@ def _taken(
         if owner == me:
             mine.append(one)
     spare = share[me] - held[me] - len(mine)
-    anybodys = [one for one in sorted(left) if one in {*picture.stale, *picture.free}]
-    mine += [one for one in anybodys if one not in mine][:spare]
+    waited = [one for one in sorted(left) if one in {*picture.stale, *picture.free}]
+    mine += [one for one in waited if one not in mine][:spare]
     return tuple(sorted(mine))
 
 

@@ -127,7 +127,7 @@ class GroupWorker:
     _short_since: float | None = None
     """Since when it holds less than its share."""
     _left: frozenset[str] = frozenset()
-    """The partitions that nobody held at the last look."""
+    """The partitions without an owner at the last look."""
     _others: bool = False
     """Whether other workers are there to take what it lets go."""
 
