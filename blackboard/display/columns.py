@@ -339,11 +339,9 @@ def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
 
 
 def last_move(one: ItemStatus) -> str:
-    """How its present owner came to a partition; "" for the first one."""
+    """Why a partition came to its present owner, as far as the item says; "" for the first one."""
     item = one.item
-    if item.running and item.attempt > 1:
-        return f"after attempt {item.attempt - 1} failed" if item.error else "taken over"
-    return first_line(item.error)
+    return first_line(item.error) or ("taken over" if item.attempt > 1 else "")
 
 
 def leases_summary(group: GroupLeases) -> str:
