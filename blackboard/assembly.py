@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from blackboard import __version__
 from blackboard.clock import Chance, SystemChance, SystemClock
@@ -33,7 +33,11 @@ from blackboard.table import Table, read
 if TYPE_CHECKING:
     from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
+    from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.partitions import GroupWorker
+    from blackboard.worker.release_queue import Releases
+    from blackboard.worker.running import Holdings, Runs
+    from blackboard.worker.store_breaker import StoreBreaker
     from blackboard.worker.wake import CycleWake, Wake
     from blackboard.worker.worker import Worker
 
@@ -372,115 +376,40 @@ def new_worker(
     return BoardWorker(worker, settings=settings, wake=wake, groups=groups)
 
 
-def group_worker(
+class _Parts(NamedTuple):
+    """What every part of a worker that holds runs consists of."""
+
+    breaker: "StoreBreaker"
+    board: BoardTable
+    """Asked through the breaker, for all but renewals."""
+    holdings: "Holdings"
+    heartbeat: "Heartbeat"
+    releases: "Releases"
+    runs: "Runs"
+
+
+def _parts(
     board: BoardTable,
     *,
-    parent: str,
-    pump: Handler,
-    owner: str,
-    settings: WorkerSettings,
-    job_settings: Mapping[str, Mapping[str, Any]],
-    events: Events,
-    inline: "Runner",
-    process: "Runner",
-    turning: Callable[[float], None] | None = None,
-) -> "GroupWorker":
-    """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
-    name of the board that it belongs to.
-    """
-    from blackboard.rules.breaker import Need
-    from blackboard.worker.heartbeat import Heartbeat, unwatched
-    from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
-    from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Holdings, Runs
-    from blackboard.worker.store_breaker import StoreBreaker
-
-    breaker = StoreBreaker(board.clock, board.chance, events)
-    renewing = breaker.board(board, Need.RENEWAL)
-    board = breaker.board(board, Need.OTHER)
-    holdings = Holdings(MOST_PUMPS)
-    heartbeat = Heartbeat(
-        board=renewing, holdings=holdings, events=events, turning=turning or unwatched
-    )
-    releases = Releases(board=board, events=events, holdings=holdings, retention=settings.retention)
-    calls = Calls(
-        handlers={pump.type: pump},
-        settings=job_settings,
-        inline=inline,
-        process=process,
-        events=events,
-        clock=board.clock,
-        save=heartbeat.save,
-        limit=board.table.max_value,
-    )
-    runs = Runs(
-        holdings=holdings,
-        calls=calls,
-        events=events,
-        shards=1,
-        started=heartbeat.beat,
-        ended=releases.add,
-    )
-    assert pump.pump is not None
-    now = board.clock.now()
-    member = Member(
-        owner=owner,
-        started=now,
-        seen=now,
-        slots=1,
-        running=0,
-        release=__version__,
-        types=pump.type,
-        cycle=pump.pump.lease.total_seconds() / 3,
-    )
-    return GroupWorker(
-        board=board,
-        parent=parent,
-        handler=pump,
-        member=member,
-        events=events,
-        holdings=holdings,
-        heartbeat=heartbeat,
-        releases=releases,
-        runs=runs,
-    )
-
-
-def assemble(
-    board: BoardTable,
-    *,
-    owner: str,
-    settings: WorkerSettings,
+    slots: int,
     handlers: Mapping[str, Handler],
+    settings: WorkerSettings,
     job_settings: Mapping[str, Mapping[str, Any]],
     events: Events,
-    wake: "Wake",
     inline: "Runner",
     process: "Runner",
-    turning: Callable[[float], None] | None = None,
-    notify: "NotifyTable | None" = None,
-) -> "Worker":
-    """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
+    turning: Callable[[float], None] | None,
+) -> _Parts:
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat, unwatched
-    from blackboard.worker.membership import Membership
     from blackboard.worker.release_queue import Releases
     from blackboard.worker.running import Calls, Holdings, Runs
     from blackboard.worker.store_breaker import StoreBreaker
-    from blackboard.worker.walk import Walk
-    from blackboard.worker.worker import Worker
 
     breaker = StoreBreaker(board.clock, board.chance, events)
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
-    notifier = None
-    if notify is not None:
-        from blackboard.notify.notifier import notifier_of
-
-        notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
-    if notifier is not None:
-        events.subscribe(notifier.heard, "notify")
-    holdings = Holdings(settings.slots)
+    holdings = Holdings(slots)
     heartbeat = Heartbeat(
         board=renewing, holdings=holdings, events=events, turning=turning or unwatched
     )
@@ -503,13 +432,108 @@ def assemble(
         started=heartbeat.beat,  # a watchdog has to allow for the new leases before they run
         ended=releases.add,
     )
+    return _Parts(breaker, board, holdings, heartbeat, releases, runs)
+
+
+def group_worker(
+    board: BoardTable,
+    *,
+    parent: str,
+    pump: Handler,
+    owner: str,
+    settings: WorkerSettings,
+    job_settings: Mapping[str, Mapping[str, Any]],
+    events: Events,
+    inline: "Runner",
+    process: "Runner",
+    turning: Callable[[float], None] | None = None,
+) -> "GroupWorker":
+    """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
+    name of the board that it belongs to.
+    """
+    from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
+
+    parts = _parts(
+        board,
+        slots=MOST_PUMPS,
+        handlers={pump.type: pump},
+        settings=settings,
+        job_settings=job_settings,
+        events=events,
+        inline=inline,
+        process=process,
+        turning=turning,
+    )
+    assert pump.pump is not None
+    now = board.clock.now()
+    member = Member(
+        owner=owner,
+        started=now,
+        seen=now,
+        slots=1,
+        running=0,
+        release=__version__,
+        types=pump.type,
+        cycle=pump.pump.lease.total_seconds() / 3,
+    )
+    return GroupWorker(
+        board=parts.board,
+        parent=parent,
+        handler=pump,
+        member=member,
+        events=events,
+        holdings=parts.holdings,
+        heartbeat=parts.heartbeat,
+        releases=parts.releases,
+        runs=parts.runs,
+    )
+
+
+def assemble(
+    board: BoardTable,
+    *,
+    owner: str,
+    settings: WorkerSettings,
+    handlers: Mapping[str, Handler],
+    job_settings: Mapping[str, Mapping[str, Any]],
+    events: Events,
+    wake: "Wake",
+    inline: "Runner",
+    process: "Runner",
+    turning: Callable[[float], None] | None = None,
+    notify: "NotifyTable | None" = None,
+) -> "Worker":
+    """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
+    from blackboard.worker.membership import Membership
+    from blackboard.worker.walk import Walk
+    from blackboard.worker.worker import Worker
+
+    parts = _parts(
+        board,
+        slots=settings.slots,
+        handlers=handlers,
+        settings=settings,
+        job_settings=job_settings,
+        events=events,
+        inline=inline,
+        process=process,
+        turning=turning,
+    )
+    board = parts.board
+    notifier = None
+    if notify is not None:
+        from blackboard.notify.notifier import notifier_of
+
+        notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
+    if notifier is not None:
+        events.subscribe(notifier.heard, "notify")
     walk = Walk(
         board=board,
         owner=owner,
         handlers=handlers,
-        runs=runs,
-        heartbeat=heartbeat,
-        breaker=breaker,
+        runs=parts.runs,
+        heartbeat=parts.heartbeat,
+        breaker=parts.breaker,
         events=events,
         wake=wake,
         cycle=settings.cycle,
@@ -530,13 +554,13 @@ def assemble(
         board=board,
         events=events,
         wake=wake,
-        holdings=holdings,
-        heartbeat=heartbeat,
-        releases=releases,
-        runs=runs,
+        holdings=parts.holdings,
+        heartbeat=parts.heartbeat,
+        releases=parts.releases,
+        runs=parts.runs,
         walk=walk,
         membership=Membership(board, member),
         notify=notifier.run if notifier else None,
-        steady=breaker.steady,
+        steady=parts.breaker.steady,
         grace=settings.grace.total_seconds(),
     )
