@@ -145,7 +145,7 @@ test)
     cd "$home"
     if [ $# -eq 0 ]; then
         lint
-        set -- -n 2 --dist worksteal --durations=20 --ignore=tests/proof
+        set -- -n 3 --dist worksteal --durations=20 --ignore=tests/proof
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;

@@ -9,26 +9,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from blackboard.assembly import WorkerSettings, assemble, identity
+from blackboard.bench import HANDLERS, RESOLVE, filled_board
 from blackboard.cli.worker_log import subscriber
-from blackboard.clock import SystemChance, SystemClock
+from blackboard.clock import SystemClock
 from blackboard.events import Events
-from blackboard.handlers import load
-from blackboard.model import Item, State
-from blackboard.protocol.batches import add_ops
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
-from blackboard.settings import Settings, resolver
-from blackboard.spec import Spec, encode_spec
 from blackboard.stores import open_table
-from blackboard.table import Op, Table
+from blackboard.table import Table
 from blackboard.tables import azurite
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
-
-HANDLERS = load(["jobs.py"], Path(__file__).parent)
-FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
-SPEC = encode_spec(Spec(every="8h", params={"feeds": FEEDS, "out": "out"}))
 
 
 @asynccontextmanager
@@ -49,33 +41,8 @@ async def new_table(store: str) -> AsyncIterator[Table]:
 
 
 async def new_board(table: Table, items: int, *, item_type: str) -> BoardTable:
-    """A board with so many items, all due."""
-    board = await BoardTable.create(
-        table,
-        name="blackboard",
-        shards=1,
-        clock=SystemClock(),
-        chance=SystemChance(),
-        resolve=resolver(Settings(), HANDLERS),
-    )
-    now = await table.now()
-    ops: list[Op] = []
-    for number in range(items):
-        ready = now - timedelta(milliseconds=items - number)
-        item = Item(
-            id=f"town-{number:06d}",
-            type=item_type,
-            state=State.ACTIVE,
-            spec=SPEC,
-            slot=ready,
-            ready=ready,
-            planned=ready,
-            schedule="every 8h",
-        )
-        ops += add_ops(item, over=None)
-    for start in range(0, len(ops), table.max_rows):
-        await table.commit(board.partition(""), ops[start : start + table.max_rows])
-    return board
+    """A board with so many items, all due, of a type of `blackboard.bench`."""
+    return await filled_board(table, "blackboard", items, item_type=item_type, resolve=RESOLVE)
 
 
 async def work_off(board: BoardTable, *, slots: int) -> None:

@@ -49,7 +49,7 @@ def _store(folder: str, items: int) -> str:
 async def _board(store: str, items: int) -> None:
     table = await open_table(store, SystemClock(), create=True)
     try:
-        await new_board(table, items, item_type="coroutine")
+        await new_board(table, items, item_type="bench-coroutine")
     finally:
         await table.close()
 

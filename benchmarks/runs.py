@@ -9,20 +9,17 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.boards import new_board, new_table, work_off
 from benchmarks.measure import Measured, tell
-from blackboard.model import Claim, Item, Outcome, Token, replace
-from blackboard.protocol.batches import claim_ops, lock_of, release_ops
-from blackboard.protocol.reading import BoardTable
-from blackboard.rules.transitions import claimed, released, run_of
-from blackboard.spec import Spec, resolve
-from blackboard.table import ANY, Delete, Op
-from blackboard.tables.sqlite_file import encode_row
+from blackboard.bench import Scratch, batches_of
+from blackboard.clock import SystemClock
+from blackboard.model import Outcome
+from blackboard.table import Delete, Op
+from blackboard.tables.base import checked
+from blackboard.tables.sqlite_file import encode_row, in_file
 
 SLOTS = (8, 100, 300)
 ITEMS = 3_000
@@ -51,7 +48,7 @@ def measured() -> Iterator[Measured]:
 
 async def _worker(store: str, slots: int) -> float:
     async with new_table(store) as table:
-        board = await new_board(table, ITEMS, item_type="coroutine")
+        board = await new_board(table, ITEMS, item_type="bench-coroutine")
         begun = time.perf_counter()
         await work_off(board, slots=slots)
         taken = time.perf_counter() - begun
@@ -62,57 +59,15 @@ async def _worker(store: str, slots: int) -> float:
 
 async def _store_alone(store: str) -> float:
     async with new_table(store) as table:
-        board = await new_board(table, ITEMS, item_type="coroutine")
-        batches = await _batches(board)
-        begun = time.perf_counter()
-        for batch in batches:
-            await table.commit(board.partition(""), batch.claims)
-            await table.commit(board.partition(""), batch.releases)
-        return ITEMS / (time.perf_counter() - begun)
-
-
-SETTINGS = resolve([Spec(every="8h")])
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    claims: Sequence[Op]
-    releases: Sequence[Op]
-
-
-async def _batches(board: BoardTable) -> list[_Batch]:
-    """What a worker would write, with ANY for the etags that it would learn on the way."""
-    now = await board.table.now()
-    tokens = [one async for one in board.walk(0, until=now) if isinstance(one, Token)]
-    items = {item.id: item async for item in board.items()}
-    batches = []
-    size = board.table.max_rows // 4  # a release has four rows
-    for start in range(0, ITEMS, size):
-        claims: list[Op] = []
-        releases: list[Op] = []
-        for token in tokens[start : start + size]:
-            written, let_go = _run_of(token, items[token.id], now)
-            claims += written
-            releases += let_go
-        batches.append(_Batch(claims, releases))
-    return batches
-
-
-def _run_of(token: Token, item: Item, now: datetime) -> tuple[list[Op], list[Op]]:
-    held = claimed(item, settings=SETTINGS, owner="host:1:00000000", now=now)
-    lock = lock_of(held, nonce="0" * 32, stale_after=28_800.0)
-    claim = Claim(item=replace(held, etag=ANY), lock=replace(lock, etag=ANY), sent=0.0)
-    run = run_of(held, Outcome.OK, now=now, nonce=lock.nonce, result='{"ok":1}')
-    after = released(held, run, settings=SETTINGS, fraction=0.0)
-    return claim_ops(token, claim), release_ops(claim, after, run)
+        return await Scratch(table, "blackboard", SystemClock()).rows_alone()
 
 
 async def _bare_sql() -> float:
     """The rows as text made beforehand; nothing is checked, decoded or merged."""
     async with new_table("memory") as table:
-        board = await new_board(table, ITEMS, item_type="coroutine")
-        batches = await _batches(board)
-    batched = [(_texts(one.claims), _texts(one.releases)) for one in batches]
+        board = await new_board(table, ITEMS, item_type="bench-coroutine")
+        batches = await batches_of(board, board.table.max_rows // 4)
+    batched = [(_texts(claims), _texts(releases)) for claims, releases in batches]
     with TemporaryDirectory() as folder:
         file = sqlite3.connect(Path(folder) / "rows.db", isolation_level=None)
         file.execute("PRAGMA journal_mode = WAL")
@@ -135,7 +90,8 @@ async def _bare_sql() -> float:
 
 def _texts(ops: Sequence[Op]) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     deleted = [("b", op.key) for op in ops if isinstance(op, Delete)]
-    written = [("b", op.key, encode_row(op.data)) for op in ops if not isinstance(op, Delete)]
+    datas = zip(ops, checked("b", ops, time=in_file), strict=True)
+    written = [("b", op.key, encode_row(data)) for op, data in datas if not isinstance(op, Delete)]
     return deleted, written
 
 

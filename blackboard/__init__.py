@@ -11,6 +11,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from blackboard.answers import Fail as Fail
+    from blackboard.answers import Retry as Retry
+    from blackboard.answers import Skip as Skip
     from blackboard.blocking import BlockingBoard as BlockingBoard
     from blackboard.blocking import open_blocking as open_blocking
     from blackboard.board import Board as Board
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from blackboard.errors import StoreProblem as StoreProblem
     from blackboard.handlers import handler as handler
     from blackboard.handlers import pump as pump
+    from blackboard.model import LogLine as LogLine
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
     from blackboard.protocol.edits import Missing as Missing
@@ -40,12 +44,16 @@ _HOMES = {
     "Board": ("blackboard.board", "Board"),
     "BoardItem": ("blackboard.records", "BoardItem"),
     "Context": ("blackboard.context", "Context"),
+    "Fail": ("blackboard.answers", "Fail"),
     "Item": ("blackboard.context", "HandlerItem"),
     "LeaseLost": ("blackboard.errors", "LeaseLost"),
+    "LogLine": ("blackboard.model", "LogLine"),
     "Missing": ("blackboard.protocol.edits", "Missing"),
     "MissingStore": ("blackboard.errors", "MissingStore"),
     "Outcome": ("blackboard.model", "Outcome"),
+    "Retry": ("blackboard.answers", "Retry"),
     "Run": ("blackboard.records", "BoardRun"),
+    "Skip": ("blackboard.answers", "Skip"),
     "State": ("blackboard.model", "State"),
     "StoreProblem": ("blackboard.errors", "StoreProblem"),
     "TableError": ("blackboard.table", "TableError"),
@@ -61,12 +69,16 @@ __all__ = [
     "Board",
     "BoardItem",
     "Context",
+    "Fail",
     "Item",
     "LeaseLost",
+    "LogLine",
     "Missing",
     "MissingStore",
     "Outcome",
+    "Retry",
     "Run",
+    "Skip",
     "State",
     "StoreProblem",
     "TableError",

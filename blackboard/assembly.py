@@ -9,30 +9,42 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from blackboard import __version__
-from blackboard.clock import Chance, SystemChance, SystemClock
-from blackboard.errors import BadInput, MissingStore
-from blackboard.events import Events, WorkerStarted, WorkerStopped
+from blackboard import __version__, loaded
+from blackboard.clock import Chance, Clock, SystemChance, SystemClock
+from blackboard.errors import BadInput, BlackboardError, MissingStore
+from blackboard.events import (
+    Events,
+    JobsChanged,
+    LoopStoodStill,
+    WorkerStarted,
+    WorkerStopped,
+)
 from blackboard.handlers import Handler, check_importable
 from blackboard.model import Member
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
+from blackboard.rules.grab import Times
+from blackboard.rules.shares import Balance
 from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.settings import NO_GRACE, Settings, resolver
-from blackboard.stores import open_table, resolve_path
-from blackboard.table import Table, read
+from blackboard.settings import NO_GRACE, RedisTable, Settings, resolver
+from blackboard.stores import open_table, resolve_path, when_woken
+from blackboard.table import Table, TableError, read
 
 if TYPE_CHECKING:
+    from blackboard.bus import OpenBus
     from blackboard.notify.settings import NotifyTable
     from blackboard.runner import Runner
+    from blackboard.runners.inline import RunOfLoop
+    from blackboard.runners.process import ProcessRunner
     from blackboard.worker.heartbeat import Heartbeat
     from blackboard.worker.partitions import GroupWorker
     from blackboard.worker.release_queue import Releases
@@ -43,6 +55,8 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "blackboard.db"
 DEFAULT_BOARD = "blackboard"
+MARKING = 2.0
+"""Seconds that a worker whose loop stands still has to write that down."""
 SHARED_WALK = 0.2
 """Seconds from a change through a board until its workers walk. Other changes share the walk."""
 
@@ -57,11 +71,20 @@ class Location:
     store: str
     name: str
     handlers: Mapping[str, Handler] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
 
     @property
     def resolve(self) -> Resolve:
         """What a run of an item is run with, as far as the handlers of this process say."""
         return resolver(self.settings, self.handlers)
+
+    def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
+        """Refuses params that the type's handler does not take, as far as it declares them and is
+        at hand. Raises BadInput naming the field.
+        """
+        handler = self.handlers.get(item_type)
+        if handler is not None and handler.params is not None:
+            handler.params.check(params)
 
     @asynccontextmanager
     async def open(
@@ -82,7 +105,7 @@ class Location:
     async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
         """The store, opened; with `create` it is made first where it is not there."""
         keys.check_board_name(self.name)
-        table = await open_table(self.store, clock=SystemClock(), create=create)
+        table = await open_table(self.store, clock=self.clock, create=create)
         try:
             yield table
         finally:
@@ -101,7 +124,7 @@ class Location:
         return await BoardTable.open(
             table,
             name=self.name,
-            clock=SystemClock(),
+            clock=self.clock,
             chance=SystemChance(),
             resolve=self.resolve,
         )
@@ -112,20 +135,24 @@ class Location:
             table,
             name=self.name,
             shards=shards,
-            clock=SystemClock(),
+            clock=self.clock,
             chance=SystemChance(),
             resolve=self.resolve,
         )
 
 
 def store_of(named: str | None, settings: Settings, folder: Path) -> str:
-    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db here."""
+    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db beside the
+    settings.
+    """
     if named is None:
         named = os.environ.get("BLACKBOARD_STORE") or None
     if named is not None:
         return named
     declared = settings.board.store
-    return DEFAULT_STORE if declared is None else resolve_path(declared, folder)
+    if declared is None and folder == Path.cwd():
+        return DEFAULT_STORE
+    return resolve_path(declared or DEFAULT_STORE, folder)
 
 
 def name_of(named: str | None, settings: Settings) -> str:
@@ -151,6 +178,8 @@ class WorkerSettings:
     """The types to take; none: all that have a handler."""
     grace: timedelta = timedelta(seconds=30)
     retention: Retention = field(default_factory=Retention)
+    coordinator: bool = False
+    """Whether it takes part in coordinating the board."""
 
 
 def worker_settings(
@@ -174,7 +203,9 @@ def worker_settings(
         retention=Retention(
             runs=declared.board.history,
             age=parse_duration(declared.board.history_age, "history_age"),
+            tombstones=parse_duration(declared.board.tombstones, "tombstones"),
         ),
+        coordinator=declared.board.coordinator,
     )
 
 
@@ -224,6 +255,7 @@ class BoardWorker:
         *,
         settings: WorkerSettings,
         wake: "CycleWake",
+        store: str,
         groups: Sequence["GroupWorker"] = (),
     ) -> None:
         self.name = worker.events.worker
@@ -233,6 +265,7 @@ class BoardWorker:
         self._worker = worker
         self._settings = settings
         self._wake = wake
+        self._store = store
         self._groups = groups
         self._is_working = False
         self._soon: asyncio.TimerHandle | None = None
@@ -251,8 +284,10 @@ class BoardWorker:
             self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
 
     def _walk_now(self) -> None:
+        """Walk, and ask for the locks that are held: one of them may have been cancelled."""
         self._soon = None
         self._wake.beat()
+        self._worker.heartbeat.ask(*self._worker.holdings)
 
     async def work(self, until: Until = "stopped") -> None:
         """Work until then, or until `stop` is called. Partitions are served by a worker that works
@@ -274,10 +309,13 @@ class BoardWorker:
         )
         self._is_working = True
         try:
-            async with asyncio.TaskGroup() as beside:
-                for one in groups.values():
-                    beside.create_task(one.work())
-                await worker.work(modes[until])
+            with when_woken(self._store, self.walk_soon):
+                async with asyncio.TaskGroup() as beside:
+                    for one in groups.values():
+                        beside.create_task(one.work())
+                    watch = beside.create_task(self._watch_jobs())
+                    await worker.work(modes[until])
+                    watch.cancel()
         except BaseExceptionGroup as problems:
             raise _first_of(problems) from None
         finally:
@@ -287,6 +325,16 @@ class BoardWorker:
         requests = worker.board.table.requests.by_kind
         runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
         events.emit(WorkerStopped, runs=runs, requests=requests)
+
+    async def _watch_jobs(self) -> None:
+        """Emit an event when files of the jobs have changed. They are looked at once a cycle."""
+        reported: list[str] = []
+        while True:
+            await self._worker.board.clock.sleep(self._settings.cycle.total_seconds())
+            files = loaded.changed()
+            if files and files != reported:
+                self.events.emit(JobsChanged, files=tuple(files))
+            reported = files
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -329,11 +377,13 @@ def new_worker(
     settings: WorkerSettings,
     declared: Settings,
     events: Events,
+    store: str,
     guards_loop: bool = False,
 ) -> BoardWorker:
     """A worker as every process has it: beats by the clock, coroutines on this loop, plain
-    functions in child processes. With `guards_loop` a loop that stands still for longer than a
-    lease ends its process: for a process that does nothing else.
+    functions in child processes. It walks early when the workers of the store are woken. With
+    `guards_loop` a loop that stands still for longer than a lease ends its process: for a process
+    that does nothing else.
     """
     from blackboard.runners.inline import InlineRunner
     from blackboard.runners.process import ProcessRunner
@@ -353,7 +403,7 @@ def new_worker(
         wake=wake,
         inline=InlineRunner(),
         process=process,
-        turning=process.turning if guards_loop else None,
+        turning=_watched(process, board, events, store) if guards_loop else None,
         notify=declared.notify,
     )
     groups = []
@@ -370,10 +420,59 @@ def new_worker(
                 events=events,
                 inline=InlineRunner(),
                 process=process,
-                turning=process.turning if guards_loop else None,
+                turning=_watched(process, board, events, store) if guards_loop else None,
+                open_bus=_redis(board.group(pump.type), pump, declared.redis),
+                times=declared.redis.times(),
             )
         )
-    return BoardWorker(worker, settings=settings, wake=wake, groups=groups)
+    return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
+
+
+def _watched(
+    process: "ProcessRunner", board: BoardTable, events: Events, store: str
+) -> Callable[[float], None]:
+    """Reports that the loop turns: to the guard, which ends this process when it does not, and to
+    a thread that tells before in whose handler it stands still.
+    """
+    from blackboard.protocol.claims import mark_standstill
+    from blackboard.runners.standstill import LoopWatch
+
+    async def mark(run: "RunOfLoop") -> None:
+        """Through a connection of its own: the loop of the worker's stands still."""
+        async with asyncio.timeout(MARKING):
+            table = await open_table(store, board.clock)
+            try:
+                await mark_standstill(board.asked_through(table), run.id, run.fence)
+            finally:
+                await table.close()
+
+    def report(run: "RunOfLoop") -> None:
+        events.emit(LoopStoodStill, run.id, run.type, run.fence)
+        with suppress(TableError, BlackboardError, TimeoutError):  # the item has more attempts then
+            asyncio.run(mark(run))
+
+    watch = LoopWatch(board.clock, report)
+
+    def turning(deadline: float) -> None:
+        process.turning(deadline)
+        watch.turning(deadline)
+
+    return turning
+
+
+def _redis(board: BoardTable, pump: Handler, declared: RedisTable) -> "OpenBus | None":
+    """The bus of a group whose partitions are raced for. Raises BadInput where there is none."""
+    if pump.pump is None or pump.pump.balance is not Balance.GRAB:
+        return None
+    from blackboard.redis_bus import RedisBus, redis_url
+
+    return partial(
+        RedisBus,
+        redis_url(os.environ, declared.url),
+        prefix=f"{declared.prefix}:{board.name}",
+        clock=board.clock,
+        chance=board.chance,
+    )
 
 
 class _Parts(NamedTuple):
@@ -382,6 +481,8 @@ class _Parts(NamedTuple):
     breaker: "StoreBreaker"
     board: BoardTable
     """Asked through the breaker, for all but renewals."""
+    renewing: BoardTable
+    """The same, asked for renewals."""
     holdings: "Holdings"
     heartbeat: "Heartbeat"
     releases: "Releases"
@@ -432,7 +533,7 @@ def _parts(
         started=heartbeat.beat,  # a watchdog has to allow for the new leases before they run
         ended=releases.add,
     )
-    return _Parts(breaker, board, holdings, heartbeat, releases, runs)
+    return _Parts(breaker, board, renewing, holdings, heartbeat, releases, runs)
 
 
 def group_worker(
@@ -447,9 +548,12 @@ def group_worker(
     inline: "Runner",
     process: "Runner",
     turning: Callable[[float], None] | None = None,
+    open_bus: "OpenBus | None" = None,
+    times: Times | None = None,
 ) -> "GroupWorker":
     """A worker's part in the group of a pump, of its parts. `board` is the group's, `parent` the
-    name of the board that it belongs to.
+    name of the board that it belongs to; `open_bus` and `times` are for partitions that are raced
+    for.
     """
     from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
 
@@ -486,6 +590,9 @@ def group_worker(
         heartbeat=parts.heartbeat,
         releases=parts.releases,
         runs=parts.runs,
+        steady=parts.breaker.steady,
+        open_bus=open_bus,
+        times=times or Times(),
     )
 
 
@@ -505,6 +612,7 @@ def assemble(
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
     from blackboard.worker.membership import Membership
+    from blackboard.worker.permits import Permits
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
 
@@ -527,11 +635,25 @@ def assemble(
         notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
     if notifier is not None:
         events.subscribe(notifier.heard, "notify")
+    coordinator = None
+    if settings.coordinator and keys.has_elections(board.name):
+        from blackboard.worker.coordinator import Coordinator, HouseRules
+
+        rules = HouseRules(retention=settings.retention, cycle=settings.cycle)
+        coordinator = Coordinator(board=board, owner=owner, events=events, rules=rules)
+    permits = Permits(
+        board=board,
+        renewing=parts.renewing,
+        owner=owner,
+        holdings=parts.holdings,
+        freed=wake.now,
+    )
     walk = Walk(
         board=board,
         owner=owner,
         handlers=handlers,
         runs=parts.runs,
+        permits=permits,
         heartbeat=parts.heartbeat,
         breaker=parts.breaker,
         events=events,
@@ -559,8 +681,10 @@ def assemble(
         releases=parts.releases,
         runs=parts.runs,
         walk=walk,
+        permits=permits,
         membership=Membership(board, member),
         notify=notifier.run if notifier else None,
+        coordinate=coordinator.run if coordinator else None,
         steady=parts.breaker.steady,
         grace=settings.grace.total_seconds(),
     )

@@ -361,6 +361,7 @@ class BlockingBoard:
     add = verb(Board.add)
     edit = verb(Board.edit)
     run = verb(Board.run)
+    rename = verb(Board.rename)
     pause = verb(Board.pause)
     resume = verb(Board.resume)
     cancel = verb(Board.cancel)

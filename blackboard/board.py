@@ -51,7 +51,10 @@ from blackboard.inputs import (
 from blackboard.model import Item, Mark, State
 from blackboard.protocol import edits
 from blackboard.protocol.edits import Missing
+from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.rename import rename
 from blackboard.records import (
     AnnouncedWorker,
     AskedRun,
@@ -62,7 +65,8 @@ from blackboard.records import (
 )
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.settings import Settings
-from blackboard.spec import Spec, check_params, encode_spec
+from blackboard.spec import RunSettings, Spec, check_params, encode_spec
+from blackboard.stores import wake_workers
 
 if TYPE_CHECKING:
     from blackboard.election import Election, Kind
@@ -118,11 +122,11 @@ async def open_board(
 
 class RunOptions(TypedDict, total=False):
     """How an item is run. What is left out is as `[types.TYPE]` or the type's `@handler` says.
-    Durations are text such as "90s" or "1d12h", or timedelta. In an edit, "" takes back what the
-    item says.
+    Durations are text such as "90s" or "1d12h", timedelta, or seconds. In an edit, "" takes back
+    what the item says.
     """
 
-    every: str | timedelta
+    every: str | float | timedelta
     """From start to start. One of every, cron, rrule and at is the schedule."""
     cron: str
     """As in crontab: "0 3 * * *", "@daily"."""
@@ -132,22 +136,37 @@ class RunOptions(TypedDict, total=False):
     """Once."""
     timezone: str
     """An IANA name; "UTC" if none is given."""
-    timeout: str | timedelta
+    timeout: str | float | timedelta
     """A run may take so long; the interval if none is given."""
-    stale_after: str | timedelta
-    """A lock that is untouched for so long is overridden."""
+    stale_after: str | float | timedelta
+    """A lock that is untouched for so long is overridden; "interval": for the interval of the
+    schedule. If none is given, for the interval, and five minutes at the most."""
     retries: int | Literal[""]
     """After a failure."""
-    backoff: str | timedelta
+    backoff: str | float | timedelta
     """Before the first retry, at the most."""
-    jitter: str | timedelta
+    jitter: str | float | timedelta
     """Spreads starts over so long."""
     missed: Literal["one", "all", "none", ""]
     """What becomes of slots that no worker could serve."""
     missed_limit: int | Literal[""]
     """With all: so many at the most."""
-    missed_after: str | timedelta
+    missed_after: str | float | timedelta
     """With none: so late is missed."""
+    until: str | datetime
+    """The last slot is no later; a day alone is included."""
+    max_runs: int | Literal[""]
+    """The schedule ends after so many runs, each attempt counted."""
+    blackout: str
+    """Times without runs: "sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays"."""
+    priority: int | Literal[""]
+    """Of what a worker has read and is ready, the highest is run first."""
+    description: str
+    """What it is for."""
+    owner: str
+    """The person or team that is asked about it."""
+    tags: Sequence[str]
+    """Names by which items are chosen."""
 
 
 class Board:
@@ -195,7 +214,7 @@ class Board:
         status = await read_status(self._table, found)
         for one in status.statuses:
             if state is None or one.has(state):
-                yield item_record(one)
+                yield item_record(one, self._table.labels(one.item))
 
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[BoardRun]:
         """The history of an item, newest first, at most `limit` runs. History outlives its item.
@@ -207,7 +226,7 @@ class Board:
             yield run_record(run)
 
     async def why(self, item_id: str) -> str:
-        """Why an item runs or does not, and what happens next, in one paragraph."""
+        """Why an item runs or does not, what happens next and what would change that: lines."""
         from blackboard.worker.membership import workers
 
         item = await self._found(item_id)
@@ -231,14 +250,15 @@ class Board:
         first: str | datetime | None = None,
         **options: Unpack[RunOptions],
     ) -> BoardItem:
-        """Add an item of a type. It is due at once, or at `first`: "now", "next" by its schedule,
-        or a time; text without an offset is in the item's zone. Raises BadInput when the id is on
-        the board already.
+        """Add an item of a type. An `every` is due at once, any other schedule at its next time,
+        unless `first` says "now", "next" by its schedule, or a time; text without an offset is in
+        the item's zone. Raises BadInput when the id is on the board already.
         """
         check_id(item_id)
         check_type(item_type)
         spec = changed(Spec(), _texts(options), params=params or {})
         check_size(spec, limit=self._table.table.max_value)
+        self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
         when = first_of(as_text(first), settings, await self._table.table.now())
         done = await edits.add(
@@ -252,26 +272,32 @@ class Board:
         *,
         params: Mapping[str, Any] | None = None,
         unset: Sequence[str] = (),
+        item_type: str | None = None,
         checkpoint: Any = UNSET,
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
         taken away. A new schedule counts from now. Its next run goes on at `checkpoint`; None: it
-        begins anew.
+        begins anew. Raises BlackboardError for another type while it runs.
         """
+        if item_type is not None:
+            check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
         text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
 
-        def new(spec: Spec, _: Item) -> Spec:
+        def new(spec: Spec, item: Item) -> Spec:
             for key in unset:
                 if key not in spec.params:
                     raise BadInput("unset", f"there is no {key!r} in the params")
             kept = {key: value for key, value in spec.params.items() if key not in unset}
             after = changed(spec, changes, params={**kept, **(params or {})})
             check_size(after, limit=limit)
+            self._location.check_params(item_type or item.type, after.params)
             return after
 
-        done = await edits.edit(self._table, check_id(item_id), new, checkpoint=text)
+        done = await edits.edit(
+            self._table, check_id(item_id), new, item_type=item_type, checkpoint=text
+        )
         return await self._changed(done.item)
 
     async def run(
@@ -334,6 +360,15 @@ class Board:
             raise BlackboardError(f"{item_id} is not locked with fence {lock.fence} any more")
         return await self._changed(done.item)
 
+    async def rename(self, item_id: str, new_id: str) -> BoardItem:
+        """Give an item another id. Its history stays with the old one. A rename that was
+        interrupted is finished when it is asked for again. Raises BadInput when the new id is
+        taken, BlackboardError when the item runs.
+        """
+        mark = await mark_now(self._table, "")
+        done = await rename(self._table, check_id(item_id), check_id(new_id), mark)
+        return await self._changed(done.item)
+
     async def remove(self, item_id: str) -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
         is up.
@@ -374,6 +409,7 @@ class Board:
             settings=settings,
             declared=self._location.settings,
             events=events,
+            store=self._location.store,
         )
         self._workers.add(worker)
         return worker
@@ -436,9 +472,10 @@ class Board:
     def _wake_workers(self) -> None:
         for worker in self._workers:
             worker.walk_soon()
+        wake_workers(self._location.store)
 
     async def _shown(self, item: Item) -> BoardItem:
-        return item_record((await _status(self._table, item))[0])
+        return item_record((await _status(self._table, item))[0], self._table.labels(item))
 
 
 def worker_record(one: "Sighting") -> AnnouncedWorker:
@@ -463,20 +500,49 @@ async def explained(
 ) -> tuple[ItemStatus, "Explanation"]:
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
     from blackboard.why import Circumstances, explain
-    from blackboard.worker.membership import takers
+    from blackboard.worker.membership import silence, takers
 
     status, now = await _status(board, item)
     try:
         settings = board.resolve(item.type, item.spec)
     except (BadInput, ValueError):
         settings = None
+    able = takers(present, item.type)
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,
         settings=settings,
-        takers=len(takers(present, item.type)),
+        takers=len(able),
+        occupants=await _occupants(board, able)
+        if able and item.waits and item.ready <= now
+        else (),
+        permitted=await _permitted(board, item, settings)
+        if settings and item.waits and item.ready <= now
+        else (),
+        silence=silence(present, item.owner) if item.running else None,
+        board_paused=await paused_by(board),
     )
     return status, explain(status, circumstances)
+
+
+async def _permitted(board: BoardTable, item: Item, settings: RunSettings) -> tuple[str, ...]:
+    """What runs instead of an item whose type has a limit on the board; () if a permit is left."""
+    limit = limit_of(item, settings)
+    permits = [] if limit is None else await in_use(board, limit)
+    if limit is None or len(permits) < limit.most:
+        return ()
+    return tuple(one.id for one in permits)
+
+
+async def _occupants(board: BoardTable, workers: Sequence["Sighting"]) -> tuple[str, ...]:
+    """What runs in the slots of some workers; () if one of them has a free slot."""
+    held: dict[str, list[str]] = {one.member.owner: [] for one in workers}
+    async for lock in board.locks():
+        if lock.owner in held:
+            held[lock.owner].append(lock.id)
+    if any(len(held[one.member.owner]) < one.member.slots for one in workers):
+        return ()
+    return tuple(item_id for ids in held.values() for item_id in ids)
 
 
 async def _status(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:
@@ -505,4 +571,4 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in RunOptions.__annotations__:
             options_there = ", ".join(RunOptions.__annotations__)
             raise TypeError(f"{name!r} is no option of an item ({options_there})")
-    return {name: as_text(value) for name, value in options.items() if value is not None}
+    return {name: as_text(value, name) for name, value in options.items() if value is not None}

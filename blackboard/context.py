@@ -7,11 +7,11 @@ waiting differs: it blocks in a plain function and is awaited in a coroutine.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.errors import BadInput, LeaseLost
 from blackboard.spec import DEEPEST
@@ -23,13 +23,13 @@ LONGEST_PARAMS = 4 << 20
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerItem:
+class HandlerItem(Struct, frozen=True):
     """The item as its handler gets it. `${NAME}` in params has been replaced."""
 
     id: str
     type: str
-    params: Mapping[str, Any]
+    params: Any
+    """A mapping; or the class that `@handler(params=...)` names, made of it."""
     timezone: str = "UTC"
     """The item's zone, an IANA name."""
     written: Mapping[str, Any] | None = None
@@ -67,8 +67,7 @@ def _not_saved(_value: Any) -> Any:
     raise LeaseLost("this ctx belongs to no run: give it a `save` of its own")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """`ctx`: the run of a handler."""
 
     due: datetime
@@ -85,13 +84,19 @@ class Context:
     settings: Mapping[str, Any]
     """The table `[jobs.TYPE]` of the settings file."""
     log: logging.Logger
+    """The log of this run: kept with it, beside what it logs by `logging`, and in the worker's."""
     lost: Signal
     """This run has lost its lock: another run may have begun, or the run was cancelled. The handler
     is stopped soon."""
-    stopping: Signal = field(default_factory=_Never)
+    stopping: Signal = msgspec.field(default_factory=_Never)
     """A pump is to save and return: its partition goes to another worker, or this one ends."""
     progress: Callable[[int, int], None]
     """`ctx.progress(done, total)`, in any unit; `show` shows it."""
+    warn: Callable[[str], None]
+    """`ctx.warn("2 of 60 feeds failed")`: the run may be ok, and something needs a person. `show`,
+    `log` and notices show it; up to 20 of a run, of 500 characters."""
+    resources: Any = None
+    """What `@handler(resources=...)` has opened for this worker or child process."""
     checkpoint: Any = None
     """What earlier runs of the item have saved, where none was ok since; None: nothing."""
     save: Callable[[Any], Any] = _not_saved
@@ -113,28 +118,6 @@ def decoded_checkpoint(text: str) -> Any:
         raise BadInput("checkpoint", "it is no JSON", remedy) from None
     _check_depth([value], "checkpoint")
     return value
-
-
-class _Forward(logging.Handler):
-    def __init__(self, send: Callable[[int, str], None]) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.format(record)
-        except Exception:  # noqa: BLE001 - as logging does for arguments that do not fit
-            self.handleError(record)
-        else:
-            self._send(record.levelno, text)
-
-
-def run_logger(send: Callable[[int, str], None]) -> logging.Logger:
-    """A logger without a parent, which calls `send(level, text)`."""
-    # Not getLogger: the log of one run must not reach the handlers of another.
-    log = logging.Logger("blackboard.run", logging.DEBUG)  # noqa: LOG001
-    log.addHandler(_Forward(send))
-    return log
 
 
 def progress_of(done: int, total: int) -> tuple[int, int]:
@@ -162,6 +145,12 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
         problem = f"expanded, they have more than {LONGEST_PARAMS:,} characters"
         raise BadInput("params", problem, "let the handler read the variable, or a file")
     return {key: _expanded(value, environ, f"params.{key}") for key, value in params.items()}
+
+
+def is_expanded(text: str) -> bool:
+    """Whether `expand` may change, or refuse, params with this JSON text: hardly any does."""
+    has_variable = "$" in text or "\\u0024" in text
+    return has_variable or text.count("[") + text.count("{") > DEEPEST
 
 
 def variables(value: Any) -> set[str]:

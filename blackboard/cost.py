@@ -11,9 +11,11 @@
     races        1 a run, where there are several workers: a page that another has read in vain,
                  or a claim that it has lost (`backlog.py` has how workers avoid such races)
     membership   1 a minute and worker
-    pruning      a look at the history and a deletion, and two at the history of another item,
-                 every 96 runs of an item; every 16 where runs reach the largest age before the
-                 largest number
+    pruning      a look at the history and a deletion every 96 runs of an item; every 16 where runs
+                 reach the largest age before the largest number
+    coordinator  3 looks or renewals a lease and worker; a counting of the items each 5 minutes,
+                 which reads them, the locks where something runs, and writes a row;
+                 an examination of the rows each hour
 
 It is a forecast for a board without faults. Not counted: retries, commands, notices, repeated
 requests, items that run once.
@@ -31,6 +33,7 @@ from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
+from blackboard.rules.statistics import COUNTED_EVERY
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.spec import RunSettings
 
@@ -56,6 +59,16 @@ ITEM_BYTES, RUN_BYTES = 1_500, 650
 """Of an item with its token, and of a run in the history, without their texts."""
 SLOTS_FORESEEN = 100
 """Slots of a cron or a rule from which its mean interval is computed."""
+
+CHECKED_EVERY = timedelta(minutes=5)
+"""A third of the lease of the coordinator."""
+CHECKED_SOONER = 0.9
+"""The mean time between two checks, as a share of that: see `election.py`."""
+PAGE = 1_000
+"""Rows of a page on Azure."""
+COUNTED_IN, EXAMINED_IN = 1, 2
+"""Requests besides those for items, locks and tokens: the row of the counts, which is written; the
+rows of workers, and the floor."""
 
 PRICE = 0.036
 """US dollars for a million transactions of any kind."""
@@ -99,6 +112,8 @@ class Load:
     workers: int = 1
     cycle: timedelta = timedelta(seconds=60)
     retention: Retention = field(default_factory=Retention)
+    coordinator: bool = True
+    """Whether the workers elect one."""
 
     @property
     def runs(self) -> float:
@@ -127,6 +142,7 @@ class RequestCounts:
     races: float
     membership: float
     pruning: float
+    coordinator: float
 
     @property
     def total(self) -> float:
@@ -191,9 +207,20 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
         races=races,
         membership=load.workers * (MONTH / timedelta(minutes=1)),
         pruning=sum(
-            4 * one.runs / prune_every(load.retention, one.interval) for one in load.rhythms
+            2 * one.runs / prune_every(load.retention, one.interval) for one in load.rhythms
         ),
+        coordinator=_coordinator(load) if load.coordinator else 0.0,
     )
+
+
+def _coordinator(load: Load) -> float:
+    """Requests in a month of the workers' election and of the one that is elected."""
+    checks = load.workers * MONTH / (CHECKED_EVERY * CHECKED_SOONER)
+    pages = load.shards + len(load.rhythms) // PAGE
+    busy = min(max((one.lasts / one.interval for one in load.rhythms), default=0.0), 1.0)
+    counting = pages + busy * load.shards + COUNTED_IN
+    examining = 2 * pages + EXAMINED_IN
+    return checks + counting * (MONTH / COUNTED_EVERY) + examining * (MONTH / timedelta(hours=1))
 
 
 def entities_a_second(load: Load) -> float:

@@ -43,7 +43,7 @@ from blackboard.model import (
     replace,
 )
 from blackboard.protocol import claims, edits, keys, mail
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.rules.breaker import renewals
@@ -97,6 +97,26 @@ async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTab
     return await BoardTable.open(board.table, name=name, **about)
 
 
+async def read_elections(board: BoardTable, name: str | None = None) -> BoardStatus | None:
+    """The elections of a board, or the one of that name; None: there never were any. Raises
+    BadInput for a name that is none.
+    """
+    try:
+        elections = await open_elections(board)
+    except BadInput as missing:
+        if missing.field != "board":
+            raise
+        found = None
+    else:
+        items = None
+        if name is not None:
+            items = [item async for item in elections.items() if item.id == name]
+        found = await read_status(elections, items)
+    if name is not None and not (found and found.statuses):
+        raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
+    return found
+
+
 def _settings(_type: str, spec: str) -> RunSettings:
     return resolve([decode_spec(spec)])
 
@@ -128,9 +148,11 @@ class Election:
         rank: int = 0,
         preempt: bool = True,
         ends_at_sigterm: bool = True,
+        resigns_within: timedelta | None = None,
     ) -> None:
         """`owner` is the name of the candidate, which no other has. Without `ends_at_sigterm`
-        SIGTERM is left to the program.
+        SIGTERM is left to the program. At the end of the block it waits for the store for
+        `resigns_within`, a lease if none is given.
         """
         self.name = _checked_name(name)
         self.kind = _checked_kind(kind)
@@ -163,6 +185,7 @@ class Election:
         self._unfetched: dict[str, tuple[Message, float]] = {}
         """Lists of a ring that were sent, by the keys of their rows, and when they are late."""
         self._ends_at_sigterm = ends_at_sigterm
+        self._patience = (resigns_within or self.lease).total_seconds()
         self._terminated = False
         self._block: asyncio.Task[Any] | None = None
         self._group = asyncio.TaskGroup()
@@ -230,7 +253,9 @@ class Election:
         problem: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Resign and leave. A cancellation meanwhile waits for that, for a lease at the most."""
+        """Resign and leave. A cancellation meanwhile waits for that, for twice `resigns_within` at
+        the most.
+        """
         self._leaving.set()
         leaving = asyncio.get_running_loop().create_task(self._leave())
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
@@ -256,7 +281,7 @@ class Election:
 
     async def _leave(self) -> None:
         """End the check under way, then let the lock go."""
-        await asyncio.wait([self._working], timeout=self.lease.total_seconds())
+        await asyncio.wait([self._working], timeout=self._patience)
         self._working.cancel()
         await asyncio.wait([self._working])
         if self.kind is not ElectionKind.MUTEX:
@@ -298,7 +323,7 @@ class Election:
                 f"all candidates say the same; `blackboard --board {board} rm {self.name}` ends it",
             )
         lease = self._board.resolve(item.type, item.spec).stale_after
-        if lease is not None and lease != self.lease:
+        if isinstance(lease, timedelta) and lease != self.lease:
             raise BadInput(
                 "lease",
                 f"that of the election {self.name!r} is {format_duration(lease)}",
@@ -373,7 +398,7 @@ class Election:
         if owner is not None:
             leader = Identifier(self._ranks.get(owner, self._state.me.rank), owner)
         await self._step(Looked(others=others, leader=leader))
-        if self._stand and leader is None:
+        if self._stand and leader is None and not self._leaving.is_set():
             await self._take(found)
         self._hurries = has_ranks and self._claim is None and (leader is None or self._stand)
 
@@ -514,9 +539,7 @@ class Election:
             await self._put_back(claim, RESIGNED)
 
     async def _put_back(self, claim: Claim, reason: str) -> None:
-        """Release the lock, so that it may be claimed at once. If the store does not answer for a
-        lease, it is stale by then.
-        """
+        """Release the lock, so that it may be claimed at once. Without an answer it goes stale."""
         finished = FinishedRun(
             claim=claim,
             ended=Ended(outcome=Outcome.CANCELLED, error=reason),
@@ -524,7 +547,7 @@ class Election:
             requeue=True,
         )
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.lease.total_seconds()):
+            async with asyncio.timeout(self._patience):
                 await release(self._board, [finished])
 
 

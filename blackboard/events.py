@@ -6,9 +6,14 @@ An event is of one of these classes. A program that subscribes to a board gets t
     Walked                                           a worker has walked the board
     RunStarted     RunEnded        RunLogged         a run was claimed; ended; its handler logs
     LockOverridden LockAdopted     LockLost          a lock was taken over, or lost
+    LoopStoodStill                                   a coroutine is about to end its worker
     SlotSkipped    ItemLeftAlone                     a slot was missed, an item cannot be taken
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
+    BusUnavailable BusBack                           trouble of the bus of a lease grab, and its end
+    CoordinatorElected  CoordinatorEnded             a worker's term as coordinator of the board
+    Housekept      BoardExamined   HousekeepingTrouble   what it deleted, found, could not do
     NoticeSent     NoticeFailed    EventsMissed      of notices, and of subscribers
+    JobsChanged                                      the files of its jobs are not those it runs
 
     def count(event):
         match event:
@@ -29,12 +34,15 @@ from datetime import datetime
 from typing import ClassVar, Concatenate, ParamSpec, Protocol
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from blackboard.model import Outcome
-from blackboard.phrases import first_line, since, stamp
+from blackboard.phrases import first_line, plural, since, stamp
 from blackboard.records import BoardRun
 
 P = ParamSpec("P")
+FEW_FILES = 3
+"""Files that an event names."""
 _GOOD = {Outcome.OK, Outcome.CANCELLED}
 _log = logging.getLogger("blackboard")
 
@@ -103,7 +111,9 @@ class WorkerStarted(BoardEvent, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        return f"{self.slots} slots, every {self.cycle:g} s, types {', '.join(self.types)}"
+        return (
+            f"{plural(self.slots, 'slot')}, every {self.cycle:g} s, types {', '.join(self.types)}"
+        )
 
 
 class WorkerStopping(BoardEvent, frozen=True, kw_only=True):
@@ -225,8 +235,10 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
     """When it might have started."""
     failures: int
     """Of the item in a row, before this run."""
-    retries: int
-    """How often a failed run of the item is tried again."""
+    warned: int
+    """Good runs of the item in a row that had warnings, before this run."""
+    retried: bool
+    """Whether it failed and is tried again before the next slot."""
 
     @property
     def level(self) -> int:
@@ -235,8 +247,10 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        outcome = self.run.outcome.value
-        return f"{outcome}: {first_line(self.run.error)}" if self.run.error else outcome
+        outcome, said = self.run.outcome.value, self.run.error
+        if self.run.skipped:
+            outcome, said = "skipped", self.run.skipped
+        return f"{outcome}: {first_line(said)}" if said else outcome
 
     @property
     def details(self) -> Mapping[str, object]:
@@ -284,6 +298,23 @@ class LockLost(BoardItemEvent, frozen=True, kw_only=True):
     message: str
 
 
+class LoopStoodStill(BoardItemEvent, frozen=True, kw_only=True):
+    """A coroutine has kept the loop of its worker from turning, so that no lock is renewed: the
+    worker is about to be ended. It is emitted by another thread.
+    """
+
+    kind = "loop stands still"
+    level = logging.CRITICAL
+
+    @property
+    def message(self) -> str:
+        return (
+            f"its handler, {self.type}, keeps the worker's loop from turning, and the worker is "
+            "ended unless it turns at once: a coroutine must await what takes long, or be a plain "
+            "function"
+        )
+
+
 class SlotSkipped(BoardItemEvent, frozen=True, kw_only=True):
     """A slot was missed, and is not made up for."""
 
@@ -294,6 +325,27 @@ class SlotSkipped(BoardItemEvent, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         return f"missed {stamp(self.due)}"
+
+
+class BoardPaused(BoardEvent, frozen=True, kw_only=True):
+    """The board was paused: this worker claims nothing until it is resumed."""
+
+    kind = "paused"
+    level = logging.WARNING
+
+    by: str
+    reason: str
+
+    @property
+    def message(self) -> str:
+        said = f": {self.reason}" if self.reason else ""
+        return f"the board was paused by {self.by}{said}; nothing is claimed until it is resumed"
+
+
+class BoardResumed(BoardEvent, frozen=True, kw_only=True):
+    """The board is not paused any more."""
+
+    kind = "resumed"
 
 
 class ItemLeftAlone(BoardItemEvent, frozen=True, kw_only=True):
@@ -335,6 +387,24 @@ class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
     message: str
 
 
+class BusEvent(BoardEvent, frozen=True, kw_only=True):
+    """The bus of a lease grab does not answer, or answers again."""
+
+    kind = "bus trouble"
+
+    message: str
+
+
+class BusUnavailable(BusEvent, frozen=True):
+    """The bus does not answer: after a lease the group goes by shares."""
+
+    level = logging.WARNING
+
+
+class BusBack(BusEvent, frozen=True):
+    """The bus answers again."""
+
+
 class ClockJumped(BoardEvent, frozen=True, kw_only=True):
     """The store's clock jumped against the worker's own, or a jump was confirmed, or is over."""
 
@@ -342,6 +412,114 @@ class ClockJumped(BoardEvent, frozen=True, kw_only=True):
 
     message: str
     level: int = logging.INFO
+
+
+# ---- of the coordinator
+
+
+class CoordinatorElected(BoardEvent, frozen=True, kw_only=True):
+    """A worker keeps house for the board from now on."""
+
+    kind = "coordinator elected"
+
+    term: int
+
+    @property
+    def message(self) -> str:
+        return f"term {self.term}"
+
+
+class CoordinatorEnded(BoardEvent, frozen=True, kw_only=True):
+    """A worker's term as coordinator is over."""
+
+    kind = "coordinator ended"
+
+    term: int
+    reason: str
+
+    @property
+    def message(self) -> str:
+        return f"term {self.term}: {self.reason}"
+
+
+class Housekept(BoardEvent, frozen=True, kw_only=True):
+    """The coordinator has deleted what is kept no longer, of the board and what belongs to it."""
+
+    kind = "housekeeping"
+
+    runs: int
+    tombstones: int
+    notices: int
+    mail: int
+
+    @property
+    def level(self) -> int:
+        """Not logged where nothing was deleted."""
+        return logging.INFO if any(self.details.values()) else logging.DEBUG
+
+    @property
+    def message(self) -> str:
+        counted = (
+            plural(self.runs, "run"),
+            plural(self.tombstones, "tombstone"),
+            plural(self.notices, "notice"),
+            plural(self.mail, "message"),
+        )
+        return f"deleted {', '.join(counted)}"
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {
+            "runs": self.runs,
+            "tombstones": self.tombstones,
+            "notices": self.notices,
+            "mail": self.mail,
+        }
+
+
+class BoardFinding(Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be, as `doctor` reports it."""
+
+    code: str
+    subject: str
+    """The id of an item, a key, or what else it is about."""
+    problem: str
+    grave: bool
+    """Whether something is broken."""
+
+
+class BoardExamined(BoardEvent, frozen=True, kw_only=True):
+    """The coordinator has examined the rows of the board, as `doctor` does, but for histories."""
+
+    kind = "board examined"
+
+    items: int
+    findings: tuple[BoardFinding, ...]
+
+    @property
+    def level(self) -> int:
+        return logging.WARNING if any(one.grave for one in self.findings) else logging.INFO
+
+    @property
+    def message(self) -> str:
+        broken = [one for one in self.findings if one.grave]
+        if not broken:
+            return f"clean: {plural(self.items, 'item row')}"
+        first = f"{broken[0].code} {broken[0].subject} {broken[0].problem}"
+        return f"{plural(len(broken), 'finding')} (`blackboard doctor`): {first}"
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"items": self.items, "findings": [asdict(one) for one in self.findings]}
+
+
+class HousekeepingTrouble(BoardEvent, frozen=True, kw_only=True):
+    """The coordinator could not do something, or no worker can be elected. The board runs."""
+
+    kind = "housekeeping trouble"
+    level = logging.WARNING
+
+    message: str
 
 
 # ---- of notices and subscribers
@@ -362,6 +540,21 @@ class NoticeFailed(BoardEvent, frozen=True, kw_only=True):
     level = logging.WARNING
 
     message: str
+
+
+class JobsChanged(BoardEvent, frozen=True, kw_only=True):
+    """Files of the jobs have changed since the worker has read them. Emitted once a change."""
+
+    kind = "jobs changed"
+    level = logging.WARNING
+
+    files: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        shown = ", ".join(self.files[:FEW_FILES])
+        more = f" and {len(self.files) - FEW_FILES} more" if len(self.files) > FEW_FILES else ""
+        return f"{shown}{more}: it goes on with the code it has read, until it is started again"
 
 
 class EventsMissed(BoardEvent, frozen=True, kw_only=True):

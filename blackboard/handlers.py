@@ -10,9 +10,10 @@ type, never what to import. An entry is, in this order,
 
 A shipped name means the same wherever the worker is started; `./calendars` is the folder.
 
-A folder is loaded as a package, whether it has an `__init__.py` or not, under a name made from its
-path (see `loaded.py`), and relative imports work inside. Every module and package in it is loaded,
-but for names that begin with `_` or a dot. A file is loaded as a module of its folder's package.
+A folder is loaded as a package of its own name, whether it has an `__init__.py` or not, and a file
+as a module of its folder's package (see `loaded.py`). Every module in a folder or a package is
+loaded, and every package in it, but for names that begin with `_` or a dot. A worker and its child
+processes run the code that was there when the worker started.
 
 A plain function runs in a child process, which imports its module by name and looks for the mark
 of the type. The module of a function of `__main__` is the file of the program under its real name,
@@ -24,6 +25,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import tokenize
 import traceback
@@ -31,20 +33,23 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
+from blackboard import loaded
 from blackboard.errors import BadInput
-from blackboard.loaded import package_name
 from blackboard.model import replace
+from blackboard.params import Params, described
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
-from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.spec import SHORTEST_LEASE, Spec, resolve
+from blackboard.runners.resources import Lifespan, check_lifespan
+from blackboard.schedule.durations import duration_of, format_duration, parse_duration
+from blackboard.spec import SHORTEST_LEASE, Spec, check_first, concurrency_of, resolve
 
 _MARK = "__blackboard__"
 MOST_PARTITIONS = 1_000
@@ -57,6 +62,8 @@ _MAIN = "__main__"
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
 importing: ContextVar[bool] = ContextVar("importing", default=False)
 """Whether a child process imports a module to call a handler in it."""
+DURATIONS = ("every", "timeout", "stale_after", "backoff", "jitter", "missed_after")
+"""The fields of a spec that are durations."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -99,77 +106,126 @@ class Handler:
     fenced: bool
     """A late finisher's result is dropped instead of winning."""
     source: Source
+    concurrency: int | None = None
+    """Runs of this type on the whole board at a time."""
+    key: str | None = None
+    """The param for each of whose values `concurrency` holds."""
+    first: str | None = None
+    """When a new item runs first that does not say: now, next, or a time."""
+    params: Params | None = None
+    """What its items may have as params, if it declares that."""
+    resources: Lifespan | None = None
+    """Opens what `ctx.resources` is."""
     pump: Pump | None = None
     """For a pump: its group, which has the name of the type."""
 
 
-def handler(
-    type_: str,
-    /,
-    *,
-    every: str | timedelta | None = None,
-    cron: str | None = None,
-    rrule: str | None = None,
-    at: str | datetime | None = None,
-    timezone: str | None = None,
-    timeout: str | timedelta | None = None,
-    stale_after: str | timedelta | None = None,
-    retries: int | None = None,
-    backoff: str | timedelta | None = None,
-    jitter: str | timedelta | None = None,
-    missed: str | None = None,
-    missed_limit: int | None = None,
-    missed_after: str | timedelta | None = None,
-    slots: int | None = None,
-    fenced: bool = False,
-) -> Callable[[F], F]:
+class HandlerOptions(TypedDict, total=False):
+    """Defaults of a type, which items and `[types.TYPE]` override, and how its handler is called.
+    Durations are text such as "90s" or "1d12h", timedelta, or seconds.
+    """
+
+    every: str | float | timedelta | None
+    cron: str | None
+    rrule: str | None
+    at: str | datetime | None
+    timezone: str | None
+    timeout: str | float | timedelta | None
+    stale_after: str | float | timedelta | None
+    retries: int | None
+    backoff: str | float | timedelta | None
+    jitter: str | float | timedelta | None
+    missed: str | None
+    missed_limit: int | None
+    missed_after: str | float | timedelta | None
+    until: str | datetime | None
+    max_runs: int | None
+    blackout: str | None
+    priority: int | None
+    description: str | None
+    owner: str | None
+    tags: Sequence[str] | None
+    first: str | datetime | None
+    """When a new item runs first: "now", "next" by its schedule, or a time; by default now for
+    `every`, else next."""
+    slots: int | None
+    """How many run at a time in one worker."""
+    concurrency: int | None
+    """How many run at a time on the whole board."""
+    key: str | None
+    """The name of a param: `concurrency`, by default 1, is for each of its values."""
+    fenced: bool
+    """Drops what a run returns that was overtaken by a later one."""
+    params: type | None
+    """A dataclass, or a Struct of msgspec: what `item.params` is. Params are checked by it."""
+    resources: Lifespan | None
+    """Returns a context manager, which is entered once in each child process, or in each worker for
+    an `async def`: `ctx.resources` is what it gives."""
+
+
+@overload
+def handler(function: F, /) -> F: ...
+
+
+@overload
+def handler(type_: str = ..., /, **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
+
+
+def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) -> Any:
     """The function below runs the items of type `type_`: `def f(item, ctx)` in a child process,
     `async def f(item, ctx)` on the worker's loop. What it returns is the run's result and must
-    be something JSON can hold.
-
-    The rest are defaults, which items and `[types.TYPE]` override. Durations are text such as
-    "90s" or "1d12h", or timedelta. `slots` limits how many run at a time in one worker. `fenced`
-    drops what a run returns that was overtaken by a later one.
+    be something JSON can hold. Without a type, and as a bare `@handler`, the type has the name of
+    the function.
 
     Raises BadInput naming the handler, when its module is imported.
     """
-    defaults = {
-        "every": every,
-        "cron": cron,
-        "rrule": rrule,
-        "at": at,
-        "timezone": timezone,
-        "timeout": timeout,
-        "stale_after": stale_after,
-        "retries": retries,
-        "backoff": backoff,
-        "jitter": jitter,
-        "missed": missed,
-        "missed_limit": missed_limit,
-        "missed_after": missed_after,
-    }
+    if callable(type_):
+        return handler()(type_)
 
     def declare(function: F) -> F:
-        name = f"handler {type_!r} ({place(function)})"
+        named = getattr(function, "__name__", "") if type_ is msgspec.UNSET else type_
+        name = f"handler {named!r} ({place(function)})"
         _check_function(name, function)
-        check_type(type_, name)
-        if slots is not None and (type(slots) is not int or slots < 1):
-            raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
-        if not isinstance(fenced, bool):
-            raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
+        check_type(named, name)
+        _check_options(name, options, is_async=inspect.iscoroutinefunction(function))
+        params = options.get("params")
         found = Handler(
-            type=type_,
+            type=named,
             function=function,
             is_async=inspect.iscoroutinefunction(function),
-            spec=_checked_spec(name, defaults),
-            slots=slots,
-            fenced=fenced,
+            spec=_checked_spec(name, options),
+            slots=options.get("slots"),
+            fenced=options.get("fenced", False),
             source=_source_of_function(function),
+            concurrency=options.get("concurrency"),
+            key=options.get("key"),
+            first=_checked_first(name, options.get("first"), options.get("timezone")),
+            params=described(params, name) if params is not None else None,
+            resources=options.get("resources"),
         )
         setattr(function, _MARK, (*getattr(function, _MARK, ()), found))
         return function
 
     return declare
+
+
+def _check_options(name: str, options: HandlerOptions, *, is_async: bool) -> None:
+    slots, fenced = options.get("slots"), options.get("fenced", False)
+    known = HandlerOptions.__annotations__
+    for one in options:
+        if one not in known:
+            near = get_close_matches(one, known, n=1) or sorted(known)
+            raise BadInput(name, f"there is no option {one!r}", f"there is {', '.join(near)}")
+    if slots is not None and (type(slots) is not int or slots < 1):
+        raise BadInput(name, f"slots {slots!r} is not a number of runs", "1 or more")
+    try:
+        concurrency_of(options.get("concurrency"), options.get("key"))
+    except BadInput as error:
+        raise BadInput(name, f"{error.field}: {error.problem}", error.remedy) from None
+    if not isinstance(fenced, bool):
+        raise BadInput(name, f"fenced {fenced!r} is not a truth value", "True or False")
+    if (lifespan := options.get("resources")) is not None:
+        check_lifespan(lifespan, name, is_async=is_async)
 
 
 def pump(
@@ -188,8 +244,8 @@ def pump(
 
     `partitions` is a number, names, or a function that gives names, when a worker starts and each
     minute after; it is called with the table `[jobs.GROUP]` of the settings. What a worker held
-    that died is another's when its `lease` is over. `balance` is `shares`, or `steal` to move one
-    partition at a time.
+    that died is another's when its `lease` is over. `balance` is `shares`; `steal` to move one
+    partition at a time; or `grab`, races over Redis (`[redis]` in the settings).
 
     Raises BadInput naming the pump, when its module is imported.
     """
@@ -252,6 +308,15 @@ def _checked_lease(name: str, lease: str | timedelta) -> timedelta:
     return found
 
 
+def _checked_first(name: str, first: str | datetime | None, zone: object) -> str | None:
+    text = as_text(first)
+    try:
+        check_first(text, zone if isinstance(zone, str) else "UTC")
+    except BadInput as problem:
+        raise BadInput(name, str(problem)) from None
+    return text if text is None else str(text)
+
+
 def _checked_balance(name: str, balance: str) -> Balance:
     if balance not in set(Balance):
         raise BadInput(name, f"balance {balance!r} is none", f"one of {', '.join(Balance)}")
@@ -307,8 +372,12 @@ def check_type(name: str, field: str = "type") -> None:
 
 
 def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
-    texts = {key: as_text(value) for key, value in defaults.items() if value is not None}
     try:
+        texts = {
+            key: as_text(value, key)
+            for key, value in defaults.items()
+            if value is not None and key in Spec.__struct_fields__ and key != "params"
+        }
         spec = msgspec.convert(texts, Spec)
         resolve([spec])
     except (msgspec.ValidationError, BadInput) as problem:
@@ -316,9 +385,13 @@ def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
     return spec
 
 
-def as_text(value: Any) -> Any:
-    """A duration or a time as the text that a spec has; anything else as it is."""
+def as_text(value: Any, field: str = "") -> Any:
+    """A duration or a time as the text that a spec has; anything else as it is. A number is seconds
+    if `field` is a duration. Raises BadInput.
+    """
     match value:
+        case int() | float() if field in DURATIONS and not isinstance(value, bool):
+            return format_duration(duration_of(value, field))
         case timedelta():
             return format_duration(value)
         case datetime():
@@ -356,7 +429,8 @@ def load(jobs: Sequence[str], base: Path) -> Registry:
 
     Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
     """
-    return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve())])
+    folders: list[Path] = []
+    return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders)])
 
 
 def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
@@ -364,8 +438,9 @@ def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
     if isinstance(handlers, str):
         raise BadInput("handlers", f"{handlers!r} is text", "a list, such as [feed, 'jobs']")
     found: list[Handler] = []
+    folders: list[Path] = []
     for one in handlers:
-        some = _handlers_at(one, Path.cwd()) if isinstance(one, str) else handlers_of(one)
+        some = _handlers_at(one, Path.cwd(), folders) if isinstance(one, str) else handlers_of(one)
         if not some:
             raise BadInput("handlers", f"{one!r} is no handler", "put @handler above it")
         found += some
@@ -382,7 +457,7 @@ def import_source(source: Source) -> ModuleType:
     """The module at `source`, imported now or before. Raises whatever the module raises."""
     if not source.folder:
         return importlib.import_module(source.module)
-    package = package_name(source.folder)
+    package = loaded.name_of(source.folder)
     return importlib.import_module(f"{package}.{source.module}" if source.module else package)
 
 
@@ -466,75 +541,101 @@ def _is_below_main(function: Callable[..., Any]) -> bool:
     )
 
 
-def _handlers_at(entry: str, base: Path) -> list[Handler]:
+def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
+    """The handlers of an entry. `folders` are those of the entries before it, and then of it."""
     field = f"jobs {entry!r}"
     found: list[Handler] = []
-    for source in _sources(entry, base):
+    for source in _sources(entry, base, folders):
         try:
             found += handlers_in(import_source(source), source)
         except (Exception, SystemExit) as problem:
             where = str(Path(source.folder, source.module)) if source.folder else source.module
-            raise BadInput(field, f"cannot import {where}: {_in_a_line(problem)}") from problem
+            said = f"cannot import {where}: {_in_a_line(problem)}"
+            raise BadInput(field, said, _remedy(problem, source)) from problem
     if not found:
         raise BadInput(field, "there is no handler in it", "mark one with @handler")
     return found
 
 
-def _sources(entry: str, base: Path) -> list[Source]:
+def _remedy(problem: BaseException, source: Source) -> str:
+    """How a module beside this one is imported, if that is what failed."""
+    name = problem.name or "" if isinstance(problem, ModuleNotFoundError) else ""
+    places = (Path(source.folder, f"{name}.py"), Path(source.folder, name, "__init__.py"))
+    if not (source.folder and name.isidentifier() and any(one.is_file() for one in places)):
+        return ""
+    return f"write `from . import {name}`, or `from {Path(source.folder).name} import {name}`"
+
+
+def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
     if not entry.strip():
         raise BadInput(f"jobs {entry!r}", "is empty", "a folder, a file, a shipped job, a module")
     shipped_folder = _shipped_folder()
     if shipped_folder and entry in shipped():
         return [Source(str(shipped_folder), entry)]
     try:
-        path = base / Path(entry).expanduser()
+        path = Path(os.path.abspath(base / Path(entry).expanduser()))  # noqa: PTH100 - links stay
     except RuntimeError as problem:
         raise BadInput(f"jobs {entry!r}", str(problem), "write the whole path") from None
     if path.is_dir():
-        return _sources_in(path.resolve())
+        loaded.claim(path, f"jobs {entry!r}", others=folders)
+        folders.append(path)
+        return [Source(str(path.resolve()), name) for name in _modules_below(path)]
     if path.is_file():
-        return [_source_of_file(entry, path.resolve())]
+        return [_source_of_file(entry, path)]
     if "/" in entry or entry.endswith(".py"):
         raise BadInput(f"jobs {entry!r}", f"there is no such file or folder: {path}")
-    return [_source_of_module(entry, base)]
+    return _sources_of_module(entry, base)
 
 
-def _sources_in(folder: Path) -> list[Source]:
-    own = [""] if (folder / "__init__.py").is_file() else []
-    return [Source(str(folder), name) for name in (*own, *sorted(_modules_in(folder)))]
+def _modules_below(folder: Path) -> list[str]:
+    """The names of the modules in a folder, and of those in its packages, from there; its own
+    `__init__.py` is "".
+    """
+    found = [""] if (folder / "__init__.py").is_file() else []
+    for name in sorted(_modules_in(folder)):
+        is_package = (folder / name / "__init__.py").is_file()
+        inner = _modules_below(folder / name) if is_package else [""]
+        found += [f"{name}.{one}".rstrip(".") for one in inner]
+    return found
 
 
 def _source_of_file(entry: str, path: Path) -> Source:
     if path.suffix != ".py" or "." in path.stem:
         raise BadInput(f"jobs {entry!r}", "is not a Python file", "a name like feeds.py")
-    return Source(str(path.parent), "" if path.stem == "__init__" else path.stem)
+    loaded.claim(path.parent, f"jobs {entry!r}", whole=False)
+    return Source(str(path.parent.resolve()), "" if path.stem == "__init__" else path.stem)
 
 
-def _source_of_module(entry: str, base: Path) -> Source:
+def _sources_of_module(entry: str, base: Path) -> list[Source]:
     if str(base) not in sys.path:
         sys.path.append(str(base))  # last: a file lying here must not hide an installed module
-    names = ", ".join(shipped()) or "none"
+    known = ", ".join(shipped()) or "none"
     nothing = BadInput(
         f"jobs {entry!r}",
         f"is neither a folder or file in {base}, nor a shipped job, nor an importable module",
-        f"shipped: {names}",
+        f"shipped: {known}",
     )
     if not all(part.isidentifier() for part in entry.split(".")):
         raise nothing
     try:
+        top = importlib.util.find_spec(entry.partition(".")[0])
         spec = importlib.util.find_spec(entry)
     except (Exception, SystemExit) as problem:
         if isinstance(problem, ModuleNotFoundError) and f"{entry}.".startswith(f"{problem.name}."):
             raise nothing from None
         raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
-    if spec is None:
+    if spec is None or top is None:
         raise nothing
-    return Source("", entry)
+    loaded.claim_module(top, f"jobs {entry!r}")
+    names = {entry: None}
+    for folder in spec.submodule_search_locations or ():
+        names |= {f"{entry}.{one}".rstrip("."): None for one in _modules_below(Path(folder))}
+    return [Source("", name) for name in names]
 
 
 def _modules_in(folder: Path) -> Iterator[str]:
     for path in folder.iterdir():
-        if path.name.startswith(("_", ".")):
+        if path.name.startswith(("_", ".")) or "." in path.stem:
             continue
         if (path / "__init__.py").is_file():
             yield path.name
@@ -557,6 +658,6 @@ def _in_a_line(problem: BaseException) -> str:
     places = [
         f" ({frame.filename}:{frame.lineno})"
         for frame in traceback.extract_tb(problem.__traceback__)
-        if "importlib" not in frame.filename and frame.filename != __file__
+        if "importlib" not in frame.filename and frame.filename not in {__file__, loaded.__file__}
     ]
     return f"{type(problem).__name__}: {problem}{places[-1] if places else ''}"

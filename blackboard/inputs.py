@@ -10,9 +10,16 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.model import whole_milliseconds
-from blackboard.schedule.schedule import Once, make_schedule, next_due
-from blackboard.spec import RunSettings, Spec, check_params, check_spec, encode_spec
+from blackboard.schedule.moments import parse_moment
+from blackboard.schedule.schedule import Every, Once, next_due
+from blackboard.spec import (
+    RunSettings,
+    Spec,
+    check_first,
+    check_params,
+    check_spec,
+    encode_spec,
+)
 from blackboard.table import units
 
 SCHEDULE = ("every", "cron", "rrule", "at")
@@ -87,40 +94,24 @@ def _too_large(size: str, limit: str) -> BadInput:
     return BadInput("params", problem, "put them in a file and give its path")
 
 
-def moment_of(text: str, zone: str, field: str) -> datetime:
-    """An ISO 8601 time; without an offset it is wall time in `zone`. Raises BadInput."""
-    try:
-        schedule = make_schedule(at=text, zone=zone)
-    except BadInput as problem:
-        raise BadInput(field, problem.problem, problem.remedy) from None
-    assert isinstance(schedule, Once)
-    return whole_milliseconds(schedule.moment)
-
-
-def check_first(text: str | None, settings: RunSettings) -> None:
-    """Refuse a `first` that `first_of` could not read."""
-    if text == "next" and settings.schedule is None:
-        problem = "there is no schedule whose next time could be waited for"
-        raise BadInput("first", problem, "now, or a time")
-    if text not in {None, "now", "next"}:
-        moment_of(str(text), settings.timezone, "first")
-
-
 def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime | None:
-    """When a new item is due first: "now", "next" by its schedule, or a time. None when none
-    is given.
+    """When a new item is due first: "now", "next" by its schedule, a time, or a duration from now.
+    None given: as its type says; None if that says nothing either, and then the schedule decides
+    (`rules.next_run.first_slot`). Raises BadInput, also where the schedule has no next time.
     """
-    check_first(text, settings)
+    text = settings.first if text is None else text
+    check_first(text, settings.timezone, has_schedule=settings.schedule is not None)
+    schedule = settings.schedule
     match text:
-        case None:
+        case None if schedule is None or isinstance(schedule, Every | Once):
             return None
         case "now":
             return now
-        case "next":
-            assert settings.schedule is not None
-            following = next_due(settings.schedule, now)
+        case None | "next":
+            assert schedule is not None
+            following = next_due(schedule, now)
             if following is None:
                 raise BadInput("first", "the schedule has no next time", "now, or a time")
-            return following
+            return following if text else None
         case _:
-            return moment_of(text, settings.timezone, "first")
+            return parse_moment(text, settings.timezone, "first", now)

@@ -1,51 +1,270 @@
-"""The folders that handlers are loaded from, as packages: `blackboard.loaded.FOLDER`.
+"""The code of jobs: where it is imported from, under which names, and as it was when it was loaded.
 
-The name of a package says where its folder is. So two folders called `jobs` do not meet, neither
-takes the name of an installed package, and any Python process that has this package can import
-what another one has loaded. That is what `pickle` needs, and with it `multiprocessing`: a process
-that it spawns gets the names of a function and its module, and imports them.
+A folder of jobs is a package of its own name, with or without an `__init__.py`, and its parent is
+at the end of `sys.path`. So its modules import each other as `cityjobs.feeds` or relatively, and so
+does what `multiprocessing` starts. A folder whose name no import can have, or whose name is taken
+by another one of this process, is the package `blackboard.loaded.FOLDER`: any Python process that
+has this package can import it.
+
+The files of the jobs are read once, when they are claimed. This process imports what was read, and
+so do its child processes, which get it from here: an edit changes nothing until the worker starts
+again, and a file that is half saved is never run. `changed` names the files that differ.
 """
 
+import ast
+import importlib.util
+import keyword
+import linecache
+import os
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+
+import msgspec
+
+from blackboard.errors import BadInput
 
 __path__: list[str] = []  # what makes a module a package; its parts are found by the finder below
 
 _PREFIX = f"{__name__}."
+_NO_CODE = {"__pycache__", "node_modules"}
+MOST_FILES = 5_000
 
 
-def package_name(folder: str) -> str:
+class Code(msgspec.Struct, frozen=True):
+    """The code of a process's jobs, for its child processes."""
+
+    packages: dict[str, str]
+    """Folders by the names of their packages."""
+    files: dict[str, bytes]
+    """What was read, by absolute path."""
+
+
+@dataclass(slots=True)
+class _Files:
+    """What this process has read."""
+
+    packages: dict[str, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Time of change and size of each file when it was last seen to be what was read."""
+    folders: dict[str, bool] = field(default_factory=dict)
+    """The folders that were read; whether folders in them that are no packages were, too."""
+
+
+_own = _Files()
+
+
+def claim(folder: Path, field: str, *, whole: bool = True, others: Sequence[Path] = ()) -> None:
+    """Makes a folder a package, and reads its files; with `whole` also those in folders below that
+    are no packages. Raises BadInput naming `field` when its name is taken by another module or by
+    one of the `others`, which are used together with it.
+    """
+    name, real = folder.name, folder.resolve()
+    _read(real, field, whole=whole)
+    if name_of(str(real)) == name or not name.isidentifier() or keyword.iskeyword(name):
+        return
+    same = [str(one) for one in others if one.name == name and one.resolve() != real]
+    taken = next(iter(same), None) or _module_elsewhere(name, real)
+    if taken and whole:
+        problem = f"two modules have the name {name!r}: {folder} and {taken}"
+        raise BadInput(field, problem, "rename one of them")
+    if not taken and name not in _own.packages and name not in sys.modules:
+        _own.packages[name] = str(real)
+        if str(folder.parent) not in sys.path:
+            sys.path.append(str(folder.parent))
+
+
+def claim_module(spec: ModuleSpec, field: str) -> None:
+    """Reads the files of a package that is importable anyway, unless it is an installed one."""
+    for place in spec.submodule_search_locations or ():
+        folder = Path(place).resolve()
+        if folder.is_dir() and not {"site-packages", "dist-packages"} & set(folder.parts):
+            _read(folder, field, whole=True)
+
+
+def name_of(folder: str) -> str:
     """The name of the package that a folder is, by its absolute path."""
     # Any text is good as a module's name, but for the dot.
-    return _PREFIX + folder.replace("%", "%25").replace(".", "%2E")
+    private = _PREFIX + folder.replace("%", "%25").replace(".", "%2E")
+    return next((name for name, path in _own.packages.items() if path == folder), private)
+
+
+def code() -> Code:
+    return Code(packages=_own.packages, files=_own.files)
+
+
+def install(code: Code) -> None:
+    """In a child process: import what the process that has started it has read."""
+    _own.packages = code.packages
+    _own.files = code.files
+
+
+def changed() -> list[str]:
+    """The files that are not what was read: changed, removed or new."""
+    there = {
+        file for folder, whole in _own.folders.items() for file in _files_in(folder, whole=whole)
+    }
+    return sorted((there ^ set(_own.stamps)) | {one for one in _own.stamps if _differs(one)})
+
+
+def folders() -> dict[str, bool]:
+    """The folders that were read, and whether with all folders in them."""
+    return dict(_own.folders)
+
+
+def stamps(folders: Mapping[str, bool], others: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Time of change and size of each file of some folders, and of others. Raises OSError."""
+    files = {file for folder, whole in folders.items() for file in _files_in(folder, whole=whole)}
+    return {file: _stamp(file) for file in files.union(others)}
+
+
+def mistake_in(files: Iterable[str]) -> str:
+    """The first of these files that is no Python, as it is now, and why; "" if all are."""
+    for file in files:
+        try:
+            ast.parse(Path(file).read_bytes(), file)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, SyntaxError) as problem:
+            return f"{file}: {problem}"
+    return ""
+
+
+# ---- reading
+
+
+def _read(folder: Path, field: str, *, whole: bool) -> None:
+    path = str(folder)
+    is_imported = name_of(path) in sys.modules  # what is imported goes on as it was read
+    _own.folders[path] = whole or _own.folders.get(path, False)
+    try:
+        for number, file in enumerate(_files_in(path, whole=whole)):
+            if number == MOST_FILES:
+                remedy = "name a smaller folder"
+                raise BadInput(field, f"{path} has more than {MOST_FILES:,} files", remedy)
+            if file not in _own.files or not is_imported:
+                _own.stamps[file] = _stamp(file)
+                _own.files[file] = Path(file).read_bytes()
+    except OSError as problem:
+        raise BadInput(field, f"cannot read {problem.filename}: {problem.strerror}") from None
+
+
+def _files_in(folder: str, *, whole: bool) -> Iterator[str]:
+    """The Python files of a folder, of packages in it, and with `whole` of other folders in it."""
+    inner = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py") and entry.is_file():
+                yield entry.path
+            elif entry.name.isidentifier() and entry.name not in _NO_CODE and entry.is_dir():
+                inner.append(entry.path)
+    for path in inner:
+        is_environment = os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110 - many, each cycle
+        if not is_environment and (whole or os.path.isfile(f"{path}/__init__.py")):  # noqa: PTH113
+            yield from _files_in(path, whole=whole)
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    found = os.stat(file)  # noqa: PTH116 - many, each cycle
+    return found.st_mtime_ns, found.st_size
+
+
+def _differs(file: str) -> bool:
+    try:
+        stamp = _stamp(file)
+        if stamp == _own.stamps[file]:
+            return False
+        if Path(file).read_bytes() != _own.files[file]:
+            return True
+    except OSError:
+        return True
+    _own.stamps[file] = stamp  # it was only touched
+    return False
+
+
+def _module_elsewhere(name: str, folder: Path) -> str | None:
+    """Where an import finds another module of that name, if it does. A folder without an
+    `__init__.py` is none.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # ValueError: a module that was made by hand
+        spec = None
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin)
+    is_it = (found.parent if found.name == "__init__.py" else found).resolve() == folder
+    return None if is_it else str(spec.origin)
+
+
+# ---- what an import finds
 
 
 class _Finder:
-    """Finds the packages of this name, as Python's import asks for them."""
+    """Finds the packages, and in them what was read, as Python's import asks for it."""
 
     @staticmethod
     def find_spec(
         fullname: str,
-        path: Sequence[str] | None = None,  # noqa: ARG004 - as the protocol has it
-        target: ModuleType | None = None,  # noqa: ARG004
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,  # noqa: ARG004 - as the protocol has it
     ) -> ModuleSpec | None:
-        name = fullname.removeprefix(_PREFIX)
-        if name == fullname or "." in name:
-            return None
-        folder = Path(name.replace("%2E", ".").replace("%25", "%"))
-        if (start := folder / "__init__.py").is_file():
-            return spec_from_file_location(
-                fullname, start, submodule_search_locations=[str(folder)]
-            )
-        if not folder.is_dir():
-            return None
-        spec = ModuleSpec(fullname, None, is_package=True)
-        spec.submodule_search_locations = [str(folder)]
-        return spec
+        if fullname in _own.packages:
+            return _package(fullname, _own.packages[fullname])
+        private = fullname.removeprefix(_PREFIX)
+        if private != fullname and "." not in private:
+            return _package(fullname, private.replace("%2E", ".").replace("%25", "%"))
+        last = fullname.rpartition(".")[2]
+        for folder in path or ():
+            base = f"{folder}/{last}"
+            if f"{base}/__init__.py" in _own.files:
+                return _package(fullname, base)
+            if f"{base}.py" in _own.files:
+                return _as_read(fullname, f"{base}.py")
+        return None
 
 
-sys.meta_path.append(_Finder)
+def _package(fullname: str, folder: str) -> ModuleSpec | None:
+    start = f"{folder}/__init__.py"
+    if start in _own.files:
+        return _as_read(fullname, start, folder)
+    if Path(start).is_file():
+        return spec_from_file_location(fullname, start, submodule_search_locations=[folder])
+    if not Path(folder).is_dir():
+        return None
+    spec = ModuleSpec(fullname, None, is_package=True)
+    spec.submodule_search_locations = [folder]
+    return spec
+
+
+def _as_read(fullname: str, file: str, *folder: str) -> ModuleSpec | None:
+    return spec_from_file_location(
+        fullname,
+        file,
+        loader=_Loader(fullname, file),
+        submodule_search_locations=list(folder) or None,
+    )
+
+
+class _Loader(SourceFileLoader):
+    """Loads a file as it was read. There is no compiled file of it: that could be newer."""
+
+    def get_data(self, path: str) -> bytes:
+        data = _own.files.get(path)
+        return super().get_data(path) if data is None else data
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - a loader has one module
+        data = self.get_data(self.path)
+        code: CodeType = self.source_to_code(data, self.path)
+        text = decode_source(data)
+        # Without a time: tracebacks show the lines that run, not those of the file by now.
+        linecache.cache[self.path] = (len(text), None, text.splitlines(keepends=True), self.path)
+        return code
+
+
+sys.meta_path.insert(0, _Finder)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import msgspec.json
 import msgspec.structs
 from msgspec import Struct
 
@@ -80,6 +81,13 @@ class Mark(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Acknowledgement(Mark, frozen=True, kw_only=True):
+    """Who acknowledged the failure of a run, when, and why."""
+
+    fence: int
+    """Of that run, or higher where it was ended by another: the item's then."""
+
+
 class Work(Struct, frozen=True, kw_only=True):
     """What a run of an item needs, and what its end is planned by. The item has it, its waiting
     token repeats it.
@@ -110,6 +118,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """JSON that a run has saved and no good run has emptied since: the next one goes on there."""
     requests: tuple[QueuedRun, ...] = ()
     """Runs that were asked for and come after the waiting or running one, in this order."""
+    warned: int = 0
+    """Good runs in a row that had warnings, up to the last good one."""
     version: int = VERSION
     """Of the item's row: a token repeats it, so that a program of an older version leaves the token
     alone."""
@@ -145,6 +155,8 @@ class Item(Work, frozen=True, kw_only=True):
     """JSON of what the last handler to finish returned."""
     error: str = ""
     result_fence: int = 0
+    warnings: tuple[str, ...] = ()
+    """Of the last good run."""
     schedule: str = ""
     """As last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
     timezone: str = "UTC"
@@ -152,10 +164,30 @@ class Item(Work, frozen=True, kw_only=True):
     """JSON of `Mark`: who paused it, when and why."""
     resumed: str = ""
     """JSON of `Mark`: who last resumed it, when and why."""
+    acknowledged: str = ""
+    """JSON of `Acknowledgement`: who saw that it fails, when and why."""
     first: datetime | None = None
     """The first time that an operator named when it was added."""
+    declared_by: str = ""
+    """The file, or the owner of files, that `apply` took it from last."""
     applied: tuple[Applied, ...] = ()
     """The latest requests of operators, newest first, so that a repeated request counts once."""
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether a person has acknowledged that its last run failed."""
+        if not (self.failures and self.acknowledged) or self.running:
+            return False
+        try:
+            found = msgspec.json.decode(self.acknowledged, type=Acknowledgement)
+        except ValueError:
+            return False
+        return found.fence == self.fence
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the handler of its last run had nothing to do; `error` says why."""
+        return self.outcome is Outcome.OK and bool(self.error)
 
     @property
     def waits(self) -> bool:
@@ -186,10 +218,49 @@ class Lock(Struct, frozen=True, kw_only=True):
     attempt: int
     progress: str = ""
     """JSON [done, total]."""
+    stood_still: bool = False
+    """Whether its handler kept the loop of its worker from turning, which ended the worker."""
     version: int = VERSION
     etag: str = ""
     age: float = 0.0
     """Seconds since its last renewal, by the store's clock, when it was read."""
+
+
+class Permit(Struct, frozen=True, kw_only=True):
+    """The right of one run to go on, of a type of which only so many runs go on at a time on the
+    whole board. Only its holder and whoever takes it over write it.
+    """
+
+    type: str
+    value: str = ""
+    """JSON of the param by which the runs of the type are counted apart; "": all are counted
+    together."""
+    number: int
+    """Which of them it is, from 0 on."""
+    id: str
+    """The item."""
+    owner: str
+    """The worker, as in locks."""
+    nonce: str
+    """Drawn afresh for each: proves whose permit this is."""
+    since: datetime
+    stale_after: float
+    """Seconds it may go untouched."""
+    version: int = VERSION
+    etag: str = ""
+    age: float = 0.0
+    """Seconds since its last renewal, by the store's clock, when it was read."""
+
+
+class LogLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a handler logged."""
+
+    at: datetime
+    level: str
+    """DEBUG, INFO, WARNING, ERROR, CRITICAL."""
+    text: str
+    logger: str = ""
+    """The name of the logger; "" for `ctx.log`."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -209,12 +280,20 @@ class Run(Struct, frozen=True, kw_only=True):
     nonce: str
     result: str = ""
     error: str = ""
+    warnings: tuple[str, ...] = ()
     output: str = ""
     """The last of what the handler printed."""
+    log: tuple[LogLine, ...] = ()
+    """The last of what the handler logged."""
     note: str = ""
     """JSON of `Mark` when an operator ended it."""
     version: int = VERSION
     etag: str = ""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether its handler had nothing to do; `error` says why."""
+        return self.outcome is Outcome.OK and bool(self.error)
 
     @property
     def duration(self) -> float:
@@ -276,6 +355,48 @@ class Message(Struct, frozen=True, kw_only=True):
     etag: str = ""
 
 
+class ItemCounts(Struct, frozen=True, kw_only=True):
+    """How many items there are, by what is to be said of them. An item has one state; what else is
+    counted may be true of it as well.
+    """
+
+    items: int = 0
+    active: int = 0
+    paused: int = 0
+    done: int = 0
+    running: int = 0
+    """Those that are stale included."""
+    stale: int = 0
+    overdue: int = 0
+    failing: int = 0
+    warned: int = 0
+
+
+class TypeCounts(ItemCounts, frozen=True, kw_only=True):
+    """The same, of the items of one type."""
+
+    type: str
+
+
+class Statistics(ItemCounts, frozen=True, kw_only=True):
+    """What the items of a board were counted to be."""
+
+    at: datetime
+    """When the counting ended, by the store's clock."""
+    by: str
+    """The worker that counted."""
+    term: int
+    """The worker's term as coordinator of the board; 0: it was none."""
+    took: float
+    """Seconds that the counting took."""
+    earliest: datetime | None = None
+    """When the first waiting item is ready, or has been since."""
+    by_type: tuple[TypeCounts, ...] = ()
+    """The types that most items have, the most frequent first."""
+    version: int = VERSION
+    etag: str = ""
+
+
 class Ended(Struct, frozen=True, kw_only=True):
     """What a runner returns when a handler has ended, however it ended."""
 
@@ -283,8 +404,16 @@ class Ended(Struct, frozen=True, kw_only=True):
     result: Any = None
     """What the handler returned, when ok: anything JSON can hold."""
     error: str = ""
-    """Type, message and traceback when it failed; the reason when it was stopped or died."""
+    """Type, message and traceback when it failed; the reason when it was stopped or died; of one
+    that is ok, why its handler skipped it."""
+    retry_after: float | None = None
+    """Seconds after which a failed run is to be run again, where its handler says so."""
+    final: bool = False
+    """Whether a failed run is not to be tried again before the next slot."""
+    warnings: tuple[str, ...] = ()
+    """What the handler gave `ctx.warn`."""
     output: str = ""
+    log: tuple[LogLine, ...] = ()
 
 
 class Claim(Struct, frozen=True, kw_only=True):

@@ -11,16 +11,26 @@ LONGEST_ERROR = 12_000
 LONGEST_OUTPUT = 8192
 """Bytes of what a run printed that are kept: the last."""
 
+LONGEST_LOG = 8192
+"""Bytes of what a run logged that are kept, as JSON: the last."""
+LONGEST_LINE = 2_000
+"""Characters of one text of a log that are kept, head and tail."""
+
 
 def iso(moment: datetime) -> str:
     """For programs: ISO 8601, UTC, milliseconds, Z."""
-    utc = moment.astimezone(UTC)
-    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def stamp(moment: datetime) -> str:
     """For people: UTC to the second, with Z."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def stamp_to_milliseconds(moment: datetime) -> str:
+    """For logs: UTC to the millisecond, with Z."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S}.{utc.microsecond // 1000:03d}Z"
 
 
 def brief(seconds: float, *, nearest: bool = False) -> str:
@@ -49,6 +59,11 @@ def span(seconds: float) -> str:
 def since(age: float) -> str:
     """A time without renewal: "for 3m 20s"; an infinite age is from before the host was started."""
     return "since before this host was started" if age == float("inf") else f"for {span(age)}"
+
+
+def last_seen(age: float) -> str:
+    """When a worker was last seen: "4m ago"; an infinite age is from before the host started."""
+    return "before this host was started" if age == float("inf") else f"{span(age)} ago"
 
 
 def relative(moment: datetime, now: datetime) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from blackboard.model import Mark, Outcome, Run, State
-from blackboard.results import warnings_in
+from blackboard.model import LogLine, Mark, Outcome, Run, State
 from blackboard.rules.status import ItemStatus
+from blackboard.spec import Labels
 
 Progress = tuple[float, float | None]
 """What is done, and of how much, if that is counted."""
@@ -51,8 +51,12 @@ class BoardItem:
     """What the handler returned, the last time that it ended well."""
     error: str
     """Of the last run, when it did not end well."""
+    skipped: str
+    """Why the handler of the last run had nothing to do; "" where it had."""
     warnings: tuple[str, ...]
-    """What the last run returned under `warnings`."""
+    """Of the last run, where that was ok."""
+    warned: int
+    """Good runs in a row that had warnings."""
     attempt: int
     """1, and one more for each retry or takeover of the same slot."""
     runs: int
@@ -72,6 +76,8 @@ class BoardItem:
     """Whether it waits although it has been ready for longer than is usual."""
     stale: bool
     """Whether it runs and its lock was not renewed in time: any worker may override it."""
+    labels: Labels
+    """Description, owner and tags, its own or those of its type."""
 
 
 class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +101,19 @@ class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
     """What the handler returned, when ok."""
     error: str
     """Type, message and traceback, or why it was stopped."""
+    skipped: str
+    """Why its handler had nothing to do: it is ok, and has no result; "" where it had."""
     warnings: tuple[str, ...]
-    """What it returned under `warnings`."""
+    """What it gave `ctx.warn`, or returned under `warnings`."""
     output: str
     """The last of what the handler printed; not in its `repr`, as it may be long."""
+    log: tuple[LogLine, ...]
+    """The last of what the handler logged, by `ctx.log` and by `logging`; not in its `repr`."""
     note: Mark | None
     """Who ended it, when and why, if a person did."""
 
     def __repr__(self) -> str:
-        shown = (name for name in self.__struct_fields__ if name != "output")
+        shown = (name for name in self.__struct_fields__ if name not in {"output", "log"})
         return f"BoardRun({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @property
@@ -146,7 +156,7 @@ class AskedRun:
     """Whether one run is for this request and for an earlier one."""
 
 
-def item_record(one: ItemStatus) -> BoardItem:
+def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
     """An item as it stood when it was read, with its lock."""
     item = one.item
     spec = decoded(item.spec)
@@ -166,8 +176,10 @@ def item_record(one: ItemStatus) -> BoardItem:
         stop=item.stop,
         outcome=item.outcome,
         result=decoded(item.result),
-        error=item.error,
-        warnings=tuple(one.warnings),
+        error="" if item.is_skipped else item.error,
+        skipped=item.error if item.is_skipped else "",
+        warnings=one.warnings,
+        warned=item.warned,
         attempt=item.attempt,
         runs=item.runs,
         failures=item.failures,
@@ -178,6 +190,7 @@ def item_record(one: ItemStatus) -> BoardItem:
         progress=decoded_as(Progress, one.lock.progress) if one.lock else None,
         overdue=one.overdue,
         stale=one.stale,
+        labels=labels,
     )
 
 
@@ -195,9 +208,11 @@ def run_record(run: Run) -> BoardRun:
         outcome=run.outcome,
         worker=run.worker,
         result=decoded(run.result),
-        error=run.error,
-        warnings=tuple(warnings_in(run.result)),
+        error="" if run.is_skipped else run.error,
+        skipped=run.error if run.is_skipped else "",
+        warnings=run.warnings,
         output=run.output,
+        log=run.log,
         note=decoded_as(Mark, run.note),
     )
 

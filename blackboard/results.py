@@ -1,13 +1,17 @@
-"""What a run's result may say besides what its handler means by it. Pure.
+"""The warnings of a run, and what its result may say besides what its handler means by it. Pure.
 
-A result that is an object may hold `warnings`, a list of texts: the run is ok, and something needs
-a person. `show` and notices show them. It may hold `report`, the path of a JSON file on the host of
-the worker, which `blackboard report` shows. Whatever else these keys hold is not looked at.
+A run may warn: it is ok, and something needs a person. `show`, `log` and notices show it. A handler
+calls `ctx.warn(text)`, or returns an object with `warnings`, a list of texts. That object may hold
+`report`, the path of a JSON file on the host of the worker, which `blackboard report` shows.
+Whatever else these keys hold is not looked at.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+from blackboard.phrases import too_long
 
 MOST_WARNINGS = 20
 LONGEST_WARNING = 500
@@ -24,14 +28,30 @@ def warnings_in(result: str) -> list[str]:
         return []
     found = _said(result).warnings
     texts = found if isinstance(found, list) else []
-    lines = [" ".join(one.split()) for one in texts if isinstance(one, str)]
-    return [one[:LONGEST_WARNING] for one in lines if one][:MOST_WARNINGS]
+    return list(warnings_of(one for one in texts if isinstance(one, str)))
+
+
+def warnings_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Texts as they are kept: each once, on a line of bounded length, and a bounded number."""
+    lines = (" ".join(one.split()) for one in texts)
+    return tuple(dict.fromkeys(one[:LONGEST_WARNING] for one in lines if one))[:MOST_WARNINGS]
 
 
 def report_in(result: str) -> str:
     """The path of the report that a result names, or ""."""
     found = _said(result).report if '"report"' in result else None
     return found if isinstance(found, str) else ""
+
+
+def not_kept(result: str, size: str, *, limit: int) -> dict[str, Any]:
+    """What is kept instead of a result that no row can hold: a warning, after those of the result,
+    and the report that it names. `size` is in words.
+    """
+    warning = f"the result, {size} of JSON, was not kept: {too_long(limit)}"
+    kept: dict[str, Any] = {"warnings": [*warnings_in(result)[: MOST_WARNINGS - 1], warning]}
+    if report := report_in(result):
+        kept["report"] = report
+    return kept if len(str(kept)) <= limit // 2 else {"warnings": [warning]}
 
 
 def _said(result: str) -> _Said:

@@ -4,10 +4,12 @@ A runner decides nothing, and uses neither item rows nor locks: the worker says 
 holds, that the lock is lost, or that the run is to be stopped, and writes the outcome.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
 
 from blackboard.context import HandlerItem
 from blackboard.handlers import Handler
@@ -16,8 +18,7 @@ from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.tables.base import MAX_VALUE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerCall:
+class HandlerCall(Struct, frozen=True, kw_only=True):
     """One run of one handler, with everything that the handler is given."""
 
     handler: Handler
@@ -26,7 +27,7 @@ class HandlerCall:
     fence: int
     attempt: int
     worker: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The table `[jobs.TYPE]`."""
     fenced: bool = False
     """Whether what an overtaken run leaves behind must not replace what a later one wrote."""
@@ -61,6 +62,10 @@ class Execution(Protocol):
 
     async def wait(self) -> Ended:
         """How it ended; each call returns the same. Never raises, whatever the handler did."""
+        ...
+
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        """Calls `call` on the loop, once, with how it ended."""
         ...
 
     def extend(self, deadline: float) -> None:

@@ -27,11 +27,23 @@ import msgspec
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
 from blackboard.model import replace
-from blackboard.notify.settings import NotifyTable, check_notify
+from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import Resolve
+from blackboard.rules.grab import Times
+from blackboard.rules.transitions import REMEMBERED
 from blackboard.schedule.durations import format_duration, parse_duration
-from blackboard.spec import RunSettings, Spec, check_spec, decode_spec, resolve
+from blackboard.schedule.limits import check_calendars
+from blackboard.spec import (
+    RunSettings,
+    Spec,
+    check_first,
+    check_spec,
+    concurrency_of,
+    decode_spec,
+    encode_spec,
+    resolve,
+)
 
 _STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
 """The beginning of a line that may be a statement."""
@@ -102,6 +114,14 @@ class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     """How many runs are kept of each item."""
     history_age: str = "90d"
     """Runs that are older are deleted."""
+    tombstones: str = "90d"
+    """How long a removed item leaves a row with its fence, and its history; at least 10m."""
+    coordinator: bool = True
+    """Whether workers elect one of them to keep house: to count items, delete what is old, examine
+    the rows."""
+    stale_after: str | None = None
+    """The lease of items whose type does not say one, or `interval`. Default: the interval of the
+    schedule, at most 5m."""
 
 
 class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -117,13 +137,49 @@ class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """The types that this worker runs. Default: all that have a handler."""
 
 
+class RedisTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """The bus of pumps with `balance="grab"`, and the durations of their races."""
+
+    url: str | None = None
+    """Where Redis is, without a password: `redis://HOST:6379/0`, `rediss://...` or `unix://PATH`.
+    BLACKBOARD_REDIS_URL in the environment wins, and may hold a password."""
+    prefix: str = "blackboard"
+    """How the names of its hashes and channels begin; boards of one name in several stores need
+    one each."""
+    normal: str = "1m"
+    """A partition is raced for once in this time."""
+    maximum: str = "3m"
+    """Without a race for so long, what Redis says of a partition is void."""
+    shutdown: str = "30s"
+    """A winner waits so long for the pump of the loser to end."""
+    minimum: str = "10s"
+    """A race stays won for so long."""
+    per_held: str = "250ms"
+    """A worker runs so much later for each partition that it holds."""
+
+    def times(self) -> Times:
+        """Raises BadInput for durations that cannot work together."""
+        names = ("normal", "maximum", "shutdown", "minimum", "per_held")
+        texts = {name: getattr(self, name) for name in names}
+        return Times(**{name: parse_duration(texts[name], name).total_seconds() for name in names})
+
+
 class TypeTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """What runs of a type are run with; it overrides `@handler`, and an item overrides it."""
 
     slots: int | None = None
     """How many runs of this type a worker runs at a time. Default: as many as it has slots."""
+    concurrency: int | None = None
+    """How many runs of this type go on at a time on the whole board, whichever workers run them.
+    Default: as many as the workers have slots."""
+    key: str | None = None
+    """The name of a param: `concurrency` holds for each of its values apart, and is 1 unless it is
+    given."""
     fenced: bool | None = None
     """Whether the result of a run that a later run has overtaken is dropped."""
+    first: str | None = None
+    """When a new item runs first, if it does not say: `now`, `next` (the next slot of its schedule)
+    or a time. Default: `now` for `every`, `next` for other schedules."""
 
 
 class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -135,7 +191,7 @@ class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """The name of the handler's type."""
     first: str | None = None
     """When a new item runs first: `now`, `next` (the next slot of its schedule) or a time. Default:
-    `now`."""
+    that of its type."""
 
     def spec(self) -> Spec:
         return Spec(**{name: getattr(self, name) for name in Spec.__struct_fields__})
@@ -148,6 +204,8 @@ _HEADS: dict[str, type[msgspec.Struct]] = {
     "[types.NAME]": TypeTable,
     "[[items]]": ItemTable,
     "[notify]": NotifyTable,
+    "[[notify.routes]]": RouteTable,
+    "[redis]": RedisTable,
 }
 """Which classes define the settings of which tables of the file."""
 
@@ -214,10 +272,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
     board: BoardSettings = BoardSettings()
     worker: WorkerTable = WorkerTable()
     notify: NotifyTable | None = None
+    redis: RedisTable = RedisTable()
     types: dict[str, TypeTable] = {}
     jobs: dict[str, dict[str, Any]] = {}
     """`[jobs.NAME]`: settings of a job, handed to its handlers as `ctx.settings`."""
     items: list[ItemTable] = []
+    calendars: dict[str, list[str]] = {}
+    """`[calendars]`: windows by name, such as days off, for `blackout`."""
 
 
 _KINDS = {
@@ -237,6 +298,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "board": BoardSettings,
     "worker": WorkerTable,
     "notify": NotifyTable,
+    "redis": RedisTable,
     "types": TypeTable,
     "items": ItemTable,
 }
@@ -254,7 +316,11 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
 
 def load_settings(file: Path) -> Settings:
     """Read and check a settings file. Raises BadInput with the file and the line."""
-    text = read_text(file)
+    return parse_settings(read_text(file), file)
+
+
+def parse_settings(text: str, file: Path) -> Settings:
+    """The settings in a text, which messages say is in `file`. Raises BadInput with the line."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -262,8 +328,9 @@ def load_settings(file: Path) -> Settings:
     except RecursionError:
         raise BadInput("config", f"{file} is nested too deeply") from None
     for table in _with_schedules(data):
-        if isinstance(table.get("at"), date):  # or datetime, which is one
-            table["at"] = table["at"].isoformat()
+        for name in ("at", "until"):
+            if isinstance(table.get(name), date):  # or datetime, which is one
+                table[name] = table[name].isoformat()
     try:
         settings = msgspec.convert(data, type=Settings)
     except msgspec.ValidationError as error:
@@ -273,7 +340,7 @@ def load_settings(file: Path) -> Settings:
 
 
 def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tables that may have `at`, which TOML can also write without quotes."""
+    """The tables that may have `at` or `until`, which TOML can also write without quotes."""
     types, items = data.get("types"), data.get("items")
     for table in (
         *(types.values() if isinstance(types, dict) else ()),
@@ -300,6 +367,8 @@ def _check(file: Path, text: str, settings: Settings) -> None:
     try:
         path = ("board",)
         parse_duration(settings.board.history_age, "history_age")
+        _check_tombstones(settings.board.tombstones)
+        check_spec(Spec(stale_after=settings.board.stale_after))
         _check_count("history", settings.board.history)
         if settings.board.name is not None:
             path = ("board", "name")
@@ -312,13 +381,23 @@ def _check(file: Path, text: str, settings: Settings) -> None:
         if settings.notify is not None:
             path = ("notify",)
             check_notify(settings.notify)
+            for number, route in enumerate(settings.notify.routes):
+                path = ("notify", "routes", number)
+                check_route(route)
+        path = ("redis",)
+        settings.redis.times()
+        path = ("calendars",)
+        check_calendars(settings.calendars)
         for name, table in settings.types.items():
             path = ("types", name)
             _check_type(table)
+            _resolved(settings, {}, name, "{}")
         ids: set[str] = set()
+        resolved = resolver(settings, {})
         for number, item in enumerate(settings.items):
             path = ("items", number)
             _check_item(item, ids)
+            resolved(item.type, encode_spec(item.spec()))
             ids.add(item.id)
     except BadInput as error:
         line = line_of(text, (*path, *error.field.split(".")))
@@ -329,6 +408,8 @@ def _check_type(table: TypeTable) -> None:
     check_spec(table)
     if table.slots is not None:
         _check_count("slots", table.slots)
+    concurrency_of(table.concurrency, table.key)
+    check_first(table.first, table.timezone or "UTC")
     if table.params:
         raise BadInput("params", "a type has none of its own", "give them to its items")
 
@@ -340,6 +421,13 @@ def _check_item(item: ItemTable, earlier: set[str]) -> None:
     if not item.id or item.id in earlier:
         problem = f"{item.id!r} is declared twice" if item.id else "it is empty"
         raise BadInput("id", problem, "give each item an id of its own")
+
+
+def _check_tombstones(text: str) -> None:
+    if parse_duration(text, "tombstones") < REMEMBERED:
+        shortest = format_duration(REMEMBERED)
+        problem = f"{text!r} is too short: requests that are in doubt are tried again meanwhile"
+        raise BadInput("tombstones", problem, f"{shortest} at the least")
 
 
 def _check_count(name: str, number: int) -> None:
@@ -367,9 +455,13 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
         field = name[1]
         path = (*path, field)
     if name and "unknown" in problem:
-        names = _TABLES.get(section, Settings).__struct_fields__
+        kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
+        names = kind.__struct_fields__
         near = difflib.get_close_matches(field, names, 1)
+        home = next((one for one, of in _TABLES.items() if field in of.__struct_fields__), None)
         remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
+        if home and home != section and not near:
+            remedy = f"write it below [{home}]"
         problem = "there is no such setting"
     elif name:
         problem, remedy = "it is missing", f"add a line {field} = ..."
@@ -418,7 +510,9 @@ def _is_type(table: Any) -> bool:
 
 
 def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
-    """Settings of a run: item, else `[types]`, else `@handler`. Caches them."""
+    """Settings of a run: item, else `[types]`, else `@handler`. Caches them: specs that differ in
+    nothing but their params are resolved once.
+    """
     cached: dict[tuple[str, str], RunSettings] = {}
 
     def resolved(item_type: str, spec: str) -> RunSettings:
@@ -426,7 +520,10 @@ def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
         if found is None:
             if len(cached) >= MOST_REMEMBERED:
                 cached.clear()
-            found = cached[item_type, spec] = _resolved(settings, handlers, item_type, spec)
+            own = decode_spec(spec)
+            bare = encode_spec(msgspec.structs.replace(own, params={})) if own.params else spec
+            found = cached.get((item_type, bare)) or _resolved(settings, handlers, item_type, bare)
+            cached[item_type, spec] = cached[item_type, bare] = found
         return found
 
     return resolved
@@ -438,11 +535,26 @@ def _resolved(
     table = settings.types.get(item_type, TypeTable())
     handler = handlers.get(item_type)
     layers: list[Spec] = [decode_spec(spec), table]
-    fenced, slots = table.fenced, table.slots
+    fenced, slots, first = table.fenced, table.slots, table.first
+    most, key = table.concurrency, table.key
     if handler is not None:
         layers.append(handler.spec)
         fenced = handler.fenced if fenced is None else fenced
         slots = handler.slots if slots is None else slots
-    found = resolve(layers, fenced=bool(fenced), slots=slots)
+        most = handler.concurrency if most is None else most
+        key = handler.key if key is None else key
+        first = first or handler.first
+    layers.append(Spec(stale_after=settings.board.stale_after))
+    found = resolve(
+        layers,
+        fenced=bool(fenced),
+        slots=slots,
+        concurrency=concurrency_of(most, key),
+        default_first=first,
+        calendars=settings.calendars,
+    )
     endless = handler is not None and handler.pump is not None
+    if endless and found.concurrency is not None:
+        problem = f"{item_type!r} is a group of partitions, each of which has one pump"
+        raise BadInput("concurrency", problem, "leave out concurrency and key")
     return replace(found, is_whole=handler is not None, endless=endless)

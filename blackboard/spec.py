@@ -10,6 +10,7 @@ back.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,14 +19,21 @@ from typing import Any, Literal
 import msgspec
 
 from blackboard.errors import BadInput
+from blackboard.model import NEVER
 from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.limits import Calendars, limits
+from blackboard.schedule.moments import last_moment, parse_moment
 from blackboard.schedule.rrule import zone_in
-from blackboard.schedule.schedule import Schedule, make_schedule
+from blackboard.schedule.schedule import Every, Schedule, make_schedule
 
 SHORTEST_LEASE = timedelta(seconds=3)
+MOST_TAGS = 50
+_TAG = re.compile(r"\w([\w.:/-]{0,48}\w)?")
 DEFAULT_BACKOFF = timedelta(seconds=10)
 DEFAULT_MISSED_AFTER = timedelta(minutes=5)
 Missed = Literal["one", "all", "none"]
+INTERVAL: Literal["interval"] = "interval"
+"""As `stale_after`: a lock is good for the interval of the schedule, as in elmcity."""
 
 
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
@@ -46,8 +54,8 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     timeout: str | None = None
     """A run that lasts longer is stopped. Default: the interval of the schedule."""
     stale_after: str | None = None
-    """A lock that its worker has not renewed for this long is overridden; at least 3s. Default:
-    the interval of the schedule."""
+    """A lock that its worker has not renewed for this long is overridden; at least 3s, or
+    `interval`: the interval of the schedule. Default: the interval of the schedule, at most 5m."""
     retries: int | None = None
     """How often a failed run is run again before its next slot."""
     backoff: str | None = None
@@ -60,6 +68,21 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """With `missed = "all"`: the most slots that are made up for, the latest ones."""
     missed_after: str | None = None
     """With `missed = "none"`: a slot that is later than this is missed."""
+    until: str | None = None
+    """The last time at which a slot may be, such as `2026-12-31` (that day included)."""
+    max_runs: int | None = None
+    """After so many runs, each attempt counted, the schedule ends."""
+    blackout: str | None = None
+    """Times without runs, such as `sat-sun, mon-fri 22:00-06:00, 12-24..01-02, holidays`; a name is
+    that of a calendar in `[calendars]`."""
+    priority: int | None = None
+    """Of what a worker has read and is ready, the highest priority is run first; -100 to 100."""
+    description: str | None = None
+    """What it is for."""
+    owner: str | None = None
+    """The person or team that is asked about it."""
+    tags: list[str] | None = None
+    """Names by which items are chosen, as in `blackboard show --tag`."""
     params: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the handler is given as `item.params`; `${NAME}` is replaced from the environment.
     A type has none."""
@@ -67,6 +90,47 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     @property
     def has_schedule(self) -> bool:
         return any((self.every, self.cron, self.rrule, self.at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What people say of an item; no run depends on it."""
+
+    description: str = ""
+    owner: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many runs of a type go on at a time on the whole board."""
+
+    most: int
+    key: str | None = None
+    """The param whose values are counted apart; None: all runs of the type count together."""
+
+    def value_of(self, params: Mapping[str, Any]) -> str:
+        """What a run with these params is counted by, as JSON; "" without a key."""
+        if self.key is None:
+            return ""
+        return msgspec.json.encode(params.get(self.key), order="deterministic").decode()
+
+
+MOST_CONCURRENCY = 10_000
+
+
+def concurrency_of(most: object, key: object) -> Concurrency | None:
+    """From `concurrency` and `key`, of which a key alone stands for one run at a time. Raises
+    BadInput naming the one that is wrong.
+    """
+    if key is not None and (not isinstance(key, str) or not key):
+        raise BadInput("key", f"{key!r} is no name of a param", "such as host")
+    if most is None:
+        return None if key is None else Concurrency(1, key)
+    if type(most) is not int or not 1 <= most <= MOST_CONCURRENCY:
+        remedy = f"1 to {MOST_CONCURRENCY:,}"
+        raise BadInput("concurrency", f"{most!r} is not a number of runs", remedy)
+    return Concurrency(most, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +142,8 @@ class RunSettings:
     timezone: str = "UTC"
     timeout: timedelta | None = None
     """None: the interval."""
-    stale_after: timedelta | None = None
-    """None: the interval."""
+    stale_after: timedelta | Literal["interval"] | None = None
+    """None: the interval, and five minutes at the most."""
     retries: int = 0
     backoff: timedelta = DEFAULT_BACKOFF
     jitter: timedelta = timedelta(0)
@@ -91,6 +155,12 @@ class RunSettings:
     """Whether a run has no time limit: that of a pump ends when its worker lets it go."""
     slots: int | None = None
     """Runs of this type in one worker at a time; None: as many as it has slots."""
+    concurrency: Concurrency | None = None
+    """Runs of this type on the whole board at a time; None: as many as the workers have slots."""
+    priority: int = 0
+    labels: Labels = Labels()
+    first: str | None = None
+    """When a new item runs first, where it says nothing: now, next, or a time."""
     is_whole: bool = True
     """False where the type's handler, which may say more, is not at hand."""
 
@@ -129,9 +199,16 @@ def params_of(spec: str, once: str) -> dict[str, Any]:
 
 
 def resolve(
-    layers: Sequence[Spec], *, fenced: bool = False, slots: int | None = None
+    layers: Sequence[Spec],
+    *,
+    fenced: bool = False,
+    slots: int | None = None,
+    concurrency: Concurrency | None = None,
+    default_first: str | None = None,
+    calendars: Calendars | None = None,
 ) -> RunSettings:
-    """The first layer that has a field decides it.
+    """The first layer that has a field decides it. Without `calendars` those that a blackout names
+    are not looked up.
 
     Raises BadInput naming the field.
     """
@@ -145,35 +222,57 @@ def resolve(
 
     one = next((layer for layer in layers if layer.has_schedule), Spec())
     zone = first("timezone") or _zone_of_rule(one.rrule) or "UTC"
-    schedule = make_schedule(every=one.every, cron=one.cron, rrule=one.rrule, at=one.at, zone=zone)
-    stale_after = duration("stale_after")
-    if stale_after is not None and stale_after < SHORTEST_LEASE:
-        raise BadInput("stale_after", f"{first('stale_after')!r} is too short", "3s at the least")
+    until = first("until")
+    bounds = limits(
+        until=None if until is None else last_moment(until, zone, "until"),
+        runs=_number("max_runs", first("max_runs"), lowest=1, highest=1_000_000),
+        blackout=first("blackout"),
+        zone=zone,
+        calendars=calendars,
+    )
+    schedule = make_schedule(
+        every=one.every, cron=one.cron, rrule=one.rrule, at=one.at, zone=zone, limits=bounds
+    )
     return RunSettings(
         schedule=schedule,
         timezone=zone,
         timeout=duration("timeout"),
-        stale_after=stale_after,
-        retries=_count("retries", first("retries"), default=0, lowest=0),
+        stale_after=_lease(first("stale_after")),
+        retries=_number("retries", first("retries")) or 0,
         backoff=duration("backoff") or DEFAULT_BACKOFF,
         jitter=duration("jitter") or timedelta(0),
         missed=_missed(first("missed")),
-        missed_limit=_count("missed_limit", first("missed_limit"), default=100, lowest=1),
+        missed_limit=_number("missed_limit", first("missed_limit"), lowest=1) or 100,
         missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
         fenced=fenced,
         slots=slots,
+        concurrency=concurrency,
+        priority=_number("priority", first("priority"), lowest=-100, highest=100) or 0,
+        labels=Labels(
+            description=first("description") or "",
+            owner=first("owner") or "",
+            tags=tuple(first("tags") or ()),
+        ),
+        first=default_first,
     )
+
+
+def _lease(text: str | None) -> timedelta | Literal["interval"] | None:
+    if text is None or text == INTERVAL:
+        return INTERVAL if text else None
+    found = parse_duration(text, "stale_after")
+    if found < SHORTEST_LEASE:
+        raise BadInput("stale_after", f"{text!r} is too short", "3s at the least")
+    return found
 
 
 def _zone_of_rule(rrule: str | None) -> str | None:
     return zone_in(rrule) if isinstance(rrule, str) else None  # what is no text is refused later
 
 
-def _count(name: str, value: int | None, *, default: int, lowest: int) -> int:
-    if value is None:
-        return default
-    if not lowest <= value <= 10_000:
-        raise BadInput(name, f"{value} is out of range", f"{lowest} to 10000")
+def _number(name: str, value: int | None, *, lowest: int = 0, highest: int = 10_000) -> int | None:
+    if value is not None and not lowest <= value <= highest:
+        raise BadInput(name, f"{value} is out of range", f"{lowest} to {highest}")
     return value
 
 
@@ -197,7 +296,25 @@ def check_spec(spec: Spec) -> None:
         if getattr(spec, name) == "":
             raise BadInput(name, "it is empty", "leave it out to say nothing")
     check_params(spec.params)
-    resolve([spec])
+    _check_labels(spec)
+    found = resolve([spec])
+    if isinstance(found.schedule, Every) and found.jitter > found.schedule.interval:
+        problem = f"{spec.jitter!r} is longer than the interval, {spec.every!r}"
+        raise BadInput("jitter", problem, "give at most the interval")
+
+
+def _check_labels(spec: Spec) -> None:
+    for name, longest in (("description", 1_000), ("owner", 100)):
+        text = getattr(spec, name) or ""
+        if len(text) > longest or not text.isprintable():
+            remedy = f"one line of {longest:,} characters at the most"
+            raise BadInput(name, f"{text[:60]!r} is no label", remedy)
+    for tag in spec.tags or ():
+        if not _TAG.fullmatch(tag):
+            remedy = "letters, digits, and - _ . : / inside; 50 at the most"
+            raise BadInput("tags", f"{tag[:60]!r} is no tag", remedy)
+    if len(spec.tags or ()) > MOST_TAGS:
+        raise BadInput("tags", f"there are {len(spec.tags or ())}", f"{MOST_TAGS} at the most")
 
 
 def check_params(params: Mapping[str, Any]) -> None:
@@ -225,3 +342,12 @@ def _check_value(value: Any, where: str, deepest: int) -> None:
         case dict():
             for key, one in value.items():
                 _check_value(one, f"{where}.{key}", deepest - 1)
+
+
+def check_first(text: str | None, zone: str, *, has_schedule: bool = True) -> None:
+    """Refuse a `first` that cannot be read. Raises BadInput."""
+    if text == "next" and not has_schedule:
+        problem = "there is no schedule whose next time could be waited for"
+        raise BadInput("first", problem, "now, or a time")
+    if text not in {None, "now", "next"}:
+        parse_moment(str(text), zone, "first", NEVER)

@@ -9,6 +9,8 @@ for them. `memory:` is a table that ends with the process.
 import os
 import re
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -19,6 +21,7 @@ from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
+from blackboard.tables.sqlite_wake import listening, wake_listeners
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):(.*)", re.DOTALL | re.IGNORECASE)
 _SQLITE_OPTIONS = {
@@ -36,7 +39,6 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
     one that another program holds; Unavailable or Unusable for one on another host that does not
     answer, or refuses.
     """
-    refuse_secrets(url)
     kind, rest = _parts(url)
     match kind:
         case "path":
@@ -58,6 +60,46 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
             raise BadInput("store", f"no store is named {other!r}", "a path is written sqlite:PATH")
 
 
+def wake_workers(url: str) -> None:
+    """Wakes the workers of this host that work on a file. Workers of other stores find a change in
+    their next walk.
+    """
+    if file := _file_of(url):
+        wake_listeners(file)
+
+
+def when_woken(url: str, callback: Callable[[], None]) -> AbstractContextManager[None]:
+    """Calls `callback`, on the running loop, whenever the workers of a store are woken."""
+    file = _file_of(url)
+    return listening(file, callback) if file else nullcontext()
+
+
+def beside(url: str, name: str) -> str | None:
+    """Another file in the folder of a store that is a file, with the same options."""
+    file = _file_of(url)
+    if file is None:
+        return None
+    kind, rest = _parts(url)
+    another = str(file.with_name(name))
+    return another if kind == "path" else f"sqlite:{another}?{rest.partition('?')[2]}"
+
+
+def remove_file(url: str) -> None:
+    """Removes the file of a store, and those that SQLite keeps beside it."""
+    file = _file_of(url)
+    assert file is not None
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
+
+
+def _file_of(url: str) -> Path | None:
+    kind, rest = _parts(url)
+    if kind not in _FILES:
+        return None
+    path = rest if kind == "path" else rest.partition("?")[0]
+    return Path(_checked(path)).expanduser().absolute()
+
+
 def resolve_path(url: str, folder: Path) -> str:
     """`url`, with the relative path of a file joined to `folder`; others are unchanged."""
     kind, rest = _parts(url)
@@ -67,7 +109,10 @@ def resolve_path(url: str, folder: Path) -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """The kind of store, in lower case, and the rest of the URL. A path is of kind `path`."""
+    """The kind of store, in lower case, and the rest of the URL. A path is of kind `path`. Raises
+    BadInput for a URL that holds a secret, whatever is to be done with it.
+    """
+    refuse_secrets(url)
     scheme = _SCHEME.fullmatch(url)
     return (scheme[1].lower(), scheme[2]) if scheme else ("path", url)
 
@@ -87,9 +132,13 @@ def _at_a_terminal() -> bool:
 
 
 async def _sqlite(path: str, clock: Clock, opening: Opening) -> Table:
+    return await SqliteTable.open(_checked(path), clock, opening)
+
+
+def _checked(path: str) -> str:
     if not path or "\0" in path:
         raise BadInput("store", "no path to a file", "for example sqlite:blackboard.db")
-    return await SqliteTable.open(path, clock, opening)
+    return path
 
 
 def _options(text: str) -> dict[str, bool]:

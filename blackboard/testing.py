@@ -10,7 +10,16 @@
         assert (run.outcome, run.error) == ("ok", "")
         assert sqlite_board.result("davis") == "Hello, Davis"
 
-Both give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
+    def test_a_retry_comes_after_its_backoff(sqlite_board):
+        sqlite_board.add("davis", "hello", params={"fails": True}, retries=1, backoff="1h")
+        sqlite_board.work("jobs")
+        sqlite_board.advance("1h")  # nothing sleeps
+        [retry] = sqlite_board.work("jobs")
+        assert retry.attempt == 2
+
+`context()` is a `ctx` for calling a handler as the function that it is.
+
+Both fixtures give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
 `azurite_board` in a table of an emulator that is started once for each pytest process (the first
 time it is installed, see `tables/azurite/`). It needs `blackboard-scheduler[azurite]`, and where
 that is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set,
@@ -26,19 +35,22 @@ Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`.
 """
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
+import msgspec
 import pytest
 
 from blackboard.assembly import DEFAULT_BOARD, Location
 from blackboard.board import Board, RunOptions
-from blackboard.clock import SystemChance
-from blackboard.context import Context, HandlerItem, Signal
+from blackboard.clock import Clock, SystemChance, SystemClock
+from blackboard.context import Context, HandlerItem, Signal, progress_of
 from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers import Handler, registry_of
@@ -46,13 +58,38 @@ from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
 from blackboard.runners.inline import run_until_done
+from blackboard.runners.output import fitting_checkpoint
+from blackboard.runners.resources import ProcessResources
+from blackboard.runners.secrets import NOTHING
+from blackboard.schedule.durations import duration_of
 from blackboard.settings import Settings
 from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azurite import Emulator, has_node, start
+from blackboard.tables.base import MAX_VALUE
 
 Answer = TypeVar("Answer")
 
 _EMULATOR = pytest.StashKey[Emulator]()
+
+
+STEP = timedelta(milliseconds=1)
+"""By how much `work(lasting=...)` turns the clock on at the least."""
+
+
+class TurnedClock(SystemClock):
+    """The host's clocks, and how far a test has turned them on."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead.total_seconds()
+
+    def turn(self, duration: timedelta) -> None:
+        self._ahead += duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +100,23 @@ class BoardUnderTest:
     """What `--store` takes, for a test that starts workers of its own."""
     board: BoardTable
     runner: asyncio.Runner
+    clock: "TurnedClock | None" = None
+    """None where the store has a clock of its own."""
+
+    def now(self) -> datetime:
+        """The time on the board."""
+        return self._finish(self.board.table.now())
+
+    def advance(self, duration: str | float | timedelta) -> datetime:
+        """Turn the clock of the board on, by "2h", seconds or a timedelta; returns the time then.
+        Nothing runs meanwhile: what comes due is run by the next `work`. Raises BadInput on a
+        store with a clock of its own.
+        """
+        if self.clock is None:
+            problem = "the clock of this board is the emulator's, and cannot be turned"
+            raise BadInput("advance", problem, "use sqlite_board")
+        self.clock.turn(duration_of(duration, "advance"))
+        return self.now()
 
     def add(
         self,
@@ -87,9 +141,11 @@ class BoardUnderTest:
         self,
         *jobs: str | Callable[..., Any],
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        lasting: str | float | timedelta | None = None,
     ) -> list[BoardRun]:
         """Work until nothing is due and nothing runs. Returns the runs that ended, in that order.
-        Where a handler fails, its run has failed; nothing is raised.
+        Where a handler fails, its run has failed; nothing is raised. `lasting` goes on for so long
+        on the clock of the board, which is turned on to each moment at which something is due.
 
         `jobs` are what `--jobs` takes, from the current folder, or functions with `@handler`.
         `settings` are the tables `[jobs.TYPE]`.
@@ -98,7 +154,19 @@ class BoardUnderTest:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
         handlers = {type_: _inline(one) for type_, one in registry_of(jobs).items()}
         door = self._door(handlers, {name: dict(one) for name, one in (settings or {}).items()})
-        return self._finish(_work(door))
+        if lasting is None:
+            return self._finish(_work(door))
+        runs: list[BoardRun] = []
+        end = self.now() + duration_of(lasting, "lasting")
+        while True:
+            runs += self._finish(_work(door))
+            ready = self._finish(_next_ready(door, handlers))
+            if ready is None or ready > end:
+                break
+            self.advance(max(ready - self.now(), STEP))
+        if (left := end - self.now()) > timedelta(0):
+            self.advance(left)
+        return runs
 
     def item(self, item_id: str) -> BoardItem:
         """Raises Missing, a BadInput, when there is none."""
@@ -125,7 +193,7 @@ class BoardUnderTest:
         handlers: Mapping[str, Handler] | None = None,
         jobs: dict[str, dict[str, Any]] | None = None,
     ) -> Board:
-        location = _location(self.store, handlers=handlers, jobs=jobs)
+        location = _location(self.store, handlers=handlers, jobs=jobs, clock=self.clock)
         return Board(self.board.asked_through(resolve=location.resolve), location)
 
     def _finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -137,8 +205,10 @@ def _location(
     *,
     handlers: Mapping[str, Handler] | None = None,
     jobs: dict[str, dict[str, Any]] | None = None,
+    clock: Clock | None = None,
 ) -> Location:
     return Location(
+        clock=clock or SystemClock(),
         settings=Settings(jobs=jobs or {}),
         folder=Path.cwd(),
         store=store,
@@ -150,7 +220,7 @@ def _location(
 @pytest.fixture
 def sqlite_board(tmp_path: Path) -> Iterator[BoardUnderTest]:
     """An empty board in a file of this test."""
-    with _board(str(tmp_path / "blackboard.db")) as board:
+    with _board(str(tmp_path / "blackboard.db"), TurnedClock()) as board:
         yield board
 
 
@@ -166,12 +236,12 @@ def azurite_board(
 
 
 @contextmanager
-def _board(store: str) -> Iterator[BoardUnderTest]:
+def _board(store: str, clock: "TurnedClock | None" = None) -> Iterator[BoardUnderTest]:
     with asyncio.Runner() as runner:
-        opening = _location(store).open(create=True)
+        opening = _location(store, clock=clock).open(create=True)
         board = runner.run(opening.__aenter__())
         try:
-            yield BoardUnderTest(store=store, board=board, runner=runner)
+            yield BoardUnderTest(store=store, board=board, runner=runner, clock=clock)
         finally:
             runner.run(opening.__aexit__(None, None, None))
 
@@ -212,9 +282,16 @@ def _inline(handler: Handler) -> Handler:
             asyncio.run_coroutine_threadsafe(context.save(value), loop).result()
 
         blocking = replace(context, lost=lost, stopping=stopping, save=save)
-        return await asyncio.to_thread(handler.function, item, blocking)
+        return await asyncio.to_thread(_called, handler, item, blocking)
 
-    return replace(handler, function=called, is_async=True)
+    return replace(handler, function=called, is_async=True, resources=None)
+
+
+def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
+    """On one thread, as in a child process, with its resources."""
+    with closing(ProcessResources()) as resources:
+        opened = resources.of(handler.type, handler.resources)
+        return handler.function(item, replace(context, resources=opened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +310,96 @@ class _BlockingSignal:
 
     def wait(self, timeout: float | None = None) -> Any:
         return asyncio.run_coroutine_threadsafe(self.signal.wait(timeout), self.loop).result()
+
+
+async def _next_ready(door: Board, types: Collection[str]) -> datetime | None:
+    """When the first waiting item of these types is ready."""
+    waiting = [item async for item in door.items(state="waiting") if item.type in types]
+    return min((item.ready for item in waiting if item.ready), default=None)
+
+
+# ---- a handler as a function
+
+
+class _Done:
+    """What a call has done, for plain functions and for coroutines, which await it."""
+
+    def __init__(self, value: Any = None) -> None:
+        self._value = value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from ()
+        return self._value
+
+
+class TurnedSignal:
+    """`ctx.lost` or `ctx.stopping` of `context()`: true from `set` on. `wait` does not wait."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._is_set = False
+
+    def set(self, reason: str = "as the test has it") -> None:
+        self.reason, self._is_set = reason, True
+
+    def __bool__(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> Any:  # noqa: ARG002
+        return _Done(self._is_set)
+
+
+class RecordingContext(Context, frozen=True, kw_only=True):
+    """A `ctx` that records what its handler does with it."""
+
+    lost: TurnedSignal = msgspec.field(default_factory=TurnedSignal)
+    stopping: TurnedSignal = msgspec.field(default_factory=TurnedSignal)
+    warnings: list[str]
+    progressed: list[tuple[int, int]]
+    saved: list[Any]
+
+
+def context(
+    *,
+    settings: Mapping[str, Any] | None = None,
+    due: datetime | None = None,
+    attempt: int = 1,
+    fence: int = 1,
+    checkpoint: Any = None,
+    resources: Any = None,
+) -> RecordingContext:
+    """Makes the `ctx` of a direct call of a handler, plain or a coroutine. It
+    records `warnings`, what was `saved` and `progressed`; `ctx.log` is the logger
+    `blackboard.testing`, which caplog sees; `ctx.lost.set()` is for the test.
+    """
+    warnings = list[str]()
+    progressed = list[tuple[int, int]]()
+    saved = list[Any]()
+
+    def save(value: Any) -> _Done:
+        fitting_checkpoint(value, NOTHING, limit=MAX_VALUE)
+        saved.append(value)
+        return _Done()
+
+    return RecordingContext(
+        due=due or SystemClock().now(),
+        fence=fence,
+        attempt=attempt,
+        worker="host:1:test",
+        settings=dict(settings or {}),
+        log=logging.getLogger("blackboard.testing"),
+        progress=lambda done, total: progressed.append(progress_of(done, total)),
+        warn=warnings.append,
+        resources=resources,
+        checkpoint=checkpoint,
+        save=save,
+        warnings=warnings,
+        progressed=progressed,
+        saved=saved,
+    )
 
 
 async def _work(door: Board) -> list[BoardRun]:

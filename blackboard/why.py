@@ -1,15 +1,16 @@
-"""Why an item runs, or does not, in one paragraph. Pure.
+"""Why an item runs, or does not: labelled facts, and what would change it. Pure.
 
 The decision is made by `rules/due.py`, as for a worker that takes the item's type; the rest comes
 from the item and its lock.
 """
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blackboard.errors import BadInput
-from blackboard.model import NEVER, Item, Lock, Mark, Outcome, State, replace
-from blackboard.phrases import cut_middle, exactly, first_line, plural, span
+from blackboard.model import NEVER, Item, Lock, Mark, State, replace
+from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.records import Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
@@ -17,10 +18,13 @@ from blackboard.rules.next_run import planned_after
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.schedule import Every, Schedule, parse_schedule
 from blackboard.schedule.words import describe
-from blackboard.spec import RunSettings
+from blackboard.spec import Labels, RunSettings
 
 LONGEST_CHECKPOINT = 200
 """Characters of it that are shown."""
+MORE_SLOTS = "start another worker, or one with more `--slots`"
+MOST_OCCUPANTS = 5
+"""Items in full slots that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,15 @@ class Explanation:
     """What a worker that takes the type and has a free slot does now, and why."""
 
     move: Move
-    text: str
+    headline: str
+    """The item and its state, in a sentence."""
+    facts: tuple[tuple[str, str], ...]
+    """Labels, each with what it says."""
+
+    @property
+    def text(self) -> str:
+        """A line for the headline, and one for each fact."""
+        return "\n".join([self.headline, *(f"  {label:<10}  {fact}" for label, fact in self.facts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,23 +54,43 @@ class Circumstances:
     """None where they cannot be computed in this process."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
+    silence: float | None = None
+    """Seconds since the worker that runs it was last seen, where it should have been seen since."""
+    board_paused: Mark | None = None
+    """Who paused the board, if it is paused."""
+    occupants: tuple[str, ...] = ()
+    """Where the slots of all workers that take the type are full: the items that run in them."""
+    permitted: tuple[str, ...] = ()
+    """Where its type runs as often at a time as it may on the board: the items that run."""
 
 
 def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
-    """The decision about an item, and the paragraph that gives its reasons."""
-    item = one.item
+    """The decision about an item, and its reasons."""
+    item, lock = one.item, one.lock
     move = _move(one, facts)
-    sentences = [_opening(one, facts), _schedule(item, facts)]
-    if item.running:
-        sentences += _running(one, facts)
-    if item.is_paused:
-        sentences += [_paused(item, facts)]
-    elif item.state is State.DONE:
-        sentences += ["Nothing is due any more: `blackboard run` would run it once again."]
-    elif not item.running:
-        sentences += [_due(item, facts), _queue(item), _taken(item, move, facts)]
-    sentences += [_checkpoint(item), _last(item, facts)]
-    return Explanation(move=move, text=" ".join(sentence for sentence in sentences if sentence))
+    may_start = item.state is State.ACTIVE and not item.running
+    found = {
+        "schedule": _schedule(item, facts),
+        "started": _started(item, facts) if item.running else "",
+        "progress": _progress(lock) if lock else "",
+        "worker": _silence(facts) if item.running else "",
+        "lock": _lock(one, facts) if item.running else "",
+        "board": _paused_by(facts.board_paused, facts) if facts.board_paused else "",
+        "paused": _paused(item, facts) if item.is_paused else "",
+        "due": _due(item, facts) if item.state is not State.DONE and not item.running else "",
+        "requests": _queue(item),
+        "next": _taken(item, move, facts) if may_start else _afterwards(item, facts),
+        "labels": _labels(facts.settings.labels) if facts.settings else "",
+        "saved": _checkpoint(item),
+        "last run": _last(item, facts),
+        "seen": _acknowledged(item, facts),
+        "to change": _remedy(one, move, facts),
+    }
+    return Explanation(
+        move=move,
+        headline=_headline(one, facts),
+        facts=tuple((label, fact) for label, fact in found.items() if fact),
+    )
 
 
 def _move(one: ItemStatus, facts: Circumstances) -> Move:
@@ -72,7 +104,7 @@ def _move(one: ItemStatus, facts: Circumstances) -> Move:
     return decide_token(token_of(item), now=facts.now, types=types, settings=facts.settings)
 
 
-def _opening(one: ItemStatus, facts: Circumstances) -> str:
+def _headline(one: ItemStatus, facts: Circumstances) -> str:
     item = one.item
     if one.stale:
         state = "is running, but its lock is stale"
@@ -89,17 +121,24 @@ def _opening(one: ItemStatus, facts: Circumstances) -> str:
     return f"{item.id} (type {item.type}) {state}."
 
 
+def _labels(labels: Labels) -> str:
+    """What people say of the item."""
+    owner = f"owner {labels.owner}" if labels.owner else ""
+    parts = (labels.description, owner, " ".join(f"#{tag}" for tag in labels.tags))
+    return "; ".join(one for one in parts if one)
+
+
 # ---- the schedule
 
 
 def _schedule(item: Item, facts: Circumstances) -> str:
     if facts.settings is not None and facts.settings.endless:
-        return "It is a partition: its pump runs until its worker lets it go."
+        return "none: it is a partition, whose pump runs until its worker lets it go"
     schedule = _schedule_of(item, facts)
     if schedule is None:
-        return f"Its schedule is {item.schedule!r}." if item.schedule else "It has no schedule."
+        return repr(item.schedule) if item.schedule else "none: it runs when it is requested"
     counted = ", counted from its last start" if isinstance(schedule, Every) else ""
-    return f"Its schedule is {describe(schedule)}{counted}."
+    return f"{describe(schedule)}{counted}"
 
 
 def _schedule_of(item: Item, facts: Circumstances) -> Schedule | None:
@@ -116,76 +155,74 @@ def _due(item: Item, facts: Circumstances) -> str:
     """Why a waiting item is due when it is."""
     slot = exactly(item.slot, facts.now)
     if item.attempt > 1:
-        tries = f" of {facts.settings.retries + 1}" if facts.settings else ""
-        what = f"Attempt {item.attempt}{tries} at the run that was due at {slot}"
-        return f"{what} may start at {exactly(item.ready, facts.now)}, after backing off."
+        most = facts.settings.retries + 1 if facts.settings else 0
+        tries = f" of {most}" if item.attempt <= most else ""  # a handler may ask for more
+        what = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
+        return f"{what} may start at {exactly(item.ready, facts.now)}, after backing off"
     if item.is_asked_for:
-        text = f"A run was requested at {slot}"
+        text = f"{slot}, by request"
         policy = facts.settings.missed if facts.settings else ""
         is_made_up = policy == "all" or (policy == "one" and bool(item.once))
         if item.planned > item.slot or (is_made_up and item.planned != NEVER):
             text += f"; by its schedule it is due at {exactly(item.planned, facts.now)}"
-        return f"{text}."
-    schedule = _schedule_of(item, facts)
+        return text
+    schedule, text = _schedule_of(item, facts), slot
     if item.start is None:
-        text = f"It has never run; its first run is due at {slot}"
+        text += ", for the first time"
     elif isinstance(schedule, Every) and item.start + schedule.interval == item.slot:
-        text = f"It is due at {slot}: it last started at {exactly(item.start, facts.now)}"
-    else:
-        text = f"It is due at {slot}"
+        text += f": it last started at {exactly(item.start, facts.now)}"
     if item.ready > item.slot:
         jitter = " with its share of the jitter" if facts.settings and facts.settings.jitter else ""
-        text += f", and may start{jitter} at {exactly(item.ready, facts.now)}"
-    return f"{text}."
+        text += f"; it may start{jitter} at {exactly(item.ready, facts.now)}"
+    return text
 
 
 def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     """Which worker starts a waiting item, and when."""
     if facts.settings is None:
-        return "Its settings cannot be computed here, so a worker like this one leaves it alone."
+        return "its settings cannot be computed here, so a worker like this one leaves it alone"
     if move is Move.SKIP:
-        return "That was missed, and missed runs are not made up for: the next walk reschedules it."
+        return "it was missed, and missed runs are not made up for: the next walk reschedules it"
     if facts.takers == 0:
-        return f"No worker that takes {item.type} is at work to start it (`blackboard workers`)."
-    which = f"Any worker that takes {item.type}"
+        return f"no worker that takes {item.type} is at work to start it"
+    if facts.permitted:
+        runs = plural(len(facts.permitted), "run")
+        concurrency = facts.settings.concurrency
+        apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
+        held = f"held by {_some(facts.permitted)}; it starts when one of them ends"
+        return f"{item.type} has {runs}{apart} at a time on the whole board: {held}"
+    if facts.occupants:
+        shown = _some(facts.occupants)
+        return f"slots are full: held by {shown}; it starts when one of them ends"
+    which = f"any worker that takes {item.type}"
     if facts.takers == 1:
-        which = f"The one worker that takes {item.type}"
+        which = f"the one worker that takes {item.type}"
     elif facts.takers is not None:
-        which = f"Any of the {facts.takers} workers that take {item.type}"
+        which = f"any of the {facts.takers} workers that take {item.type}"
     when = "in its next walk" if move is Move.RUN else "then"
-    return f"{which} starts it {when}, as soon as it has a free slot."
+    return f"{which} starts it {when}, as soon as it has a free slot"
+
+
+def _some(ids: tuple[str, ...]) -> str:
+    more = len(ids) - MOST_OCCUPANTS
+    return ", ".join(ids[:MOST_OCCUPANTS]) + (f" and {more} more" if more > 0 else "")
 
 
 # ---- while it runs
 
 
-def _running(one: ItemStatus, facts: Circumstances) -> list[str]:
-    item, lock = one.item, one.lock
-    started = f" at {exactly(item.start, facts.now)}" if item.start else ""
-    sentences = [
-        f"{item.owner} started it{started}, as attempt {item.attempt} with fence {item.fence}."
-    ]
-    if lock is None:
-        sentences.append(
-            "Its lock was not found: it has just been released, or `blackboard doctor` reports it."
-        )
-    else:
-        sentences += [_progress(lock), _lease(one, lock, facts)]
-    if item.requests:
-        sentences.append(_queue(item))
-    elif item.state is State.ACTIVE:
-        sentences.append(_afterwards(item, facts))
-    return sentences
+def _started(item: Item, facts: Circumstances) -> str:
+    at = f"at {exactly(item.start, facts.now)} " if item.start else ""
+    return f"{at}by {item.owner}, as attempt {item.attempt} with fence {item.fence}"
 
 
 def _queue(item: Item) -> str:
     """The requested runs that wait."""
-    queue = item.requests
-    if not queue:
+    if not item.requests:
         return ""
-    if len(queue) == 1:
-        return "Another run was requested and follows."
-    return f"{len(queue)} more runs were requested and follow in order."
+    if len(item.requests) == 1:
+        return "another run was requested and follows"
+    return f"{len(item.requests)} more runs were requested and follow in order"
 
 
 def _checkpoint(item: Item) -> str:
@@ -194,8 +231,8 @@ def _checkpoint(item: Item) -> str:
         return ""
     text = cut_middle(item.checkpoint, LONGEST_CHECKPOINT)
     if item.running:
-        return f"It has saved {text}, where another run goes on unless this one ends ok."
-    return f"Its next run goes on at what was saved: {text}."
+        return f"{text}, where another run goes on unless this one ends ok"
+    return f"{text}, where its next run goes on"
 
 
 def _progress(lock: Lock) -> str:
@@ -203,68 +240,112 @@ def _progress(lock: Lock) -> str:
     if found is None:
         return ""
     done, total = found
-    return f"It has done {done:g} of {total:g}." if total else f"It has done {done:g}."
+    return f"{done:g} of {total:g}" if total else f"{done:g}"
 
 
-def _lease(one: ItemStatus, lock: Lock, facts: Circumstances) -> str:
+def _silence(facts: Circumstances) -> str:
+    if facts.silence is None:
+        return ""
+    return f"last seen {last_seen(facts.silence)}: it has probably died"
+
+
+def _lock(one: ItemStatus, facts: Circumstances) -> str:
+    lock = one.lock
+    if lock is None:
+        return "not found: it has just been released, or `blackboard doctor` reports it"
     good = span(lock.stale_after)
-    touched = "before this host was started" if lock.age == float("inf") else ""
-    touched = touched or f"{span(lock.age)} ago"
+    touched = last_seen(lock.age)
     if not one.stale:
         left = span(max(lock.stale_after - lock.age, 0.0))
         return (
-            f"It last renewed its lock {touched}; unless renewed, the lock is good for {left} more "
-            f"(of {good}) and then stale: any worker that takes {one.item.type} may override it."
+            f"last renewed {touched}; unless renewed, it is good for {left} more (of {good}) and "
+            f"then stale: any worker that takes {one.item.type} may override it"
         )
-    text = f"Its lock was last renewed {touched} and was good for {good}: "
+    text = f"last renewed {touched}, and it was good for {good}: "
     retries = facts.settings.retries if facts.settings else 0
-    if one.item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=retries):
+    if one.item.state is not State.ACTIVE or not may_take_over(
+        lock.attempt, retries=retries, stood_still=lock.stood_still
+    ):
         follows = "frees it without another attempt"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     if facts.takers == 0:
-        return f"{text}the first worker that takes {one.item.type} {follows}, but none is at work."
-    return f"{text}the next walk of any worker that takes {one.item.type} {follows}."
+        return f"{text}the first worker that takes {one.item.type} {follows}, but none is at work"
+    return f"{text}the next walk of any worker that takes {one.item.type} {follows}"
 
 
 def _afterwards(item: Item, facts: Circumstances) -> str:
-    if facts.settings is not None and facts.settings.endless:
+    is_endless = facts.settings is not None and facts.settings.endless
+    if item.state is State.DONE:
+        return "nothing is due any more"
+    if item.state is not State.ACTIVE or item.requests or is_endless:
         return ""
     settings = replace(facts.settings or RunSettings(), schedule=_schedule_of(item, facts))
     following = planned_after(item, settings=settings, now=facts.now)
     if following is None:
-        return "After this run nothing is due any more."
-    return f"After this run it is due at {exactly(following, facts.now)}."
+        return "nothing is due any more after this run"
+    return f"{exactly(following, facts.now)}, after this run"
 
 
 # ---- the past
 
 
+def _paused_by(mark: Mark, facts: Circumstances) -> str:
+    return f"paused {_by(mark, facts)}; no run starts on it (`blackboard resume --board`)"
+
+
+def _by(mark: Mark, facts: Circumstances) -> str:
+    """Who did something, when and why."""
+    text = f"by {mark.by} at {exactly(mark.at, facts.now)}"
+    return f"{text}: {mark.reason.rstrip('.')}" if mark.reason else text
+
+
 def _paused(item: Item, facts: Circumstances) -> str:
     mark = decoded_as(Mark, item.paused)
-    text = "It was paused"
-    if mark is not None:
-        text = f"{mark.by} paused it at {exactly(mark.at, facts.now)}"
-        text += f": {mark.reason}" if mark.reason else ""
-    finish = "the run under way may finish, and " if item.running else ""
-    text = f"{text.rstrip('.')}; {finish}no run starts until `blackboard resume`"
-    if item.state is State.DONE:
-        return f"{text}. Nothing is due any more."
-    return f"{text}." if item.running else f"{text}: it is due at {exactly(item.slot, facts.now)}."
+    text = _by(mark, facts) if mark is not None else "no run starts"
+    return f"{text}; the run under way may finish" if item.running else text
 
 
 def _last(item: Item, facts: Circumstances) -> str:
     """How the last run ended."""
+    in_a_row = plural(item.failures, "failure") + " in a row"
     if item.outcome is None or item.stop is None:
-        return "" if item.failures == 0 else f"{_in_a_row(item.failures)}."
-    text = f"Its last run ended {item.outcome.value} at {exactly(item.stop, facts.now)}"
+        return "" if item.failures == 0 else in_a_row
+    how = "was skipped" if item.is_skipped else f"ended {item.outcome.value}"
+    text = f"{how} at {exactly(item.stop, facts.now)}"
     if item.start is not None and not item.running and item.stop >= item.start:
         text += f" after {span((item.stop - item.start) / timedelta(seconds=1))}"
     if item.failures > 1:
-        text += f", {_in_a_row(item.failures)}"
-    said = "" if item.outcome is Outcome.OK else first_line(item.error)
-    return f"{text}: {said}" if said else f"{text}."
+        text += f", {in_a_row}"
+    said = first_line(item.error)
+    return f"{text}: {said}" if said else text
 
 
-def _in_a_row(failures: int) -> str:
-    return f"{plural(failures, 'failure')} in a row"
+def _acknowledged(item: Item, facts: Circumstances) -> str:
+    mark = decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None
+    return f"acknowledged {_by(mark, facts)}" if mark else ""
+
+
+def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
+    """What would change it."""
+    item = one.item
+    if facts.settings is not None and facts.settings.endless:
+        return ""
+    if item.running and (one.stale or facts.silence is not None):
+        return f"`blackboard unlock {shlex.quote(item.id)}` takes the lock at once"
+    if item.running:
+        return f"`blackboard cancel {shlex.quote(item.id)}` ends the run"
+    if item.is_paused:
+        return f"`blackboard resume {shlex.quote(item.id)}`"
+    if item.state is State.DONE:
+        return f"`blackboard run {shlex.quote(item.id)}` runs it once again"
+    if facts.settings is None:
+        return "name the jobs of its type in [board] jobs, or with --jobs"
+    if facts.takers == 0:
+        return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
+    if facts.permitted or facts.occupants:
+        more = f"a higher `concurrency` in [types.{item.type}]"
+        return f"{more if facts.permitted else MORE_SLOTS}; or cancel one of them"
+    if move is Move.LEAVE:
+        return f"`blackboard run {shlex.quote(item.id)}` starts it at once"
+    return ""

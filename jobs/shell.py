@@ -32,7 +32,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from blackboard import BadInput, Context, Item, handler
+from blackboard import BadInput, Context, Fail, Item, handler
 from blackboard.context import unescaped, variables
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.tables.azure_address import child_environment
@@ -44,8 +44,11 @@ _PARAMS = ("command", "shell", "env", "cwd", "timeout")
 _LEASH = "trap '' HUP INT TERM; read -r _; kill -KILL 0"
 
 
-class CommandFailed(Exception):
-    """The command failed: how, in words."""
+class CommandFailed(Fail):
+    """The command failed: how, in words. It is run again as `retries` says."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how, retry=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ def _unexposed(item: Item) -> Mapping[str, Any]:
                     problem = f"${{{name}}} would show in the list of processes"
                     remedy = f'env = {{ {name} = "${{{name}}}" }} hands it over unseen'
                     raise BadInput(f"command[{n}]", problem, remedy)
-    return item.params
+    return dict(item.params)
 
 
 def command_of(params: Mapping[str, Any]) -> ShellCommand:

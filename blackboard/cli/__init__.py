@@ -26,18 +26,23 @@ COMMANDS = {
     "add": "add items",
     "apply": "make the board what blackboard.toml declares",
     "export": "write the board's items as TOML",
+    "import-crontab": "write the lines of a crontab as items",
     "edit": "change items",
     "rm": "remove items",
     "show": "the board",
+    "status": "the board in one screen: counts, workers, coordinator",
     "log": "the runs of items, newest first",
     "next": "when items, or a schedule, are due next",
     "report": "what the last run of an item wrote about its work",
     "why": "the decision for an item now, and its reasons",
     "run": "run items now",
     "cancel": "end running runs",
+    "rename": "give an item another id",
     "pause": "start no more runs of items",
     "resume": "undo a pause",
+    "ack": "let `check` pass over a failure",
     "unlock": "take the lock of a running item from its holder",
+    "types": "the types of the jobs: defaults, params, where they are defined",
     "worker": "walk the board and run what is due",
     "workers": "the workers that have announced themselves",
     "leases": "who holds the partitions that pumps serve",
@@ -46,14 +51,17 @@ COMMANDS = {
     "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",
     "cost": "requests and bill of the board in a month",
+    "bench": "measure how fast the store is for boards",
     "simulate": "what the board would do, how late and at what price",
     "azurite": "start an emulator of Azure Table Storage",
 }
 MODULES = {
     **dict.fromkeys(("init", "demo", "azurite"), "start"),
-    **dict.fromkeys(("add", "edit", "rm", "pause", "resume", "cancel", "unlock"), "edit"),
+    **dict.fromkeys(("add", "edit", "rm", "rename"), "edit"),
+    **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "pause"),
     **dict.fromkeys(("apply", "export"), "apply"),
     "why": "next",
+    "import-crontab": "crontab",
     **dict.fromkeys(("check", "doctor", "workers", "notify"), "health"),
 }
 """Commands that share a module; each other command has a module of its own name."""
@@ -81,7 +89,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"blackboard.cli.{MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, f"{cmd_name}_command")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 

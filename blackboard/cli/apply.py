@@ -4,40 +4,48 @@
 the board; it prints the plan and carries it out. `export` writes what `apply` reads back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from blackboard.cli.many import for_each, progress
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import emit
-from blackboard.cli.session import Session, ids_argument, run, select, spec_of
-from blackboard.cli.spec_options import warn_unknown
+from blackboard.cli.output import emit, moment, note
+from blackboard.cli.session import Session, ids_argument, keeping_all, run, select, spec_of
+from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
+from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import check_type
 from blackboard.inputs import (
-    check_first,
     check_id,
     check_params_size,
     check_size,
     first_of,
 )
-from blackboard.model import Item, replace
-from blackboard.phrases import plural
+from blackboard.model import Item, State, replace
+from blackboard.phrases import exactly, plural
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.rows import text_of
-from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, read_text
-from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
+from blackboard.rules.next_run import first_slot
+from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, parse_settings, read_text
+from blackboard.spec import RunSettings, Spec, check_first, decode_spec, encode_spec
+from blackboard.stores import wake_workers
 
 LONGEST_SHOWN = 60
 """Characters of a value."""
+NAMED = 5
+"""Ids of items to be removed that are named in a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,39 +93,65 @@ def _value_words(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """An item as a file declares it."""
+
+    item: ItemTable
+    by: str
+    """The file, or the owner, to which the item belongs from now on; "": to none."""
+
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @cached_property
+    def spec(self) -> Spec:
+        return self.item.spec()
+
+    def settings(self, resolve: Resolve) -> RunSettings:
+        return resolve(self.item.type, encode_spec(self.spec))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
     """An item of the board that differs from its declaration, or from the defaults of its type."""
 
     id: str
     differences: Sequence[Difference]
-    declared: Spec | None = None
-    """The spec in the file; None when the item is not there."""
+    declared: Declaration | None = None
+    """None when no file declares the item."""
 
     def spec_for(self, spec: Spec, _item: Item) -> Spec:
-        return self.declared or spec
+        return self.declared.spec if self.declared else spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
-    add: Sequence[ItemTable]
+    add: Sequence[Declaration]
     change: Sequence[ItemChange]
     remove: Sequence[Item]
     unchanged: int
+    others: int = 0
+    """Items that are not declared, and belong to other files or to none."""
+    first: Mapping[str, datetime] = field(default_factory=dict)
+    """When those that are added run first, by id."""
 
     @property
     def steps(self) -> int:
         return len(self.add) + len(self.change) + len(self.remove)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, now: datetime) -> Iterator[str]:
         """For people: one step a line, and their numbers."""
-        for item in self.add:
-            yield f"+ {shown(item.id)} ({shown(item.type)})"
-        for one in self.change:
-            words = "; ".join(difference.words for difference in one.differences)
-            yield f"~ {shown(one.id)}: {words}"
+        for one in self.add:
+            first = self.first.get(one.id, now)
+            words = "due now" if first <= now else f"first {exactly(first, now)}"
+            yield f"+ {shown(one.id)} ({shown(one.item.type)}): {words}"
+        for changed in self.change:
+            words = "; ".join(difference.words for difference in changed.differences)
+            yield f"~ {shown(changed.id)}: {words}"
         for gone in self.remove:
             yield f"- {shown(gone.id)} ({shown(gone.type)})"
         if not self.steps:
@@ -131,7 +165,10 @@ class ApplyPlan:
     def record(self) -> dict[str, Any]:
         """For programs."""
         return {
-            "add": [{"id": item.id, "type": item.type} for item in self.add],
+            "add": [
+                {"id": one.id, "type": one.item.type, "first": moment(self.first.get(one.id))}
+                for one in self.add
+            ],
             "change": [
                 {
                     "id": one.id,
@@ -145,41 +182,48 @@ class ApplyPlan:
 
 
 def make_plan(
-    declared: Sequence[ItemTable],
+    declared: Sequence[Declaration],
     there: Mapping[str, Item],
     *,
-    prune: bool,
+    prune: Collection[str] = (),
     resolve: Resolve | None = None,
 ) -> ApplyPlan:
-    """`there` are the board's items by id. Items that are not declared are removed if `prune` says
-    so. `resolve` adds the defaults of types.
+    """`there` are the board's items by id. Items that are not declared, and belong to one of the
+    files or owners of `prune`, are removed. `resolve` adds the defaults of types.
     """
-    specs = {one.id: one.spec() for one in declared}
-    gone = [item for item in there.values() if prune and item.id not in specs]
-    kept = [item for item in there.values() if not (prune and item.id not in specs)]
-    changed = [_change(item, specs.get(item.id), resolve) for item in kept]
+    named = {one.id: one for one in declared}
+    gone = [one for one in there.values() if one.id not in named and one.declared_by in prune]
+    removed = {one.id for one in gone}
+    kept = [item for item in there.values() if item.id not in removed]
+    changed = [_change(item, named.get(item.id), resolve) for item in kept]
     return ApplyPlan(
         add=[one for one in declared if one.id not in there],
         change=[one for one in changed if one.differences],
         remove=gone,
         unchanged=sum(one.declared is not None and not one.differences for one in changed),
+        others=sum(one.declared is None for one in changed),
     )
 
 
-def _change(item: Item, declared: Spec | None, resolve: Resolve | None) -> ItemChange:
+def _change(item: Item, declared: Declaration | None, resolve: Resolve | None) -> ItemChange:
     """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
-    found = differences(spec_of(item), declared) if declared is not None else []
+    spec = declared.spec if declared else None
+    found = differences(spec_of(item), spec) if spec is not None else []
     if not found and resolve is not None and item.schedule:
-        settings = resolve(item.type, encode_spec(declared or spec_of(item)))
+        settings = resolve(item.type, encode_spec(spec or spec_of(item)))
         if settings.schedule is not None and settings.text != item.schedule:
             found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
+    if declared is not None and declared.by not in {"", item.declared_by}:
+        old = item.declared_by or None
+        found = [*found, Difference(field="declared by", old=old, new=declared.by)]
     return ItemChange(id=item.id, declared=declared, differences=found)
 
 
 APPLY_EPILOG = """\b
 Examples:
   blackboard apply --dry-run
-  blackboard apply towns.toml --prune
+  blackboard apply towns.toml feeds.toml --prune
+  generate-items | blackboard apply - --owner towns --prune --yes
 
 \b
 In the file:
@@ -192,104 +236,249 @@ In the file:
 
 
 @click.command(epilog=APPLY_EPILOG)
-@click.argument("file", required=False, type=click.Path())
-@click.option("--prune", is_flag=True, help="Remove the items that are not declared.")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.option("--prune", is_flag=True, help="Remove what was declared here and is not any more.")
+@click.option("--owner", metavar="NAME", help="To whom the items belong [their file].")
+@click.option("--yes", is_flag=True, help="Do not ask before items are removed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @common()
-def apply_command(*, chosen: Chosen, file: str | None, prune: bool, dry_run: bool) -> int:
-    """Make the board what FILE [blackboard.toml] declares, and say what is done. The second time
-    there is nothing to do. A paused item stays paused. One bad item refuses the whole file.
+def apply_command(
+    *,
+    chosen: Chosen,
+    files: tuple[str, ...],
+    prune: bool,
+    owner: str | None,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    """Make the board what the FILEs [blackboard.toml] declare, and say what is done; - reads the
+    standard input. The second time there is nothing to do. A paused item stays paused. One bad item
+    refuses all files.
 
-    A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
+    An item belongs to the file, or to the --owner, by which it was declared last: --prune removes
+    no others. A FILE of items alone, as `export` writes it, leaves the settings to blackboard.toml.
     """
-    path = file or chosen.config or FILE_NAME
-    session = _session(chosen, path).with_defaults()
-    _check(session, Path(path))
-    return run(_apply(session, Path(path), prune=prune, dry_run=dry_run))
+    if owner is not None and not (owner.strip() and owner.isprintable()):
+        raise BadInput("owner", f"{owner!r} is no name", "a word, such as the name of a team")
+    with keeping_all():
+        return _applied(chosen, files, owner=owner, prune=prune, yes=yes, dry_run=dry_run)
 
 
-def _session(chosen: Chosen, path: str) -> Session:
-    """With the items of the file at `path`, and its settings if it has any."""
-    session = Session.start(replace(chosen, config=path))
-    items = session.settings.items
-    if session.settings != Settings(items=items):
-        return session
-    usual = Session.start(chosen)
-    return replace(usual, settings=msgspec.structs.replace(usual.settings, items=items))
+def _applied(
+    chosen: Chosen,
+    files: Sequence[str],
+    *,
+    owner: str | None,
+    prune: bool,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    sources = [_source(one, owner) for one in files or (chosen.config or FILE_NAME,)]
+    if prune and not all(one.by for one in sources):
+        raise BadInput(
+            "owner", "the standard input has no name", "say to whom they belong: --owner"
+        )
+    session = _session(chosen, sources).with_defaults()
+    _check(session, sources)
+    return run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
 
 
-def _check(session: Session, path: Path) -> None:
-    """Checks the items of the file as far as that needs no board. Raises BadInput with the line."""
-    for number, item in enumerate(session.settings.items):
-        with _line(path, number):
+@dataclass(frozen=True, kw_only=True)
+class ItemFile:
+    """A file of items."""
+
+    file: Path
+    text: str
+    settings: Settings
+    by: str
+
+    @cached_property
+    def declared(self) -> list[Declaration]:
+        return [Declaration(item=one, by=self.by) for one in self.settings.items]
+
+    @property
+    def is_of_items_alone(self) -> bool:
+        return self.settings == Settings(items=self.settings.items)
+
+
+def _source(name: str, owner: str | None) -> ItemFile:
+    if name == "-":
+        file, text, by = Path("<stdin>"), sys.stdin.read(), ""
+    else:
+        file = Path(name)
+        text, by = read_text(file), str(file.resolve())
+    return ItemFile(file=file, text=text, settings=parse_settings(text, file), by=owner or by)
+
+
+def _session(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
+    """With the settings of the source that has any, or the usual ones."""
+    whole = [one for one in sources if not one.is_of_items_alone]
+    if len(whole) > 1:
+        names = " and ".join(str(one.file) for one in whole)
+        raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")
+    if not whole or whole[0].file == Path("<stdin>"):
+        usual = Session.start(chosen)
+        return replace(usual, settings=whole[0].settings) if whole else usual
+    return Session.start(replace(chosen, config=str(whole[0].file)))
+
+
+def _check(session: Session, sources: Sequence[ItemFile]) -> None:
+    """Checks the items of the files as far as that needs no board. Raises BadInput with the
+    line.
+    """
+    places: dict[str, Path] = {}
+    resolve = session.resolve
+    for source, number, one in _each(sources):
+        item = one.item
+        with _line(source, number):
             check_id(item.id)
+            if item.id in places:
+                problem = f"{item.id!r} is declared in {places[item.id]}, too"
+                raise BadInput("id", problem, "declare it once")
+            places[item.id] = source.file
             check_type(item.type)
             check_params_size(item.params)
-            check_first(item.first, session.resolve(item.type, encode_spec(item.spec())))
-    warn_unknown(session, [item.type for item in session.settings.items])
+            session.check_params(item.type, item.params)
+            settings = one.settings(resolve)
+            check_first(
+                settings.first if item.first is None else item.first,
+                settings.timezone,
+                has_schedule=settings.schedule is not None,
+            )
+    declared = [one for _, _, one in _each(sources)]
+    warn_unknown(session, [one.item.type for one in declared])
+    warn_idle_steps([one.spec for one in declared])
 
 
-def _check_against(
-    there: Mapping[str, Item], items: Sequence[ItemTable], path: Path, *, limit: int
-) -> None:
-    """Checks the items of the file against those of the board. Raises BadInput with the line."""
-    for number, item in enumerate(items):
-        with _line(path, number):
-            check_size(item.spec(), limit=limit)
-            other = there.get(item.id)
-            if other is not None and other.type != item.type:
+def _each(sources: Sequence[ItemFile]) -> Iterator[tuple[ItemFile, int, Declaration]]:
+    """Each item with its file and its number in it."""
+    for source in sources:
+        for number, one in enumerate(source.declared):
+            yield source, number, one
+
+
+def _check_against(there: Mapping[str, Item], sources: Sequence[ItemFile], *, limit: int) -> None:
+    """Checks the items of the files against those of the board. Raises BadInput with the line."""
+    for source, number, one in _each(sources):
+        with _line(source, number):
+            check_size(one.spec, limit=limit)
+            other = there.get(one.id)
+            if other is not None and other.type != one.item.type:
                 problem = f"{other.id!r} is on the board with the type {other.type!r}"
-                raise BadInput("type", problem, f"`blackboard rm {shown(other.id)}` first")
+                remedy = f"`blackboard edit {shown(other.id)} --type {shown(one.item.type)}` first"
+                raise BadInput("type", problem, remedy)
 
 
 @contextmanager
-def _line(path: Path, number: int) -> Iterator[None]:
+def _line(source: ItemFile, number: int) -> Iterator[None]:
     """Adds the file, and the line of an item, to a BadInput."""
     try:
         yield
     except BadInput as error:
-        line = line_of(read_text(path), ["items", number, *error.field.split(".")])
-        problem = f"{path}:{line}: {error.problem}"
+        line = line_of(source.text, ["items", number, *error.field.split(".")])
+        problem = f"{source.file}:{line}: {error.problem}"
         raise BadInput(error.field, problem, error.remedy) from None
 
 
-async def _apply(session: Session, path: Path, *, prune: bool, dry_run: bool) -> int:
-    items = session.settings.items
+async def _apply(
+    session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
+) -> int:
+    declared = [one for source in sources for one in source.declared]
+    owners = {one.by for one in sources} if prune else set()
     if dry_run and not await session.has_board():
-        _print_plan(make_plan(items, {}, prune=prune), session, dry_run=dry_run)
+        now = SystemClock().now()
+        plan = _with_first(make_plan(declared, {}), session.resolve, sources, now)
+        _print_plan(plan, session, dry_run=dry_run, now=now)
         return 0
     async with session.board(create=not dry_run) as board:
-        there = {item.id: item async for item in board.items()}
-        _check_against(there, items, path, limit=board.table.max_value)
-        plan = make_plan(items, there, prune=prune, resolve=session.resolve)
-        _print_plan(plan, session, dry_run=dry_run)
+        found = {
+            item.id: item
+            for number in range(board.shards)
+            async for item in board.items_and_tombstones(number)
+        }
+        there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
+        _check_against(there, sources, limit=board.table.max_value)
+        now = await board.table.now()
+        plan = make_plan(declared, there, prune=owners, resolve=board.resolve)
+        plan = _with_first(plan, board.resolve, sources, now)
+        if not dry_run and plan.remove and not yes:
+            _confirm(plan, now)
+        _print_plan(plan, session, dry_run=dry_run, now=now)
+        if prune and plan.others and not session.chosen.json:
+            others = plural(plan.others, "item")
+            note(f"{others} of other files, or added by hand: left alone")
         if not dry_run:
-            await _carry_out(board, plan)
+            await _carry_out(board, plan, tombstones=found)
+            wake_workers(session.store)
     return 0
 
 
-def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool) -> None:
+def _confirm(plan: ApplyPlan, now: datetime) -> None:
+    """Asks before anything is done, where items are to be removed. Raises BadInput, or
+    BlackboardError.
+    """
+    removed = plural(len(plan.remove), "item")
+    named = ", ".join(shown(item.id) for item in plan.remove[:NAMED])
+    more = ", ..." if len(plan.remove) > NAMED else ""
+    if not sys.stdin.isatty():
+        problem = f"this would remove {removed}: {named}{more}"
+        raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
+    click.echo("\n".join(plan.lines(now)), err=True)
+    if not click.confirm(f"Remove {removed}, and do the rest?", err=True):
+        raise BlackboardError("nothing was changed")
+
+
+def _with_first(
+    plan: ApplyPlan, resolve: Resolve, sources: Sequence[ItemFile], now: datetime
+) -> ApplyPlan:
+    """The plan with the first runs of what it adds. Raises BadInput for one that has none."""
+    first: dict[str, datetime] = {}
+    added = {one.id for one in plan.add}
+    for source, number, one in _each(sources):
+        if one.id in added:
+            settings = one.settings(resolve)
+            with _line(source, number):
+                named = first_of(one.item.first, settings, now)
+            first[one.id] = first_slot(settings, first=named, now=now)
+    return replace(plan, first=first)
+
+
+def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: datetime) -> None:
     if session.chosen.json:
         emit(plan.record() | {"dry_run": dry_run})
         return
-    click.echo("\n".join(plan.lines()))
+    click.echo("\n".join(plan.lines(now)))
     if dry_run and plan.steps:
         click.echo("dry run: nothing was changed")
 
 
-async def _carry_out(board: BoardTable, plan: ApplyPlan) -> None:
+async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]) -> None:
+    """Each item by itself, or many in a batch: an apply that was ended in the middle is repeated,
+    and goes on. `tombstones` has those of the items that are added.
+    """
     now = await board.table.now()
+    new = [
+        edits.New(
+            id=one.id,
+            type=one.item.type,
+            spec=one.spec,
+            first=first_of(one.item.first, one.settings(board.resolve), now),
+            declared_by=one.by,
+        )
+        for one in plan.add
+    ]
+    with progress("adding", len(new)) as moved:
+        await edits.add_many(board, new, tombstones=tombstones, on_added=moved)
 
-    def settings_of(one: ItemTable) -> RunSettings:
-        return board.resolve(one.type, encode_spec(one.spec()))
+    async def change(one: ItemChange) -> None:
+        by = one.declared.by if one.declared else ""
+        await edits.edit(board, one.id, one.spec_for, declared_by=by or None)
 
-    firsts = [first_of(one.first, settings_of(one), now) for one in plan.add]
-    for item, first in zip(plan.add, firsts, strict=True):
-        await edits.add(board, item_id=item.id, item_type=item.type, spec=item.spec(), first=first)
-    for one in plan.change:
-        await edits.edit(board, one.id, one.spec_for)
-    for gone in plan.remove:
-        await edits.remove(board, gone.id)
+    async def remove(item: Item) -> None:
+        await edits.remove(board, item.id)
+
+    await for_each(plan.change, change, "changing")
+    await for_each(plan.remove, remove, "removing")
 
 
 EXPORT_EPILOG = """\b

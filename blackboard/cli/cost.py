@@ -39,6 +39,7 @@ WORDS = {
     "races": "reads and claims that another worker wins",
     "membership": "one a minute and worker",
     "pruning": "the history",
+    "coordinator": "one elected worker keeps house",
 }
 
 
@@ -109,6 +110,7 @@ def cost_command(
                     workers=count or at_work or 1,
                     cycle=beat,
                     retention=Retention(runs=settings.board.history, age=age),
+                    coordinator=settings.board.coordinator,
                 ),
                 price=per_million,
                 billed=session.store.lower().startswith("https:"),

@@ -11,8 +11,16 @@ from functools import partial
 
 import click
 
-from blackboard.cli.options import Chosen, absolute_option, common, types_option
-from blackboard.cli.output import JSON, emit, moment, table_text, worker_view
+from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
+from blackboard.cli.output import (
+    JSON,
+    emit,
+    marked,
+    moment,
+    paused_words,
+    table_text,
+    worker_view,
+)
 from blackboard.cli.session import Session, ids_argument, read_selected, run
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
@@ -20,14 +28,17 @@ from blackboard.display.layout import shown
 from blackboard.doctor import DoctorReport, Examination, examine, planning_of
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput
-from blackboard.model import VERSION, replace
-from blackboard.phrases import first_line, plural, since, span
+from blackboard.leases import GroupLeases, read_groups
+from blackboard.model import VERSION, Mark, replace
+from blackboard.phrases import first_line, last_seen, plural, since, span
+from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
+from blackboard.protocol.rows import text_of
 from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.durations import UNITS, parse_duration
-from blackboard.worker.membership import Sighting, workers
+from blackboard.worker.membership import Sighting, silence, takers, workers
 
 CHECK_EPILOG = """\b
 Examples:
@@ -38,6 +49,10 @@ Examples:
 _NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
 
 
+OF_A_PAUSE = {"overdue", "unserved", "stale"}
+"""Problems that are none while the board is paused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """One thing that is wrong with an item."""
@@ -45,7 +60,7 @@ class Alarm:
     id: str
     type: str
     problem: str
-    """overdue, stale, failing or clock"""
+    """overdue, unserved, stale, silent, failing, clock, or unowned"""
     since: datetime | None
     message: str
 
@@ -58,33 +73,65 @@ class Alarm:
 def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
 ) -> int:
-    """Exit 0 when all is well, 1 when items are overdue, stale, failing or have times that cannot
-    be right; each is named.
+    """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, or
+    has a time that cannot be right; each is named.
 
-    Overdue: it has been ready for longer than --overdue. Stale: its worker has not renewed its
-    lock in time. Failing: its last run was no success. Clock: its row has a time in the future,
-    or it waits longer than its schedule explains, because a clock was wrong: `doctor --repair`
-    reschedules it. Paused items raise no alarm.
+    Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
+    takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
+    announced itself in time, and its lock is still good. Failing: its last run was no success.
+    Clock: its row has a time in the future, or it waits longer than its schedule explains, because
+    a clock was wrong: `doctor --repair` reschedules it. Unowned: a partition has had no owner for
+    longer than a lease (not where ids are given). Paused items raise no alarm, and on a board
+    that is paused nothing is overdue, unserved or stale. `ack` silences a failure.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)
 
-    async def read() -> tuple[int, list[Alarm]]:
+    async def read() -> "Checked":
         async with session.board() as board:
             status = await read_selected(board, ids, exact=exact, overdue_after=limit)
             found = [one for one in status.statuses if not types or one.item.type in types]
-            return len(found), [
+            present, mark = await workers(board), await paused_by(board)
+            alarms = [
                 alarm
                 for one in found
-                for alarm in alarms_of(one, planning_of(board, one.item), now=status.now)
+                for alarm in alarms_of(
+                    one, planning_of(board, one.item), present=present, now=status.now
+                )
+                if mark is None or alarm.problem not in OF_A_PAUSE
             ]
+            if not ids:
+                groups = [one for one in await read_groups(board) if not types or one.name in types]
+                alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
+            return Checked(items=len(found), alarms=alarms, paused=mark, now=status.now)
 
-    items, alarms = run(read())
+    found = run(read())
     if chosen.json:
-        emit({"well": not alarms, "items": items, "problems": [_alarm_view(one) for one in alarms]})
+        problems = [_alarm_view(one) for one in found.alarms]
+        paused = marked(text_of(found.paused)) if found.paused else None
+        emit(
+            {
+                "well": not problems,
+                "items": found.items,
+                "board_paused": paused,
+                "problems": problems,
+            }
+        )
     else:
-        click.echo("\n".join(_alarm_lines(alarms, items=items)))
-    return 1 if alarms else 0
+        if found.paused:
+            click.echo(paused_words(found.paused, found.now))
+        click.echo("\n".join(_alarm_lines(found.alarms, items=found.items)))
+    return 1 if found.alarms else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found of the items of a board."""
+
+    items: int
+    alarms: Sequence[Alarm]
+    paused: Mark | None
+    now: datetime
 
 
 def _grace(overdue: str) -> timedelta:
@@ -95,25 +142,42 @@ def _grace(overdue: str) -> timedelta:
 
 
 def alarms_of(
-    one: ItemStatus, planning: Planning | None = None, *, now: datetime
+    one: ItemStatus, planning: Planning | None, *, present: Sequence[Sighting], now: datetime
 ) -> Iterator[Alarm]:
     """What is wrong with an item. `planning` is what reschedules it, where that can be computed."""
     item = one.item
     if item.is_paused and not item.running:
         return
-    if one.overdue:
+    alone = not takers(present, item.type)
+    if one.overdue or (one.waiting and alone and item.ready <= now):
         words = f"ready for {span((now - item.ready).total_seconds())}"
-        yield Alarm(id=item.id, type=item.type, problem="overdue", since=item.ready, message=words)
+        words += f", and no live worker takes {item.type}" if alone else ""
+        problem = "overdue" if one.overdue else "unserved"
+        yield Alarm(id=item.id, type=item.type, problem=problem, since=item.ready, message=words)
+    quiet = silence(present, item.owner) if item.running else None
+    seen = "" if quiet is None else f"{item.owner} was last seen {last_seen(quiet)}"
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
         yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, message=words)
-    if one.failing:
+    elif seen:
+        yield Alarm(id=item.id, type=item.type, problem="silent", since=item.start, message=seen)
+    if one.failing and not item.is_acknowledged:
         words = plural(item.failures, "failure") + " in a row"
         error = first_line(item.error)
         words += f": {error}" if error else ""
         yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, message=words)
     if planning and (words := ahead(item, planning, now=now)):
         yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
+
+
+def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
+    """The partitions that nobody serves, each by its name on the board of its group."""
+    for one in group.partitions:
+        free = group.free_for(one)
+        if free > group.lease:
+            words = f"a partition of {group.name} without an owner for {span(free.total_seconds())}"
+            name, since = f"{group.name}/{one.item.id}", group.now - free
+            yield Alarm(id=name, type=group.name, problem="unowned", since=since, message=words)
 
 
 def _alarm_view(alarm: Alarm) -> JSON:
@@ -136,7 +200,13 @@ Examples:
 
 
 @click.command(epilog=DOCTOR_EPILOG)
-@click.option("--jobs", multiple=True, metavar="JOBS", help="Do all types have a handler in here?")
+@click.option(
+    "--jobs",
+    multiple=True,
+    metavar="JOBS",
+    shell_complete=completing("jobs"),
+    help="Do all types have a handler in here?",
+)
 @click.option("--repair", is_flag=True, help="Put right what is safe.")
 @common()
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
@@ -147,7 +217,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
     since. Lost workers and clocks that differ are reported without exit 1.
     """
     session = Session.start(chosen)
-    session = session.with_jobs(jobs) if jobs else session.with_defaults()
+    session = session.with_types(jobs) if jobs else session.with_defaults()
     request = Examination(
         cycle=parse_duration(session.settings.worker.cycle, "cycle"),
         types=set(session.handlers) or None,
@@ -261,7 +331,7 @@ Examples:
 @click.option("--test", is_flag=True, help="Send a test notice in every way of [notify].")
 @common()
 def notify_command(*, chosen: Chosen, test: bool) -> int:
-    """Send a test notice in every way that [notify] names, and ask for the dead-man address.
+    """Send a test notice in every way of [notify] and its routes, and ask for the dead-man address.
 
     `${NAME}` is taken from the environment of this command, as a worker takes it from its own.
     Exit 1 when one of them was not sent. Of addresses only the host is shown.
@@ -273,16 +343,17 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
     if chosen.json:
         emit(tried)
     else:
+        width = 1 + max((len(one["way"]) for one in tried), default=0)
         for one in tried:
             outcome = "sent" if one["sent"] else one["problem"]
-            click.echo(f"{one['way']:<9}{shown(one['to'])}  {shown(outcome)}")
+            click.echo(f"{one['way']:<{width}}{shown(one['to'])}  {shown(outcome)}")
     return 0 if all(one["sent"] for one in tried) else 1
 
 
 async def _tried(session: Session) -> list[JSON]:
     """A record for each way: where a test notice goes, whether it was sent, and the problem."""
     from blackboard.notify.notices import Composer  # noqa: PLC0415 - help does without
-    from blackboard.notify.ways import NotSent, Way, dead_man_of, ways_of  # noqa: PLC0415
+    from blackboard.notify.ways import NotSent, Way, dead_man_of, routes_of  # noqa: PLC0415
 
     table = session.settings.notify
     if table is None:
@@ -292,7 +363,8 @@ async def _tried(session: Session) -> list[JSON]:
     composer = Composer(board=session.name, worker=socket.gethostname())
     payload = composer.test(at=SystemClock().now())
     sending: list[tuple[Way, Callable[[], Awaitable[None]]]]
-    sending = [(way, partial(way.send, payload)) for way in ways_of(table, os.environ)]
+    ways = [way for route in routes_of(table, os.environ) for way in route.ways]
+    sending = [(way, partial(way.send, payload)) for way in ways]
     dead_man = dead_man_of(table, os.environ)
     if dead_man is not None:
         sending.append((dead_man, dead_man.ping))

@@ -12,10 +12,9 @@ from blackboard.cli.session import Session, run
 from blackboard.cli.show import WATCH_HELP, seconds_of, watched
 from blackboard.display.columns import LEADER_COLUMNS, leader_cells, wide
 from blackboard.display.layout import Line, Style, table
-from blackboard.election import open_elections
-from blackboard.errors import BadInput
+from blackboard.election import read_elections
 from blackboard.phrases import plural
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.durations import parse_duration
 from blackboard.spec import decode_spec
@@ -27,7 +26,7 @@ Examples:
   blackboard leader --watch
   blackboard leader --json | jq '.[] | select(.late) | .election'
 """
-EMPTY = "no elections yet: `async with board.election(NAME)` makes one"
+EMPTY = "no elections yet: workers make one, and so does `async with board.election(NAME)`"
 
 
 @click.command(epilog=EPILOG)
@@ -64,26 +63,6 @@ def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: s
         rows = [leader_cells(one, now=found.now, absolute=absolute) for one in statuses]
         click.echo(table_text(wide(LEADER_COLUMNS, absolute=absolute), rows))
     return 1 if late else 0
-
-
-async def read_elections(board: BoardTable, name: str | None = None) -> BoardStatus | None:
-    """The elections of a board, or the one of that name; None: there never were any. Raises
-    BadInput for a name that is none.
-    """
-    try:
-        elections = await open_elections(board)
-    except BadInput as missing:
-        if missing.field != "board":
-            raise
-        found = None
-    else:
-        items = None
-        if name is not None:
-            items = [item async for item in elections.items() if item.id == name]
-        found = await read_status(elections, items)
-    if name is not None and not (found and found.statuses):
-        raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
-    return found
 
 
 def is_late(one: ItemStatus, read: BoardStatus) -> bool:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TextIO, cast
@@ -25,12 +25,13 @@ import msgspec
 
 from blackboard.assembly import identity
 from blackboard.cli.session import Session
-from blackboard.context import Context, HandlerItem, progress_of, run_logger
+from blackboard.context import Context, HandlerItem, progress_of
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
 from blackboard.handlers import Handler
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
+from blackboard.params import with_params
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
@@ -40,7 +41,17 @@ from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
-from blackboard.runners.output import Tail, failure, fitting_checkpoint, fitting_result
+from blackboard.runners.logs import Logged, emitting_info, kept_logs, run_logger
+from blackboard.runners.output import (
+    Notes,
+    Tail,
+    ended_by,
+    failure,
+    fitting_checkpoint,
+    fitting_result,
+    fitting_warning,
+)
+from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
@@ -51,6 +62,10 @@ from blackboard.worker.store_breaker import StoreBreaker
 
 Save = Callable[[str], "Future[None]"]
 """Saves a checkpoint, JSON, from another thread."""
+
+
+STOP_TIMEOUT = 5.0
+"""Seconds in which the resources of a handler are closed."""
 
 
 @dataclass(slots=True)
@@ -85,6 +100,9 @@ class Watched:
     async def wait(self) -> Ended:
         return await asyncio.wrap_future(self.ended)
 
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self.ended.add_done_callback(lambda ended: call(ended.result()))
+
     def extend(self, deadline: float) -> None:
         """The lease is the heartbeat's business."""
 
@@ -107,6 +125,7 @@ class LocalRun:
         self._once = once
         self._console = sys.stderr
         """For lines about the run, which are not the handler's output."""
+        self._notes = Notes()
         self._claimed: Future[tuple[Holding, Save]] = Future()
         self._ended: Future[Ended] = Future()
         self._released: Future[Released] = Future()
@@ -139,15 +158,26 @@ class LocalRun:
             return Ended(outcome=Outcome.FAILED, error=failure(problem))
         tail = Tail()
         out = sys.stderr if self._session.chosen.json else sys.stdout
-        with _printing(tail, mask, out=out):
+        logs = kept_logs(lambda logged: self._notes.log(logged.masked(mask)), everywhere=True)
+        with _printing(tail, mask, out=out), logs, emitting_info("apscheduler", "azure"):
             context = self._context(held, lost, mask, checkpoint, save)
             ended = self._call(handler, item, context, mask)
-        return mask.ended(replace(ended, output=tail.text()))
+        return mask.ended(self._notes.added_to(replace(ended, output=tail.text())))
 
     def _context(
-        self, held: Holding, lost: LostFlag, mask: Mask, checkpoint: Any, save: Save
+        self,
+        held: Holding,
+        lost: LostFlag,
+        mask: Mask,
+        checkpoint: Any,
+        save: Save,
     ) -> Context:
         claim = held.claim
+        log = run_logger(partial(self._log, mask))
+
+        def warn(text: str) -> None:
+            self._notes.warn(fitting_warning(text, mask))
+            log.warning("%s", text)
 
         def saved(value: Any) -> Any:
             asked = save(fitting_checkpoint(value, mask, limit=MAX_VALUE))
@@ -160,12 +190,19 @@ class LocalRun:
             worker=claim.owner,
             fenced=held.settings.fenced,
             settings=self._session.settings.jobs.get(claim.type, {}),
-            log=run_logger(partial(_log, self._console, mask)),
+            log=log,
             lost=lost,
             progress=lambda done, total: held.report_progress(*progress_of(done, total)),
+            warn=warn,
             checkpoint=checkpoint,
             save=saved,
         )
+
+    def _log(self, mask: Mask, logged: Logged) -> None:
+        masked = logged.masked(mask)
+        self._notes.log(masked)
+        level = logging.getLevelName(logged.level).lower()
+        click.echo(f"{level}: {one_line(masked.text)}", file=self._console)
 
     def _call(self, handler: Handler, item: HandlerItem, context: Context, mask: Mask) -> Ended:
         try:
@@ -174,7 +211,7 @@ class LocalRun:
         except KeyboardInterrupt:
             return Ended(outcome=Outcome.CANCELLED, error="interrupted by Ctrl-C")
         except BaseException as problem:  # noqa: BLE001 - a handler may raise anything
-            return Ended(outcome=Outcome.FAILED, error=failure(problem))
+            return ended_by(problem, mask)
         return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
     def _board_side(self, execution: Watched) -> None:
@@ -213,9 +250,21 @@ class LocalRun:
 
 def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     """Call a handler on this thread, whatever it is."""
+    item = with_params(item, handler.params)
     if handler.is_async:
-        return asyncio.run(handler.function(item, context))
-    return handler.function(item, context)
+        return asyncio.run(_called_on_loop(handler, item, context))
+    with closing(ProcessResources()) as resources:
+        opened = resources.of(handler.type, handler.resources)
+        return handler.function(item, replace(context, resources=opened))
+
+
+async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context) -> Any:
+    resources = LoopResources()
+    try:
+        opened = await resources.of(handler.type, handler.resources)
+        return await handler.function(item, replace(context, resources=opened))
+    finally:
+        await resources.close(STOP_TIMEOUT)
 
 
 async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) -> Holding:
@@ -291,8 +340,3 @@ def _warn_of_loss(console: TextIO, event: BoardEvent) -> None:
     if isinstance(event, LockLost | StoreEvent):
         about = f"{event.id} " if isinstance(event, LockLost) else ""
         click.echo(f"blackboard: {one_line(f'{about}{event.message}')}", file=console)
-
-
-def _log(console: TextIO, mask: Mask, level: int, message: str) -> None:
-    said = one_line(mask.text(message))
-    click.echo(f"{logging.getLevelName(level).lower()}: {said}", file=console)

@@ -2,7 +2,8 @@
 for an item now and its reasons.
 """
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -10,22 +11,23 @@ from itertools import islice
 import click
 
 from blackboard.board import explained
-from blackboard.cli.options import Chosen, common, number_option
+from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import JSON, emit, item_view, wrapped
 from blackboard.cli.session import Session, ids_argument, run, select, spec_of
+from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.inputs import moment_of
 from blackboard.model import Item, State
-from blackboard.phrases import iso
+from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.moments import parse_moment
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Every, Schedule, make_schedule, next_due
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
-from blackboard.spec import encode_spec
+from blackboard.spec import Spec, encode_spec
 from blackboard.worker.membership import workers
 
 
@@ -65,6 +67,7 @@ def upcoming(
 
 NEXT_EPILOG = """\b
 Examples:
+  blackboard next
   blackboard next westlafcals
   blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
   blackboard next --every 8h --json
@@ -72,7 +75,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class NextTimes:
     """The next times of an item or of a schedule."""
 
     title: str
@@ -92,7 +95,14 @@ class Times:
 @click.option("--cron", metavar="EXPR", help='"0 3 * * *".')
 @click.option("--rrule", metavar="RULE", help="FREQ=WEEKLY;BYDAY=MO.")
 @click.option("--at", metavar="WHEN", help="2026-11-21T09:00.")
-@click.option("--timezone", "--tz", "zone", metavar="ZONE", help="Of the schedule [UTC].")
+@click.option(
+    "--timezone",
+    "--tz",
+    "zone",
+    metavar="ZONE",
+    shell_complete=completing("zones"),
+    help="Of the schedule [UTC].",
+)
 @click.option("--after", metavar="WHEN", help="Times later than this [now].")
 @number_option("-n", "count", most=10_000, default=5, line="How many [5].")
 @common()
@@ -109,44 +119,86 @@ def next_command(
     after: str | None,
     count: int,
 ) -> int:
-    """When items are due next, or when a schedule is. With --json a list of UTC times; for several
-    items an object of lists.
+    """When items are due next, or when a schedule is; without either, the next runs of the board.
+    With --json a list of UTC times; for several items an object of lists, for the board a list of
+    runs.
     """
     zone = zone or zone_in(rrule or "") or "UTC"
-    schedule = make_schedule(every=every, cron=cron, rrule=rrule, at=at, zone=zone)
-    if bool(ids) == (schedule is not None):
-        raise BadInput("next", "ids or a schedule are needed, not both", "see --help")
-    later = None if after is None else moment_of(after, zone, "after")
+    now = SystemClock().now()
+    once = parse_moment(at, zone, "at", now) if at else None
+    schedule = make_schedule(every=every, cron=cron, rrule=rrule, at=once, zone=zone)
+    if ids and schedule is not None:
+        raise BadInput("next", "ids and a schedule are given", "give the ones or the other")
+    later = None if after is None else parse_moment(after, zone, "after", now)
     if schedule is not None:
+        warn_idle_steps([Spec(cron=cron)])
         _print_times([_of_schedule(schedule, later, count)], json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
+    if not ids:
+        now, runs = run(_of_board(session, after=later, count=count))
+        _print_runs(runs, now=now, json=chosen.json)
+        return 0
     found = run(_of_items(session, ids, exact=exact, after=later, count=count))
     _print_times(list(found.values()), json=chosen.json, by_id=found if len(found) > 1 else None)
     return 0
 
 
-def _of_schedule(schedule: Schedule, after: datetime | None, count: int) -> Times:
+def _of_schedule(schedule: Schedule, after: datetime | None, count: int) -> NextTimes:
     moments = islice(times_of(schedule, after or SystemClock().now()), count)
-    return Times(title=describe(schedule), zone=schedule.zone, moments=list(moments))
+    return NextTimes(title=describe(schedule), zone=schedule.zone, moments=list(moments))
 
 
 async def _of_items(
     session: Session, ids: Sequence[str], *, exact: bool, after: datetime | None, count: int
-) -> dict[str, Times]:
+) -> dict[str, NextTimes]:
     async with session.board() as board:
         now = await board.table.now()
         items = await select(board, ids, exact=exact)
         return {one.id: _of_item(board, one, now=now, after=after, count=count) for one in items}
 
 
+async def _of_board(
+    session: Session, *, after: datetime | None, count: int
+) -> tuple[datetime, list[tuple[datetime, Item]]]:
+    """The store's time, and the next runs of all active items, the earliest first."""
+    async with session.board() as board:
+        now = await board.table.now()
+
+        def coming(item: Item) -> Iterator[tuple[datetime, Item]]:
+            if not item.running and (after is None or item.ready > after):
+                yield item.ready, item  # most items need no schedule for what is shown
+            schedule = edits.settings_of(board, item, encode_spec(spec_of(item))).schedule
+            later = max(after or item.ready, item.ready)
+            moments = upcoming(item, schedule, now=now, after=None if item.running else later)
+            yield from ((moment, item) for moment in moments)
+
+        items = [item async for item in board.items() if item.state is State.ACTIVE]
+        runs = heapq.merge(*map(coming, items), key=lambda one: (one[0], one[1].id))
+        return now, list(islice(runs, count))
+
+
+def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: bool) -> None:
+    if json:
+        emit([{"id": item.id, "type": item.type, "at": _utc(at)} for at, item in runs])
+    elif not runs:
+        click.echo("nothing is due: no item of the board is active")
+    else:
+        lines = [
+            f"{stamp(at)}  {relative(at, now) if at > now else 'now':<8}  {shown(item.id)} "
+            f"({shown(item.type)})"
+            for at, item in runs
+        ]
+        click.echo("\n".join(lines))
+
+
 def _of_item(
     board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
-) -> Times:
+) -> NextTimes:
     schedule = edits.settings_of(board, item, encode_spec(spec_of(item))).schedule
     words = describe(schedule) if schedule else "no schedule: runs on request"
     state = "running" if item.running else item.state.value
-    return Times(
+    return NextTimes(
         title=f"{shown(item.id)}: {state}, {words}",
         zone=schedule.zone if schedule else "UTC",
         moments=list(islice(upcoming(item, schedule, now=now, after=after), count)),
@@ -154,7 +206,7 @@ def _of_item(
 
 
 def _print_times(
-    found: Sequence[Times], *, json: bool, by_id: dict[str, Times] | None = None
+    found: Sequence[NextTimes], *, json: bool, by_id: dict[str, NextTimes] | None = None
 ) -> None:
     if not json:
         click.echo("\n".join(line for one in found for line in one.lines()))
@@ -185,14 +237,14 @@ Examples:
 @common()
 def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Explain why items run now or do not: what is due when and why, which worker holds a lock and
-    until when, who paused it, how the last run ended, what happens next.
+    until when, who paused it, how the last run ended, what happens next, and what would change it.
     """
     session = Session.start(chosen).with_defaults()
     views = run(_explain(session, ids, exact=exact))
     if chosen.json:
         emit(views)
     else:
-        click.echo("\n\n".join(wrapped(shown(view["why"])) for view in views))
+        click.echo("\n\n".join(_lines(view["headline"], view["facts"]) for view in views))
     return 0
 
 
@@ -202,6 +254,17 @@ async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list
         found = []
         for item in await select(board, ids, exact=exact):
             one, explanation = await explained(board, item, present)
-            decision = {"decision": explanation.move.value, "why": explanation.text}
-            found.append(item_view(one) | decision)
+            decision = {"decision": explanation.move.value, "headline": explanation.headline}
+            found.append(
+                item_view(one, board.labels(item)) | decision | {"facts": dict(explanation.facts)}
+            )
         return found
+
+
+def _lines(headline: str, facts: Mapping[str, str]) -> str:
+    """The headline, and a line for each fact, as wide as the terminal."""
+    margin = max(map(len, facts), default=0) + 4
+    found = [wrapped(shown(headline))]
+    for label, fact in facts.items():
+        found.append(wrapped(shown(fact), first=f"  {label}".ljust(margin), margin=" " * margin))
+    return "\n".join(found)

@@ -6,9 +6,12 @@ Imports here are cheap: `blackboard --help` loads this module.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class Chosen:
     board: str | None = None
     config: str | None = None
     json: bool = False
+    whole: bool = False
+    """Whether the command is about the board as a whole: a bare `--board`."""
 
     def under(self, other: "Chosen | None") -> "Chosen":
         """These options, and those of `other` where these are not given."""
@@ -29,39 +34,48 @@ class Chosen:
             board=self.board or other.board,
             config=self.config or other.config,
             json=self.json or other.json,
+            whole=self.whole,
         )
 
 
-_OPTIONS = (
-    click.option("--config", metavar="FILE", help="Settings [./blackboard.toml]."),
-    click.option("--board", metavar="NAME", help="Which board of the store [blackboard]."),
-    click.option(
-        "--store",
-        metavar="URL",
-        help="A path, azurite:, or https://ACCOUNT.table.core.windows.net/TABLE "
-        "[$BLACKBOARD_STORE].",
-    ),
+_CONFIG = click.option("--config", metavar="FILE", help="Settings [./blackboard.toml].")
+_BOARD = click.option("--board", metavar="NAME", help="Which board of the store [blackboard].")
+_WHOLE = click.option(
+    "--board",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value="",
+    help="The whole board, where no item is named; NAME: which of the store.",
+)
+_STORE = click.option(
+    "--store",
+    metavar="URL",
+    help="A path, azurite:, or https://ACCOUNT.table.core.windows.net/TABLE [$BLACKBOARD_STORE].",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 
-def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of every command, handed to it as one argument `chosen`."""
+def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of every command, handed to it as one argument `chosen`. With `whole` the command
+    may be about the board as a whole.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_chosen(*args: Any, **kwargs: Any) -> Any:
+            board = kwargs.pop("board")
             own = Chosen(
                 store=kwargs.pop("store"),
-                board=kwargs.pop("board"),
+                board=board,
                 config=kwargs.pop("config"),
                 json=kwargs.pop("as_json", False),
+                whole=whole and board is not None and not kwargs["ids"],
             )
             parent = click.get_current_context().parent
             return function(*args, chosen=own.under(parent.obj if parent else None), **kwargs)
 
         wrapped: Callable[..., Any] = with_chosen
-        for option in (_JSON, *_OPTIONS):
+        for option in (_JSON, _CONFIG, _WHOLE if whole else _BOARD, _STORE):
             wrapped = option(wrapped)
         return wrapped
 
@@ -71,8 +85,32 @@ def common() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 # ---- options that several commands have
 
 absolute_option = click.option("--absolute", is_flag=True, help="Times in UTC instead of '3m ago'.")
+
+
+def completing(
+    what: str,
+) -> "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]":
+    """Completes a parameter: "ids", "types", "jobs" or "zones"."""
+
+    def complete(
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG001
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        from blackboard.cli import completion  # noqa: PLC0415 - only when asked
+
+        return completion.complete(what, ctx, incomplete)
+
+    return complete
+
+
 types_option = click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="Items of this type."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    shell_complete=completing("types"),
+    help="Items of this type.",
 )
 cycle_option = click.option(
     "--cycle", metavar="TIME", help="Between two walks of a worker [[worker] cycle]."

@@ -4,7 +4,6 @@ In JSON, times are ISO 8601 in UTC with Z, durations are seconds, and what is ab
 text in a row is decoded.
 """
 
-import json as json_text
 import math
 import os
 import shutil
@@ -15,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 import click
+import msgspec
 
 from blackboard.display.layout import Column, Line, one_line, shown, table, text_of
 from blackboard.errors import BlackboardError
@@ -23,6 +23,7 @@ from blackboard.phrases import exactly, iso
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.status import ItemStatus, status_of
+from blackboard.spec import Labels
 from blackboard.worker.membership import Sighting
 
 JSON = dict[str, Any]
@@ -47,10 +48,14 @@ def width() -> int | None:
     return None
 
 
-def wrapped(text: str) -> str:
-    """A paragraph as wide as the terminal, one line where there is none."""
+def wrapped(text: str, *, first: str = "", margin: str = "") -> str:
+    """A paragraph as wide as the terminal, one line where there is none. `first` comes before its
+    first line, `margin` before the others.
+    """
     columns = width()
-    return text if columns is None else click.wrap_text(text, columns)
+    if columns is None:
+        return first + text
+    return click.wrap_text(text, columns, initial_indent=first, subsequent_indent=margin)
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line]) -> str:
@@ -62,6 +67,17 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Line]) -> list[str]:
     """The titles, and a line for each row."""
     in_colour = colour()
     return [text_of(line, colour=in_colour) for line in table(columns, rows, width=width())]
+
+
+def echo_paged(text: str) -> None:
+    """Prints text; on a terminal through a pager ($PAGER, else less) where it has more lines than
+    the screen.
+    """
+    if is_terminal() and text.count("\n") + 1 >= shutil.get_terminal_size().lines:
+        # None: as the pager can; less is told to show colours.
+        click.echo_via_pager(text, color=None if colour() else False)
+    else:
+        click.echo(text)
 
 
 def note(message: str) -> None:
@@ -77,18 +93,19 @@ def warn(message: str) -> None:
 # ---- for programs
 
 
-def emit(value: Any) -> None:
+def emit(value: Any, *, in_a_line: bool = False) -> None:
     """JSON for programs: times are ISO 8601 in UTC with Z."""
     try:
-        text = json_text.dumps(value, ensure_ascii=False, indent=2)
+        text = msgspec.json.format(msgspec.json.encode(value), indent=0 if in_a_line else 2)
     except RecursionError:
         raise BlackboardError("JSON that is nested so deeply cannot be written") from None
     click.echo(text)
 
 
-def item_view(one: ItemStatus) -> JSON:
-    """An item. `due` is the slot of its waiting or running run, `ready` the time from which that
-    may start; both are null when it is done. `owner` is the worker of its running or last run.
+def item_view(one: ItemStatus, labels: Labels) -> JSON:
+    """An item. `labels` are its own or those of its type. `due` is the slot of its waiting or
+    running run, `ready` the time from which that may start; both are null when it is done. `owner`
+    is the worker of its running or last run.
     """
     item, lock = one.item, one.lock
     spec = decoded(item.spec)
@@ -111,21 +128,30 @@ def item_view(one: ItemStatus) -> JSON:
         "attempt": item.attempt,
         "runs": item.runs,
         "failures": item.failures,
-        "error": item.error or None,
+        "error": None if item.is_skipped else item.error or None,
+        "skipped": item.error if item.is_skipped else None,
         "result": decoded(item.result),
-        "warnings": one.warnings,
+        "warnings": [*one.warnings],
+        "warned": item.warned,
         "paused": marked(item.paused),
         "resumed": marked(item.resumed),
+        "acknowledged": marked(item.acknowledged) if item.is_acknowledged else None,
         "checkpoint": decoded(item.checkpoint),
         "progress": decoded(lock.progress) if lock else None,
         "stale_after": lock.stale_after if lock else None,
         "overdue": one.overdue,
         "stale": one.stale,
+        "silent": one.silent is not None,
+        "labels": {
+            "description": labels.description,
+            "owner": labels.owner,
+            "tags": labels.tags,
+        },
     }
 
 
 def run_view(run: Run, *, output: bool = False) -> JSON:
-    """A run of the history; with what its handler printed if `output` says so."""
+    """A run of the history; with what its handler printed and logged if `output` says so."""
     view = {
         "id": run.id,
         "type": run.type,
@@ -139,10 +165,18 @@ def run_view(run: Run, *, output: bool = False) -> JSON:
         "fence": run.fence,
         "attempt": run.attempt,
         "result": decoded(run.result),
-        "error": run.error or None,
+        "error": None if run.is_skipped else run.error or None,
+        "skipped": run.error if run.is_skipped else None,
+        "warnings": [*run.warnings],
         "note": marked(run.note),
     }
-    return {**view, "output": run.output} if output else view
+    if not output:
+        return view
+    log = [
+        {"at": iso(one.at), "level": one.level, "logger": one.logger or None, "text": one.text}
+        for one in run.log
+    ]
+    return {**view, "output": run.output, "log": log}
 
 
 def worker_view(one: Sighting) -> JSON:
@@ -178,6 +212,13 @@ def marked(text: str) -> Any:
     return {"by": mark.by, "at": iso(mark.at), "reason": mark.reason} if mark else decoded(text)
 
 
+def paused_words(mark: Mark, now: datetime) -> str:
+    """What is said of a board that is paused."""
+    reason = f": {shown(mark.reason)}" if mark.reason else ""
+    who = f"{shown(mark.by)} at {exactly(mark.at, now)}{reason}"
+    return f"the board is paused, by {who}; `blackboard resume --board` ends that"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The result of a command for one item: the item now, and words for people."""
@@ -196,7 +237,10 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
         now, resolution = await board.table.now(), board.table.resolution
         emit(
             [
-                item_view(status_of(one.item, None, now=now, resolution=resolution))
+                item_view(
+                    status_of(one.item, None, now=now, resolution=resolution),
+                    board.labels(one.item),
+                )
                 | {"changed": one.changed, "message": one.words}
                 for one in answers
             ]

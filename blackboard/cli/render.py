@@ -95,17 +95,14 @@ def svg_of(lines: Sequence[Line], *, title: str) -> str:
     return _FONTS.sub("", console.export_svg(title=title))
 
 
-def event_printer(stream: TextIO) -> Callable[[BoardEvent, datetime], None]:
-    """Prints an event of a worker as a line for people."""
+def event_line(stream: TextIO) -> Callable[[BoardEvent, datetime], str]:
+    """Makes an event of a worker a line for people, with colours if `stream` is a terminal."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def line(event: BoardEvent, at: datetime) -> None:
-        with (
-            console.capture() as printed
-        ):  # it would keep what a terminal that is gone does not take
+    def line(event: BoardEvent, at: datetime) -> str:
+        with console.capture() as printed:
             console.print(event_text(event, at))
-        stream.write(printed.get())
-        stream.flush()
+        return printed.get()
 
     return line
 

@@ -1,15 +1,16 @@
 """`blackboard run`: run items now, and wait for the outcome on request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import click
 
-from blackboard.cli.options import Chosen, common
+from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers, run_view
 from blackboard.cli.session import Session, ids_argument, run, select, spec_of
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
@@ -23,11 +24,14 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.durations import parse_duration
-from blackboard.worker.membership import takers, workers
+from blackboard.stores import wake_workers
+from blackboard.worker.membership import Sighting, takers, workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 """Seconds between two looks. No backoff: nothing has failed, and the first looks come at once."""
+SILENT = 1.0
+"""Seconds before it is reported what is waited for."""
 NO_WORKER_WAIT = 30.0
 """Seconds without a worker that takes the type, after which waiting is given up."""
 
@@ -60,12 +64,18 @@ def is_pending(item: Item, slot: datetime) -> bool:
     return alive and any(serves(one, slot) for one in slots_in_line(item))
 
 
-async def follow(board: BoardTable, asked: Requested, *, patience: float | None) -> Followed:
+async def follow(
+    board: BoardTable,
+    asked: Requested,
+    *,
+    patience: float | None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Followed:
     """Wait for the run: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker
-    that takes the type.
+    that takes the type. What is waited for is reported once it takes a second.
     """
     began = alone_since = board.clock.monotonic()
-    pause = FIRST_PAUSE
+    pause, reported = FIRST_PAUSE, ""
     while True:
         # The item is read first: when it shows that the run is over, the history has the run.
         item = await board.item(asked.item.id)
@@ -74,8 +84,13 @@ async def follow(board: BoardTable, asked: Requested, *, patience: float | None)
         if not is_pending(item, asked.slot):
             return await _ended(board, asked, item)
         now = board.clock.monotonic()
-        if item.running or takers(await workers(board), item.type):
+        able = () if item.running else takers(await workers(board), item.type)
+        if item.running or able:
             alone_since = now
+        words = _what_it_waits_for(item, able)
+        if words != reported and now - began >= SILENT:
+            report(words)
+            reported = words
         if now - alone_since > NO_WORKER_WAIT:
             words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"
             return Followed(end=End.NO_WORKER, words=words)
@@ -84,6 +99,15 @@ async def follow(board: BoardTable, asked: Requested, *, patience: float | None)
             return Followed(end=End.LATE, words=f"{what} after {span(patience)}; it stays due")
         await board.clock.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _what_it_waits_for(item: Item, able: Sequence[Sighting]) -> str:
+    if item.running:
+        return f"runs ({item.owner})"
+    if not able:
+        return f"waits for a worker that takes {item.type}: none is at work"
+    within = span(max(one.member.cycle for one in able))
+    return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 
 
 async def _ended(board: BoardTable, asked: Requested, item: Item) -> Followed:
@@ -113,7 +137,13 @@ Examples:
 @click.option("--wait", is_flag=True, help="Follow it to its outcome; exit code 0 if that is ok.")
 @click.option("--timeout", metavar="TIME", help="With --wait: for so long at the most.")
 @click.option("--here", is_flag=True, help="In this process, where a debugger can step through it.")
-@click.option("--jobs", multiple=True, metavar="JOBS", help="With --here: where the handler is.")
+@click.option(
+    "--jobs",
+    multiple=True,
+    metavar="JOBS",
+    shell_complete=completing("jobs"),
+    help="With --here: where the handler is.",
+)
 @set_option
 @common()
 def run_command(
@@ -165,10 +195,16 @@ async def _request(
             await edits.run_now(board, item.id, once=once)
             for item, once in zip(items, onces, strict=True)
         ]
+        wake_workers(session.store)
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)
-        followed = await asyncio.gather(*(follow(board, one, patience=seconds) for one in requests))
+        followed = await asyncio.gather(
+            *(
+                follow(board, one, patience=seconds, report=partial(_report, one.item.id))
+                for one in requests
+            )
+        )
     if session.chosen.json:
         emit([_record(item, one) for item, one in zip(items, followed, strict=True)])
     for item, one in zip(items, followed, strict=True):
@@ -178,6 +214,10 @@ async def _request(
         elif not session.chosen.json:
             click.echo(one_line(line))
     return 0 if all(one.good for one in followed) else 1
+
+
+def _report(item_id: str, words: str) -> None:
+    note(f"{item_id} {words}")
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:

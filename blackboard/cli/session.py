@@ -2,15 +2,16 @@
 
 Items are named by ids and globs, several of each. An argument that is the id of an item means that
 item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
-least one item. With `--exact` there are no globs.
+least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it. With `--exact`
+there are neither.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+import gc
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,29 +19,23 @@ import click
 
 from blackboard import settings as settings_file
 from blackboard.assembly import Location, name_of, store_of
-from blackboard.cli.options import Chosen
+from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
 from blackboard.inputs import check_id
 from blackboard.model import Item, State, replace
-from blackboard.protocol import keys
+from blackboard.patterns import is_glob, matches
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.protocol.rows import record_of
 from blackboard.rules.status import OVERDUE_AFTER
 from blackboard.spec import Spec, decode_spec
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+    pass
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-MOST_COMPLETED = 100
-"""Ids that a completion shows."""
-COMPLETION_WAIT = 2.0
-"""Seconds that a completion waits for the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +60,24 @@ class Session(Location):
         """With the handlers of `jobs`, paths from the current folder, or else of `[board] jobs`.
         Raises BadInput when one cannot be loaded.
         """
-        if jobs:
-            return replace(self, handlers=load(jobs, Path.cwd()))
-        return replace(self, handlers=load(self.settings.board.jobs, self.folder))
+        return replace(self, handlers=load(*self.entries(jobs)))
+
+    def with_types(self, jobs: Sequence[str] = ()) -> "Session":
+        """With the types of jobs, described without their code. Raises as `with_jobs`."""
+        from blackboard.manifest import manifest_of  # noqa: PLC0415 - of some commands
+
+        return replace(self, handlers=manifest_of(*self.entries(jobs)).handlers)
+
+    def entries(self, jobs: Sequence[str] = ()) -> tuple[Sequence[str], Path]:
+        """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""
+        return (jobs, Path.cwd()) if jobs else (self.settings.board.jobs, self.folder)
 
     def with_defaults(self) -> "Session":
-        """With the handlers of `[board] jobs`, for the defaults that they declare. Jobs that cannot
+        """With the types of `[board] jobs`, for the defaults that they declare. Jobs that cannot
         be loaded are a warning, because only workers need them.
         """
         try:
-            return self.with_jobs()
+            return self.with_types()
         except BadInput as problem:
             warn(f"{problem}; the defaults of its handlers do not count here")
             return self
@@ -90,6 +93,18 @@ class Session(Location):
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a command's work on an event loop of its own."""
     return asyncio.run(work)
+
+
+@contextmanager
+def keeping_all() -> Iterator[None]:
+    """For work that keeps all objects that it makes until it ends, soon, such as many items: Python
+    does not search them for garbage meanwhile, which would take most of the time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # ---- the items of a command
@@ -110,7 +125,11 @@ async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = Fa
             raise Missing(pattern)
         if everything is None:
             everything = [item async for item in board.items()]
-        matched = [item for item in everything if fnmatchcase(item.id, pattern)]
+        matched = [
+            item
+            for item in everything
+            if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
+        ]
         if not matched:
             raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
         for item in matched:
@@ -139,11 +158,6 @@ def spec_of(item: Item) -> Spec:
         raise BlackboardError(problem) from None
 
 
-def is_glob(pattern: str) -> bool:
-    """Whether a pattern may match other ids than itself."""
-    return any(one in pattern for one in "*?[")
-
-
 def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:
     """The argument `ids` and the option `exact`."""
 
@@ -151,46 +165,8 @@ def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:
         option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
         metavar = "ID..." if required else "[ID]..."
         argument = click.argument(
-            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=complete_ids
+            "ids", nargs=-1, required=required, metavar=metavar, shell_complete=completing("ids")
         )
         return argument(option(function))
 
     return decorate
-
-
-def complete_ids(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001
-    incomplete: str,
-) -> "list[CompletionItem]":
-    """Ids of the board with the typed beginning. Errors are hidden: a completion prints none."""
-    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only when asked
-
-    with suppress(Exception):
-        return [CompletionItem(one) for one in run(_ids_like(_chosen(ctx), incomplete))]
-    return []
-
-
-def _chosen(ctx: click.Context) -> Chosen:
-    chosen = Chosen()
-    context: click.Context | None = ctx
-    while context is not None:
-        said = context.params.get
-        chosen = chosen.under(
-            Chosen(store=said("store"), board=said("board"), config=said("config"))
-        )
-        context = context.parent
-    return chosen
-
-
-async def _ids_like(chosen: Chosen, start: str) -> list[str]:
-    """Ids with a beginning, read by range: a large board answers as fast as a small one."""
-    first = keys.item_key(start)
-    last = first + "~"  # above all that an encoded id is made of
-    found: list[str] = []
-    async with asyncio.timeout(COMPLETION_WAIT), Session.start(chosen).board() as board:
-        for number in range(board.shards):
-            rows = board.table.scan(board.shard(number), first, last, MOST_COMPLETED)
-            items = [record_of(Item, row) async for row in rows]
-            found += [one.id for one in items if one.state is not State.REMOVED]
-    return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]

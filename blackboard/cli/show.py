@@ -1,19 +1,35 @@
 """`blackboard show`: the board, once or again and again."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from blackboard.cli.options import Chosen, absolute_option, common, types_option
-from blackboard.cli.output import colour, emit, is_terminal, item_view, table_text
-from blackboard.cli.session import Session, ids_argument, read_selected, run
+from blackboard.cli.options import (
+    Chosen,
+    absolute_option,
+    common,
+    number_option,
+    types_option,
+)
+from blackboard.cli.output import (
+    colour,
+    echo_paged,
+    emit,
+    is_terminal,
+    item_view,
+    paused_words,
+    table_text,
+)
+from blackboard.cli.session import Session, ids_argument, keeping_all, read_selected, run
 from blackboard.clock import SystemClock
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    board_summary,
     item_cells,
     plain_record,
     summary,
@@ -22,10 +38,15 @@ from blackboard.display.columns import (
 )
 from blackboard.display.layout import Line, Style, fitted, table, texts_of
 from blackboard.errors import BadInput
-from blackboard.protocol.reading import BoardStatus, BoardTable
+from blackboard.model import Item, Mark, State, Statistics, replace
+from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.statistics import read_statistics
+from blackboard.rules.statistics import is_current
 from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
 from blackboard.schedule.durations import parse_duration
 from blackboard.table import Busy, Unavailable
+from blackboard.worker.membership import silence, workers
 
 if TYPE_CHECKING:
     from blackboard.cli.render import Frame
@@ -59,10 +80,43 @@ class ItemQuery:
     reverse: bool = False
     overdue: timedelta = OVERDUE_AFTER
 
-    async def read(self, board: BoardTable) -> tuple[BoardStatus, list[ItemStatus]]:
-        """All items that were read, and those that match."""
+    async def read(self, board: BoardTable, *, limit: int | None = None) -> "Shown":
+        """The first `limit` items that match. Of a large board, all of whose items match, no others
+        are read: their number is that of its statistics.
+        """
+        counted = await self._counted(board) if limit is not None else None
+        if counted is not None and limit is not None:
+            first = await _first_items(board, limit)
+            read = await read_status(board, first, overdue_after=self.overdue)
+            last = board_summary(counted, now=read.now)
+            items = await _with_silence(board, read.statuses)
+            return Shown(
+                items=items,
+                left=counted.items - len(first),
+                now=read.now,
+                last=last,
+                paused=await paused_by(board),
+            )
         read = await read_selected(board, self.ids, exact=self.exact, overdue_after=self.overdue)
-        return read, self.chosen(read.statuses)
+        found = self.chosen(read.statuses)
+        last = summary(found, total=len(read.statuses), now=read.now) if read.statuses else ""
+        items = await _with_silence(board, found[:limit])
+        return Shown(
+            items=items,
+            left=len(found) - len(items),
+            now=read.now,
+            last=last,
+            paused=await paused_by(board),
+        )
+
+    async def _counted(self, board: BoardTable) -> Statistics | None:
+        """The statistics of a large board; None: they cannot stand for what is to be read."""
+        if self.ids or self.types or self.states or self.reverse or self.sort != "id":
+            return None
+        counted = await read_statistics(board)
+        if counted is None or counted.items <= LARGE or self.overdue != OVERDUE_AFTER:
+            return None
+        return counted if is_current(counted, now=await board.table.now()) else None
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
         """The matching ones, sorted; equal ones by id."""
@@ -78,16 +132,66 @@ class ItemQuery:
         return have + [one for one in found if key(one) is None]
 
 
+async def _with_silence(board: BoardTable, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
+    """Says of runs whose worker is lost when that was last seen."""
+    present = await workers(board) if any(one.running for one in statuses) else ()
+    return [
+        dataclasses.replace(one, silent=silence(present, one.item.owner)) if one.running else one
+        for one in statuses
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What is to be shown of a board."""
+
+    items: Sequence[ItemStatus]
+    left: int
+    """Those that match and are not shown."""
+    now: datetime
+    last: str
+    """All that match, or the board, in one line; "" where there is none."""
+    paused: Mark | None = None
+    """Who paused the board, if it is paused."""
+
+    @property
+    def head(self) -> list[Line]:
+        """A line about a board that is paused."""
+        return [[(paused_words(self.paused, self.now), Style.LATE)]] if self.paused else []
+
+    @property
+    def more(self) -> list[Line]:
+        """A line about those that are not shown, if there are any."""
+        return [[(f"... and {self.left:,} more", Style.QUIET)]] if self.left else []
+
+
+async def _first_items(board: BoardTable, limit: int) -> list[Item]:
+    """The first items of a board."""
+    found: list[Item] = []
+    for number in range(board.shards):
+        of_shard = 0
+        async for item in board.items_and_tombstones(number):
+            if item.state is not State.REMOVED:
+                found.append(item)
+                of_shard += 1
+            if of_shard == limit:
+                break
+    return sorted(found, key=lambda item: item.id)[:limit]
+
+
 EPILOG = """\b
 Examples:
   blackboard show
   blackboard show 'us-*' --state failed --sort stop --reverse
   blackboard show --watch 5
+  blackboard show --limit 20
   blackboard show --plain westlafcals
   blackboard show --json | jq '.[] | select(.overdue) | .id'
 """
 WATCH_HELP = "Show it again every [2] s."
 EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
+LARGE = 1_000
+"""Items of a board of which no more are read than are shown, where its statistics are current."""
 EDGES = 3
 """Lines of a watched table that are not items: the titles, a blank, the summary."""
 
@@ -98,6 +202,7 @@ EDGES = 3
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="id", help="By what [id].")
 @click.option("--reverse", is_flag=True, help="The other way round.")
+@number_option("--limit", most=1_000_000, line="So many at the most.")
 @click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
 @absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")
@@ -112,6 +217,7 @@ def show_command(
     states: tuple[str, ...],
     sort: str,
     reverse: bool,
+    limit: int | None,
     overdue: str | None,
     absolute: bool,
     plain: bool,
@@ -120,7 +226,8 @@ def show_command(
     """Show the board: when its items ran and with what outcome, which workers run them, and when
     they are due next.
 
-    IDs may be globs. Several --type, or several --state, mean any of them.
+    IDs may be globs. Several --type, or several --state, mean any of them. On a terminal, what is
+    longer than the screen is shown by a pager: $PAGER, else less.
     """
     query = ItemQuery(
         ids=ids,
@@ -135,33 +242,39 @@ def show_command(
     if watch is not None:
         return watched(
             session,
-            lambda board: Pictures(board=board, query=query, absolute=absolute).frame,
+            lambda board: Pictures(board=board, query=query, absolute=absolute, limit=limit).frame,
             every=seconds_of(watch),
         )
-    run(_once(session, query, plain=plain, absolute=absolute))
+    with keeping_all():
+        run(_once(session, query, limit=limit, plain=plain, absolute=absolute))
     return 0
 
 
-async def _once(session: Session, query: ItemQuery, *, plain: bool, absolute: bool) -> None:
+async def _once(
+    session: Session, query: ItemQuery, *, limit: int | None, plain: bool, absolute: bool
+) -> None:
     async with session.board() as board:
-        read, found = await query.read(board)
+        found = await query.read(board, limit=limit)
     if session.chosen.json:
-        emit([item_view(one) for one in found])
+        emit([item_view(one, board.labels(one.item)) for one in found.items])
     elif plain:
-        click.echo("\n\n".join(map(plain_record, found)))
-    elif not read.statuses:
+        echo_paged("\n\n".join(map(plain_record, found.items)))
+    elif not (found.last or found.paused):
         click.echo(EMPTY)
     else:
-        click.echo(picture(read, found, absolute=absolute))
+        echo_paged(picture(found, absolute=absolute))
 
 
-def picture(read: BoardStatus, found: Sequence[ItemStatus], *, absolute: bool) -> str:
+def picture(found: Shown, *, absolute: bool) -> str:
     """The table, and a summary in one line."""
-    rows = [item_cells(one, now=read.now, absolute=absolute) for one in found]
+    rows = [item_cells(one, now=found.now, absolute=absolute) for one in found.items]
     lines = table_text(wide(ITEM_COLUMNS, absolute=absolute), rows) if rows else ""
-    warnings = texts_of(warning_lines(found), colour=colour())
-    last = summary(found, total=len(read.statuses), now=read.now)
-    return "\n\n".join(filter(None, (lines, warnings, last)))
+    more = texts_of(found.more, colour=colour())
+    head = texts_of(found.head, colour=colour())
+    warnings = texts_of(warning_lines(found.items), colour=colour())
+    return "\n\n".join(
+        filter(None, (head, "\n".join(filter(None, (lines, more))), warnings, found.last))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,19 +284,22 @@ class Pictures:
     board: BoardTable
     query: ItemQuery
     absolute: bool
+    limit: int | None = None
 
     async def frame(self, width: int, height: int) -> list[Line]:
-        read, found = await self.query.read(self.board)
         fit = max(height - EDGES, 1)
-        shown = found if len(found) <= fit else found[: fit - 1]
-        rows = [item_cells(one, now=read.now, absolute=self.absolute) for one in shown]
+        found = await self.query.read(self.board, limit=min(fit, self.limit or fit))
+        room = max(fit - len(found.head), 1)
+        if len(found.items) + bool(found.left) > room:
+            cut = len(found.items) - room + 1
+            found = replace(found, items=found.items[:-cut], left=found.left + cut)
+        rows = [item_cells(one, now=found.now, absolute=self.absolute) for one in found.items]
         lines = table(wide(ITEM_COLUMNS, absolute=self.absolute), rows, width=width)
-        if len(shown) < len(found):
-            lines.append([(f"... and {len(found) - len(shown):,} more", Style.QUIET)])
-        last = summary(found, total=len(read.statuses), now=read.now)
-        more = f"   {read.now:%H:%M:%SZ}, Ctrl-C ends"
+        lines += found.more
+        last = found.last or "0 items"
+        more = f"   {found.now:%H:%M:%SZ}, Ctrl-C ends"
         foot = last + more if len(last + more) <= width else last
-        return [*lines, [], [(fitted(foot, width), Style.TITLE)]]
+        return [*found.head, *lines, [], [(fitted(foot, width), Style.TITLE)]]
 
 
 def watched(session: Session, frames: "Callable[[BoardTable], Frame]", *, every: float) -> int:

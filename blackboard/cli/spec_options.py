@@ -7,6 +7,7 @@ is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ from typing import Any
 import click
 import msgspec
 
+from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.errors import BadInput
 from blackboard.handlers import shipped
 from blackboard.inputs import changed
+from blackboard.schedule.cron import idle_steps
+from blackboard.schedule.moments import parse_moment
+from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, check_params
 
 
@@ -123,18 +128,29 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--every", "TIME", "From start to start: 8h, 90s, 1d12h."),
     ("--cron", "EXPR", 'As in crontab: "0 3 * * *", @daily.'),
     ("--rrule", "RULE", "RFC 5545: FREQ=WEEKLY;BYDAY=MO;BYHOUR=9."),
-    ("--at", "WHEN", "Once: 2026-11-21T09:00, in the zone unless it names one."),
+    ("--at", "WHEN", "Once: 2026-11-21T09:00, tomorrow 09:00, in 2h."),
     ("--timezone", "ZONE", "IANA name [UTC]."),
     ("--timeout", "TIME", "A run may take so long [the interval]."),
-    ("--stale-after", "TIME", "A lock not renewed for so long is overridden [the interval]."),
+    (
+        "--stale-after",
+        "TIME",
+        "A lock not renewed for so long is overridden [the interval, at most 5m].",
+    ),
     ("--retries", "N", "After a failure [0]."),
     ("--backoff", "TIME", "Before the first retry, at the most [10s]."),
     ("--jitter", "TIME", "Spread starts over so long [0]."),
     ("--missed", "one|all|none", "What happens to missed times [one]."),
     ("--missed-limit", "N", "With all: so many at the most [100]."),
     ("--missed-after", "TIME", "With none: so late is missed [5m]."),
+    ("--until", "WHEN", "The last slot is no later."),
+    ("--max-runs", "N", "The schedule ends after so many."),
+    ("--blackout", "WINDOWS", 'No runs then: "sat-sun, 22:00-06:00".'),
+    ("--priority", "N", "The highest that is ready goes first [0]."),
+    ("--description", "TEXT", "What it is for."),
+    ("--owner", "NAME", "Who is asked about it."),
+    ("--tags", "TAG,...", "To choose items by."),
 )
-_COUNTS = {"--retries", "--missed-limit"}
+_COUNTS = {"--retries", "--missed-limit", "--max-runs", "--priority"}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,7 +166,10 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, line in reversed(_OPTIONS):
         names = (name, "--tz") if name == "--timezone" else (name,)
         kind = Count() if name in _COUNTS else click.STRING
-        wrapped = click.option(*names, _field(name), metavar=metavar, type=kind, help=line)(wrapped)
+        offered = completing("zones") if name == "--timezone" else None
+        wrapped = click.option(
+            *names, _field(name), metavar=metavar, type=kind, shell_complete=offered, help=line
+        )(wrapped)
     return wrapped
 
 
@@ -163,7 +182,8 @@ def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def edited(spec: Spec, said: Said, *, pairs: Sequence[str] = (), unset: Sequence[str] = ()) -> Spec:
     """`spec` with the values of the options, checked. Raises BadInput naming the field."""
     params = laid_over(spec.params, parse_pairs(pairs), parse_keys(unset))
-    return changed(spec, said, params=params)
+    tags = [one.strip() for one in str(said.get("tags", "")).split(",")]
+    return changed(spec, {**said, "tags": tags} if any(tags) else said, params=params)
 
 
 def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
@@ -174,8 +194,33 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
     return edited(Spec(), said, pairs=pairs)
 
 
+def with_moment(said: Said, zone: str, now: datetime) -> Said:
+    """`said` with times as a spec has them: "tomorrow" means another day each day."""
+    times = {
+        name: parse_moment(text, zone, name, now).astimezone(find_zone(zone))
+        for name in ("at", "until")
+        if (text := str(said.get(name, ""))) and not _is_iso(text)
+    }
+    return {**said, **{name: one.isoformat(timespec="seconds") for name, one in times.items()}}
+
+
+def _is_iso(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
 def _field(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
+
+
+def warn_idle_steps(specs: Iterable[Spec]) -> None:
+    """Warn of cron steps that lead beyond their field: not every 90 minutes, but each hour."""
+    for cron in {spec.cron: None for spec in specs if spec.cron}:
+        if words := idle_steps(cron):
+            warn(f"cron {cron!r}: {words}; for other intervals use every, as in 90m")
 
 
 def warn_unknown(session: Session, types: Iterable[str]) -> None:

@@ -16,9 +16,11 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import NoReturn, get_args
 
 import click
 
+from blackboard import loaded
 from blackboard.assembly import (
     Until,
     WorkerSettings,
@@ -27,17 +29,18 @@ from blackboard.assembly import (
     new_worker,
     worker_settings,
 )
-from blackboard.cli.options import Chosen, common, number_option
+from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, run
-from blackboard.cli.worker_log import subscriber
-from blackboard.clock import Chance, Clock, SystemChance, SystemClock
+from blackboard.cli.worker_log import LogForm, subscriber
+from blackboard.clock import SystemChance, SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events, StoreAway
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS, STORE
 from blackboard.runners.inline import run_loop
+from blackboard.runners.logs import emitting_info
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
 
@@ -50,7 +53,13 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--jobs", multiple=True, metavar="JOBS", help="Folder, file, module, shipped name.")
+@click.option(
+    "--jobs",
+    multiple=True,
+    metavar="JOBS",
+    shell_complete=completing("jobs"),
+    help="Folder, file, module, shipped name.",
+)
 @click.option("--cycle", metavar="TIME", help="Between two walks [60s].")
 @number_option("--slots", most=10_000, line="Runs at a time [8].")
 @click.option("--types", metavar="A,B", help="Take these types only.")
@@ -58,6 +67,15 @@ Examples:
 @click.option("--once", is_flag=True, help="One walk, and the runs that it started.")
 @click.option("--until-idle", is_flag=True, help="Until nothing is due and nothing runs.")
 @number_option("--processes", most=256, default=1, line="Workers to start [1].")
+@click.option("--reload", is_flag=True, help="Start again when files of the jobs change.")
+@click.option("--init", is_flag=True, help="Make the board first if it is not there.")
+@click.option(
+    "--log",
+    "form",
+    type=click.Choice(get_args(LogForm)),
+    default="auto",
+    help="auto: text on a terminal, else JSON.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every walk, as --json does.")
 @common()
 def worker_command(
@@ -71,13 +89,16 @@ def worker_command(
     once: bool,
     until_idle: bool,
     processes: int,
+    reload: bool,
+    init: bool,
+    form: LogForm,
     verbose: bool,
 ) -> int:
     """Walk the board every cycle and run what is due.
 
     SIGTERM or Ctrl-C: no more claims, what runs may finish within --grace, then it is cancelled
-    and due again at once. A second one: now. With --json the log is JSON on a terminal, too, and
-    has the requests to the store with every walk.
+    and due again at once. A second one: now. With --json the log is JSON, and has the requests
+    to the store with every walk.
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")
@@ -90,18 +111,65 @@ def worker_command(
         types=tuple(one for one in types.split(",") if one) if types else (),
         grace=grace,
     )
-    session = session.with_jobs(jobs)
+    if reload and (processes > 1 or until != "stopped"):
+        raise BadInput("reload", "it is for one worker that works until it is stopped", "leave out")
+    try:
+        session = session.with_jobs(jobs)
+    except BadInput as problem:
+        if not reload or not loaded.code().files:
+            raise
+        note(f"{problem}; it starts again when that changes")
+        run(_change())
+        return _start_again()
     if processes > 1:
-        run(_check(session, settings))
+        run(_check(session, settings, init=init))
         return supervise(processes, restart=until == "stopped")
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
+    form = "json" if chosen.json else form
     try:
-        run_loop(_work(session, settings, until=until, level=level))
+        with emitting_info("apscheduler", "azure"):  # which the worker itself uses
+            changed = run_loop(
+                _work(
+                    session,
+                    settings,
+                    until=until,
+                    init=init,
+                    reload=reload,
+                    events=_events(level, form),
+                )
+            )
     except SystemExit as problem:
         # Of a signal handler, say. With exit code 0 or 2 its supervisor would not start it again.
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
         return 1
-    return 0
+    return _start_again() if changed else 0
+
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the files of the jobs, with --reload."""
+
+
+async def _change(then: Callable[[], None] = lambda: None) -> None:
+    """Wait until files of the jobs have changed, and are Python."""
+    clock, reported = SystemClock(), ""
+    while not (files := loaded.changed()) or (mistake := loaded.mistake_in(files)):
+        if files and mistake != reported:
+            note(f"{mistake}; the worker goes on with the code that it has read")
+            reported = mistake
+        await clock.sleep(LOOK_EVERY)
+    note(f"{files[0]} has changed: the worker starts again")
+    then()
+
+
+def _start_again() -> NoReturn:
+    """Replaces this process by a new one with the same command line."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own
+
+
+def _events(level: int, form: LogForm) -> Events:
+    events = Events(identity(SystemChance()))
+    events.subscribe(subscriber(SystemClock(), level=level, form=form), "the log")
+    return events
 
 
 def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handler]:
@@ -111,13 +179,13 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
     return handlers
 
 
-async def _check(session: Session, settings: WorkerSettings) -> None:
+async def _check(session: Session, settings: WorkerSettings, *, init: bool) -> None:
     """Refuses once, before workers are started, what none of them could use. A store that is away
     is not refused: the workers wait for it.
     """
     _handlers(session, settings)
     try:
-        async with session.board(create=True):
+        async with session.board(create=init):
             pass
     except Unusable:
         raise
@@ -125,17 +193,22 @@ async def _check(session: Session, settings: WorkerSettings) -> None:
         note(str(trouble))
 
 
-async def _work(session: Session, settings: WorkerSettings, *, until: Until, level: int) -> None:
+async def _work(
+    session: Session,
+    settings: WorkerSettings,
+    *,
+    until: Until,
+    init: bool,
+    reload: bool,
+    events: Events,
+) -> bool:
+    """Whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)
-    clock, chance = SystemClock(), SystemChance()
-    owner = identity(chance)
-    events = Events(owner)
-    events.subscribe(subscriber(clock, level=level, json=session.chosen.json), "the log")
     async with AsyncExitStack() as stack:
         if until == "stopped":
-            board = await _opened(session, stack, events=events, clock=clock, chance=chance)
+            board = await _opened(session, stack, init=init, events=events)
         else:
-            board = await stack.enter_async_context(session.board(create=True))
+            board = await stack.enter_async_context(session.board(create=init))
         faulthandler.enable()
         worker = new_worker(
             board,
@@ -143,26 +216,40 @@ async def _work(session: Session, settings: WorkerSettings, *, until: Until, lev
             settings=settings,
             declared=session.settings,
             events=events,
+            store=session.store,
             guards_loop=True,
         )
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, worker.stop)
         when_abandoned(worker.stop)
-        await worker.work(until)
+        if not reload:
+            await worker.work(until)
+            return False
+        change = loop.create_task(_change(worker.stop))
+        try:
+            await worker.work(until)
+            return change.done()
+        finally:
+            change.cancel()
 
 
 async def _opened(
-    session: Session, stack: AsyncExitStack, *, events: Events, clock: Clock, chance: Chance
+    session: Session,
+    stack: AsyncExitStack,
+    *,
+    init: bool,
+    events: Events,
 ) -> BoardTable:
-    """The board, made if it is not there, and closed with `stack`, for a worker that works for
-    ever: it waits for a store that is away, so that its supervisor need not start it again and
-    again. What no waiting mends (a table that is not there, a role that is missing) is raised.
+    """The board, with `init` made if it is not there, and closed with `stack`, for a worker that
+    works for ever: it waits for a store that is away, so that its supervisor need not start it
+    again and again. What no waiting mends (a table that is not there, a missing role) is raised.
     """
+    clock, chance = SystemClock(), SystemChance()
     failures, reported = 0, -math.inf
     while True:
         try:
-            return await stack.enter_async_context(session.board(create=True))
+            return await stack.enter_async_context(session.board(create=init))
         except Unusable:
             raise
         except TableError as trouble:

@@ -1,39 +1,47 @@
-"""What a worker tells: one line an event, for people on a terminal, as JSON otherwise."""
+"""The log of a worker: one line for each event, as text on a terminal and as JSON elsewhere."""
 
-import json as json_text
 import sys
 from datetime import datetime
-from typing import TextIO
+from typing import Literal, TextIO
+
+import msgspec
 
 from blackboard.clock import Clock
 from blackboard.events import BoardEvent, Subscriber
 
+LogForm = Literal["auto", "text", "json"]
+
 
 def subscriber(
-    clock: Clock, *, level: int, stream: TextIO | None = None, json: bool = False
+    clock: Clock, *, level: int, stream: TextIO | None = None, form: LogForm = "auto"
 ) -> Subscriber:
-    """Tells every event of at least `level` on `stream`, stderr if none is given; as JSON on a
-    terminal, too, if `json` says so.
+    """Writes every event of at least `level` to `stream`, stderr if none is given. The form "auto"
+    is text on a terminal and JSON elsewhere. Raises OSError when a line cannot be written; the next
+    one that can be written begins on a line of its own.
     """
     stream = stream or sys.stderr
-    if stream.isatty() and not json:
-        from blackboard.cli.render import event_printer  # noqa: PLC0415 - rich is slow to import
+    if form == "text" or (form == "auto" and stream.isatty()):
+        from blackboard.cli.render import event_line  # noqa: PLC0415 - rich is slow to import
 
-        line = event_printer(stream)
+        line = event_line(stream)
     else:
+        line = json_line
+    is_torn = False
 
-        def line(event: BoardEvent, at: datetime) -> None:
-            stream.write(json_line(event, at))
-            stream.flush()
+    def write(event: BoardEvent) -> None:
+        nonlocal is_torn
+        if event.level < level:
+            return
+        text = line(event, clock.now())
+        was_torn, is_torn = is_torn, True
+        stream.write("\n" * was_torn + text)
+        stream.flush()
+        is_torn = False
 
-    def tell(event: BoardEvent) -> None:
-        if event.level >= level:
-            line(event, clock.now())
-
-    return tell
+    return write
 
 
 def json_line(event: BoardEvent, at: datetime) -> str:
     """An event as one line of JSON. What concerns a run names its item, type, fence and worker."""
     time = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json_text.dumps({"time": time, **event.line()}, ensure_ascii=False) + "\n"
+    return msgspec.json.encode({"time": time, **event.line()}).decode() + "\n"

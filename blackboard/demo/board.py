@@ -166,13 +166,19 @@ class DemoWorkers:
 
     async def start(self, name: str, *command: str) -> DemoWorker:
         """Start a command that works, `blackboard worker` until nothing is due without one."""
+        return await self._start(
+            name, *_command(self.folder, command or ("worker", "--until-idle"))
+        )
+
+    async def run_script(self, name: str, script: str, *arguments: str) -> DemoWorker:
+        """Start a program that lies in the folder."""
+        return await self._start(name, sys.executable, script, *arguments)
+
+    async def _start(self, name: str, *command: str) -> DemoWorker:
         log = self.folder.path / f"worker-{name}.log"
         with log.open("wb") as sink:
-            process = await _blackboard(
-                self.folder,
-                command or ("worker", "--until-idle"),
-                stdout=sink.fileno(),
-                stderr=sink.fileno(),
+            process = await _started(
+                self.folder, command, stdout=sink.fileno(), stderr=sink.fileno()
             )
         self.workers.append(DemoWorker(name, log, process))
         return self.workers[-1]
@@ -202,7 +208,7 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
 async def apply(folder: DemoFolder) -> None:
     """`blackboard apply` in the demo's folder. Raises BlackboardError when it is refused."""
     pipe = asyncio.subprocess.PIPE
-    process = await _blackboard(folder, ["apply"], stdout=pipe, stderr=pipe)
+    process = await _started(folder, _command(folder, ["apply"]), stdout=pipe, stderr=pipe)
     try:
         _, said = await process.communicate()
     finally:
@@ -212,19 +218,17 @@ async def apply(folder: DemoFolder) -> None:
         raise BlackboardError(f"the demo's board cannot be made: {said.decode().strip()}")
 
 
-async def _blackboard(
-    folder: DemoFolder, arguments: Sequence[str], *, stdout: int, stderr: int
-) -> asyncio.subprocess.Process:
+def _command(folder: DemoFolder, arguments: Sequence[str]) -> Sequence[str]:
     """The command itself. The store is an option, because the environment might name another."""
+    where = ("--config", str(folder.settings), "--store", folder.store)
+    return (sys.executable, "-m", "blackboard", *where, *arguments)
+
+
+async def _started(
+    folder: DemoFolder, command: Sequence[str], *, stdout: int, stderr: int
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "blackboard",
-        "--config",
-        str(folder.settings),
-        "--store",
-        folder.store,
-        *arguments,
+        *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,

@@ -12,9 +12,11 @@ from typing import Protocol, TextIO
 
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    LEADER_COLUMNS,
     PARTITION_COLUMNS,
     RUN_COLUMNS,
     item_cells,
+    leader_cells,
     leases_summary,
     partition_cells,
     run_cells,
@@ -237,6 +239,14 @@ def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[L
     rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
     lines = table(PARTITION_COLUMNS, rows, width=width)
     return [*lines, [], [(leases_summary(group), Style.TITLE)]]
+
+
+def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
+    """The elections of a board as in `leader`."""
+    cells = [leader_cells(one, now=board.now, absolute=False) for one in board.statuses]
+    owners = [one.item.owner for one in board.statuses]
+    rows = [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
+    return table(LEADER_COLUMNS, rows, width=width)
 
 
 def history_picture(

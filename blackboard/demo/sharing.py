@@ -1,5 +1,5 @@
-"""The demo of partitions as a story in five acts: workers share them, one joins, one is killed, one
-leaves.
+"""The demo of partitions as a story in six acts: workers share them, one joins, one is killed, one
+leaves; and of two programs the one that leads is killed.
 
 Each act waits until the group shows what the next paragraph says; nothing is printed in advance.
 """
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from blackboard.assembly import Location
 from blackboard.clock import Clock
 from blackboard.demo.board import DemoFolder, DemoWorker, DemoWorkers, demo_workers
-from blackboard.demo.output import Output, Writer, leases_picture
+from blackboard.demo.output import Output, Writer, leaders_picture, leases_picture
 from blackboard.display.toml_text import lines_of
+from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.leases import GroupLeases, read_groups
 from blackboard.protocol.reading import BoardTable
@@ -37,6 +38,26 @@ async def clicks(partition, ctx):
         await ctx.save(done)
         await ctx.stopping.wait(0.4)
 '''
+ELECTION = "report"
+PROGRAM = f'''\
+"""The demo's report: of all programs that run this, one leads and makes it."""
+
+import asyncio
+import sys
+
+import blackboard
+
+
+async def main(store, name):
+    async with blackboard.open(store, name=name) as board:
+        async with board.election("{ELECTION}", lease="3s") as leader:
+            while True:
+                await leader.won()  # here one would make the report, as long as this one leads
+                await leader.lost.wait()
+
+
+asyncio.run(main(*sys.argv[1:]))
+'''
 
 
 async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str) -> None:
@@ -56,6 +77,7 @@ async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str
 
 def _write(folder: DemoFolder) -> None:
     (folder.path / "pumps.py").write_text(PUMP, encoding="utf-8")
+    (folder.path / "report.py").write_text(PROGRAM, encoding="utf-8")
     board = {**folder.board_table, "jobs": ["pumps.py"]}
     lines = ["[board]", *lines_of(board), "", "[worker]", *lines_of({"grace": "1s"}), ""]
     folder.settings.write_text("\n".join(lines), encoding="utf-8")
@@ -82,6 +104,7 @@ class _Story:
         dan = await self._one_joins(ann, ben, cleo)
         await self._one_is_killed(ben, others=(ann, cleo, dan))
         await self._one_leaves(cleo, others=(ann, dan))
+        await self._a_leader_is_killed()
 
     async def _three_workers(self) -> tuple[DemoWorker, DemoWorker, DemoWorker]:
         self.writer.title(f"1  Three workers and {PARTITIONS} partitions")
@@ -132,10 +155,46 @@ class _Story:
         await self._until(lambda group: self._shares(group) == names)
         self.output.pause()
 
+    async def _a_leader_is_killed(self) -> None:
+        self.writer.title("5  Two programs, one leader")
+        self.writer.say(
+            """E and F run the same program, and one of them is to make a report. Both enter an
+            election. The winner holds a lock that nobody runs; its fence is the term."""
+        )
+        programs = {
+            name: await self.workers.run_script(
+                name, "report.py", self.folder.store, self.folder.board
+            )
+            for name in "EF"
+        }
+        first = await self._leader(programs)
+        self.output.pause()
+        await programs.pop(first).kill()
+        self.writer.lines([""])
+        self.writer.say(
+            f"""kill -9: {first} renews its lock no more. When the 3 s of its lease are over, the
+            other one leads, in the next term. What {first} might still write can be told from
+            that."""
+        )
+        await self._leader(programs)
+        self.output.pause()
+
+    async def _leader(self, programs: Mapping[str, DemoWorker]) -> str:
+        """Show the election until one of the programs leads, and return its name."""
+        name_of = self.workers.name_of
+        while True:
+            if (found := await read_elections(self.board)) is not None:
+                self.output.show(leaders_picture(found, name_of=name_of, width=self.output.width))
+                for one in found.statuses:
+                    leader = name_of(one.item.owner).split()[0] if one.item.owner else ""
+                    if one.running and not one.stale and leader in programs:
+                        return leader
+            await self._pause()
+
     def end(self, program: str) -> None:
         """The last act is for the reader."""
         least, most = min(self.checkpoints.values()), max(self.checkpoints.values())
-        self.writer.title("5  All is held")
+        self.writer.title("6  All is held")
         self.writer.say(
             f"""The checkpoints rose to {least} to {most} meanwhile; none went back. The board is
             kept: it is served again as soon as a worker is there."""
@@ -146,6 +205,7 @@ class _Story:
                 "",
                 f"{program} {where} worker",
                 f"{program} {where} leases {GROUP} --watch",
+                f"{program} {where} leader",
                 f"{program} {where} --board {self.folder.board}.{GROUP} log 00",
             ]
         )
@@ -176,9 +236,13 @@ class _Story:
     async def _until(self, happened: Callable[[GroupLeases], bool]) -> None:
         """Show the group until something has happened."""
         while (group := await self._look()) is None or not happened(group):
-            self.workers.check()
-            if self.clock.monotonic() > self.ends:
-                raise BlackboardError(
-                    f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
-                )
-            await self.clock.sleep(LOOK_EVERY)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Raises BlackboardError when a worker has failed, or the story takes too long."""
+        self.workers.check()
+        if self.clock.monotonic() > self.ends:
+            raise BlackboardError(
+                f"not done after {TIME_LIMIT:g} s: see the logs in {self.folder.path}"
+            )
+        await self.clock.sleep(LOOK_EVERY)

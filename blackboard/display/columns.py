@@ -1,4 +1,4 @@
-"""The columns of `show`, `log`, `workers`, `leases` and `leader`. Pure.
+"""The columns of `show`, `status`, `log`, `workers`, `leases` and `leader`. Pure.
 
 Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
@@ -9,9 +9,10 @@ from typing import Any
 
 from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.leases import GroupLeases
-from blackboard.model import Outcome, Run, State, replace
+from blackboard.model import Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import brief, first_line, iso, plural, relative, span, stamp
 from blackboard.records import decoded
+from blackboard.rules.statistics import counts_of
 from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
 
@@ -22,14 +23,14 @@ MOMENT = 20
 """Cells of a time in full, which is never cut."""
 ITEM_COLUMNS = (
     Column(title="id", least=10, usual=24, worth=9),
-    Column(title="type", least=4, usual=12, worth=2),
-    Column(title="schedule", least=8, usual=16, worth=1),
-    Column(title="start", least=7, usual=MOMENT, worth=4, words=True),
-    Column(title="stop", least=7, usual=MOMENT, worth=3, words=True),
+    Column(title="type", least=4, usual=12, worth=3, spare=True),
+    Column(title="schedule", least=8, usual=21, worth=4),
+    Column(title="start", least=7, usual=MOMENT, worth=2, words=True, spare=True),
+    Column(title="stop", least=7, usual=MOMENT, worth=1, words=True, spare=True),
     Column(title="running", least=7, usual=10, worth=6, words=True),
     Column(title="outcome", least=7, usual=12, worth=5, words=True),
     Column(title="next", least=7, usual=MOMENT, worth=7, words=True),
-    Column(title="owner", least=5, usual=16, worth=0),
+    Column(title="owner", least=5, usual=16, worth=0, spare=True),
 )
 RUN_COLUMNS = (
     Column(title="stop", least=7, usual=MOMENT, worth=8, words=True),
@@ -52,6 +53,17 @@ WORKER_COLUMNS = (
     Column(title="running", least=7, usual=7, worth=6),
     Column(title="types", least=5, usual=24, worth=5),
     Column(title="version", least=7, usual=12, worth=1),
+)
+TYPE_COLUMNS = (
+    Column(title="type", least=8, usual=24, worth=9),
+    Column(title="items", least=5, usual=9, worth=8),
+    Column(title="active", least=6, usual=9, worth=4),
+    Column(title="paused", least=6, usual=7, worth=3),
+    Column(title="done", least=4, usual=7, worth=2),
+    Column(title="running", least=7, usual=7, worth=5),
+    Column(title="stale", least=5, usual=6, worth=1),
+    Column(title="overdue", least=7, usual=7, worth=7),
+    Column(title="failing", least=7, usual=7, worth=6),
 )
 GROUP_COLUMNS = (
     Column(title="group", least=5, usual=24, worth=9),
@@ -104,7 +116,7 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
     return (
         (item.id, style),
         (item.type, Style.PLAIN),
-        (item.schedule or "once", Style.PLAIN),
+        (_schedule(item.schedule), Style.PLAIN),
         (when(item.start, now, absolute=absolute), Style.PLAIN),
         (when(item.stop, now, absolute=absolute), Style.PLAIN),
         _running(one, now=now),
@@ -112,6 +124,19 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
         (next_words(one, now=now, absolute=absolute), _next_style(one)),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
+
+
+def _schedule(text: str) -> str:
+    """The text of a schedule, of a single time to the minute or second."""
+    kind, _, time = text.partition(" ")
+    if kind != "at":
+        return text or "once"
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:  # as other software wrote it
+        return text
+    digits = "seconds" if moment.second else "minutes"
+    return f"at {moment.isoformat(' ', digits).replace('+00:00', 'Z')}"
 
 
 def plain_record(one: ItemStatus) -> str:
@@ -157,6 +182,8 @@ def _next_style(one: ItemStatus) -> Style:
 def _running(one: ItemStatus, *, now: datetime) -> Cell:
     if not one.running or one.item.start is None:
         return NOTHING, Style.PLAIN
+    if one.silent is not None and not one.stale:
+        return "silent" if one.silent == float("inf") else f"silent {brief(one.silent)}", Style.LOST
     words = brief(max(int((now - one.item.start).total_seconds()), 0))
     share = percent(decoded(one.lock.progress)) if one.lock else ""
     words = f"{words} {share}" if share else words
@@ -174,6 +201,10 @@ def percent(progress: Any) -> str:
             return ""
 
 
+SKIPPED = "skipped"
+"""What stands for "ok" where a handler had nothing to do."""
+
+
 def _outcome(one: ItemStatus) -> Cell:
     item = one.item
     if item.failures:
@@ -185,7 +216,10 @@ def _outcome(one: ItemStatus) -> Cell:
     if item.outcome is None:
         return NOTHING, Style.PLAIN
     if one.warnings:
-        return "warned", Style.LATE
+        times = f" x{item.warned}" if item.warned > 1 else ""
+        return f"warned{times}", Style.LATE
+    if item.is_skipped:
+        return SKIPPED, Style.QUIET
     return item.outcome.value, outcome_style(item.outcome)
 
 
@@ -220,40 +254,82 @@ def worker_name(owner: str) -> str:
 
 
 def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str:
-    """The board in one line."""
-    number = len(statuses)
-    items = plural(number, "item") if number == total else f"{number:,} of {plural(total, 'item')}"
+    """Items in one line."""
+    counted = counts_of(statuses, now=now)
+    items = plural(counted.items, "item")
+    if counted.items != total:
+        items = f"{counted.items:,} of {plural(total, 'item')}"
+    return ", ".join([items, *_counts(counted, now=now)])
+
+
+def board_summary(counted: Statistics, *, now: datetime) -> str:
+    """The board in one line, as it was counted some time ago."""
+    words = ", ".join([plural(counted.items, "item"), *_counts(counted, now=now)])
+    return f"{words} (counted {relative(counted.at, now)})"
+
+
+def _counts(counted: Statistics, *, now: datetime) -> list[str]:
+    """What there is to be said of items beside their number."""
     counts = {
-        "running": sum(one.running and not one.stale for one in statuses),
-        "stale": sum(one.stale for one in statuses),
-        "overdue": sum(one.overdue for one in statuses),
-        "failed": sum(one.failing for one in statuses),
-        "warned": sum(bool(one.warnings) for one in statuses),
-        "paused": sum(one.item.state is State.PAUSED for one in statuses),
-        "done": sum(one.item.state is State.DONE for one in statuses),
+        "running": counted.running - counted.stale,
+        "stale": counted.stale,
+        "overdue": counted.overdue,
+        "failed": counted.failing,
+        "warned": counted.warned,
+        "paused": counted.paused,
+        "done": counted.done,
     }
-    parts = [items, *(f"{count:,} {name}" for name, count in counts.items() if count)]
-    coming = min((one.item.ready for one in statuses if one.waiting), default=None)
-    if coming is not None:
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    if counted.earliest is not None:
+        coming = counted.earliest
         parts.append(f"next {'now' if coming <= now else relative(coming, now)}")
-    return ", ".join(parts)
+    return parts
+
+
+def type_cells(one: TypeCounts) -> Line:
+    """One line of `status`."""
+    return (
+        (one.type, Style.PLAIN),
+        (f"{one.items:,}", Style.PLAIN),
+        (f"{one.active:,}", Style.PLAIN),
+        (f"{one.paused:,}", Style.QUIET),
+        (f"{one.done:,}", Style.QUIET),
+        (f"{one.running:,}", Style.BUSY if one.running else Style.PLAIN),
+        (f"{one.stale:,}", Style.LOST if one.stale else Style.PLAIN),
+        (f"{one.overdue:,}", Style.LATE if one.overdue else Style.PLAIN),
+        (f"{one.failing:,}", Style.BAD if one.failing else Style.PLAIN),
+    )
+
+
+def run_outcome(run: Run) -> Cell:
+    """How a run ended."""
+    if run.outcome is Outcome.OK and run.warnings:
+        return "warned", Style.LATE
+    if run.is_skipped:
+        return SKIPPED, Style.QUIET
+    return run.outcome.value, outcome_style(run.outcome)
+
+
+def run_words(run: Run) -> str:
+    """What is to be said of a run in a line: its error, else its warnings, else its result."""
+    return first_line(run.error) or "; ".join(run.warnings) or run.result
 
 
 def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
     """One line of `log`."""
-    style = outcome_style(run.outcome)
-    said = first_line(run.error) or run.result or NOTHING
+    outcome = run_outcome(run)
+    style = outcome[1] if run.error or run.warnings else Style.PLAIN
     return (
         (when(run.stop, now, absolute=absolute), Style.PLAIN),
         (run.id, Style.PLAIN),
         (run.type, Style.PLAIN),
-        (run.outcome.value, style),
+        outcome,
         (brief(run.duration), Style.PLAIN),
         (brief(run.lag), Style.PLAIN),
         (str(run.attempt), Style.PLAIN),
         (str(run.fence), Style.PLAIN),
         (worker_name(run.worker), Style.QUIET),
-        (said, style if run.error else Style.PLAIN),
+        (run_words(run) or NOTHING, style),
     )
 
 

@@ -74,13 +74,15 @@ class Column:
     """Columns with a higher value get their width first, and are left out last."""
     words: bool = False
     """Cut between words: "overdue 22m" becomes "overdue"."""
+    spare: bool = False
+    """Left out before any column is cut below its usual width."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Line], *, width: int | None) -> list[Line]:
     """A title line and a line for each row, padded; at most `width` wide, if that is possible."""
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
     texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
-    natural = [max(map(measure, column)) for column in texts]
+    natural = [_widest(column) for column in texts]
     if width is None or _total(natural) <= width:
         kept = list(enumerate(natural))
     else:
@@ -96,6 +98,10 @@ def _all_shown(texts: list[str]) -> list[str]:
     return texts if "".join(texts).isprintable() else [shown(text) for text in texts]
 
 
+def _widest(texts: list[str]) -> int:
+    return max(map(len if "".join(texts).isascii() else measure, texts))
+
+
 def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
     if max(map(len, texts)) <= size and "".join(texts).isascii():
         return [text.ljust(size) for text in texts]
@@ -105,12 +111,17 @@ def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
 def squeezed(
     columns: Sequence[Column], natural: Sequence[int], width: int
 ) -> list[tuple[int, int]]:
-    """The columns that fit, by number, and the width of each. Each gets its least width; if that is
-    too much, columns of the lowest worth are left out. The rest of the line is shared by worth,
-    first up to the usual widths, then up to the natural ones.
+    """The columns that fit, by number, and the width of each. Spare ones are left out, those of the
+    lowest worth first, until the others have their usual widths. Each of these gets its least
+    width; if that is too much, columns of the lowest worth are left out. The rest of the line is
+    shared by worth, first up to the usual widths, then up to the natural ones.
     """
     least = [min(column.least, size) for column, size in zip(columns, natural, strict=True)]
+    usual = [min(column.usual, size) for column, size in zip(columns, natural, strict=True)]
     by_worth = sorted(range(len(columns)), key=lambda n: -columns[n].worth)
+    for spare in [n for n in reversed(by_worth) if columns[n].spare]:
+        if _total([usual[n] for n in by_worth]) > width:
+            by_worth.remove(spare)
     while len(by_worth) > 1 and _total([least[n] for n in by_worth]) > width:
         by_worth.pop()
     sizes = {n: least[n] for n in by_worth}

@@ -22,7 +22,7 @@ from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
 from blackboard.protocol.edits import settings_of
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of
 from blackboard.rules.due import lease
@@ -53,6 +53,8 @@ class Examination:
     repair: bool = False
     retention: Retention = field(default_factory=Retention)
     """What a repair leaves of the histories."""
+    quick: bool = False
+    """Leaves out the histories, which are most of a board, and what the store says of itself."""
 
 
 @dataclass(slots=True)
@@ -79,26 +81,32 @@ class DoctorReport:
         return not any(one.grave and not one.repaired for one in self.findings)
 
 
-async def examine(board: BoardTable, request: Examination) -> DoctorReport:
-    """Look at all of a board."""
+async def examine(
+    board: BoardTable, request: Examination, *, pause: Pause | None = None
+) -> DoctorReport:
+    """Look at all of a board, with a pause after each page."""
     report = DoctorReport()
     present = await workers(board)
     judge = _Judge(board, request, present, now=await board.table.now())
     types: Counter[str] = Counter()
     for shard in range(board.shards):
         doubtful = []
-        async for case in _sweep(board, shard, report.swept):
+        async for case in _sweep(board, shard, report.swept, pause=pause, quick=request.quick):
             if case.item is not None and case.item.state is State.ACTIVE:
                 types[case.item.type] += 1
             if diagnose(case, judge.bounds(case)):
                 doubtful.append(case)
         for case in doubtful:
+            if pause is not None:
+                await pause()
             report.findings += await judge.findings(case)
     report.findings += report.swept.foreign
     report.findings += _unserved(types, request, present)
+    report.findings += await _floor(board)
     report.findings += _lost(present)
     report.findings += _clock(await board.table.now(), board.clock.now())
-    report.findings += await _integrity(board)
+    if not request.quick:
+        report.findings += await _integrity(board)
     if request.repair:
         report.findings += await _prune(board, request.retention)
     return report
@@ -239,14 +247,19 @@ class _Unreadable(Exception):
         self.problem = problem
 
 
-async def _sweep(board: BoardTable, shard: int, swept: Swept) -> AsyncIterator[Case]:
+async def _sweep(
+    board: BoardTable, shard: int, swept: Swept, *, pause: Pause | None, quick: bool
+) -> AsyncIterator[Case]:
     """All that one shard says, id by id."""
     partition = board.shard(shard)
     cases = _Cases(board, shard, swept.foreign)
-    async for row in board.table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM)):
+    table = board.table
+    async for row in paged(table.scan(partition, keys.ITEM, keys.end_of(keys.ITEM)), pause):
         swept.items += 1
         cases.add(row)
-    async for row in board.table.scan(partition, keys.LOCK, keys.end_of(keys.NEXT)):
+    async for row in paged(table.scan(partition, keys.LOCK, keys.end_of(keys.NEXT)), pause):
+        if row.key == keys.MAINTENANCE:
+            continue
         if not row.key.startswith((keys.LOCK, keys.NEXT)):
             problem = "does not belong between lock: and next:"
             swept.foreign.append(Finding(code="D9", subject=row.key, problem=problem))
@@ -254,10 +267,13 @@ async def _sweep(board: BoardTable, shard: int, swept: Swept) -> AsyncIterator[C
         swept.locks += row.key.startswith(keys.LOCK)
         swept.waiting += row.key.startswith(keys.NEXT)
         cases.add(row)
-    async for row in board.table.scan(partition, keys.RUN, keys.end_of(keys.RUN)):
-        swept.runs += 1
-        cases.add(row)
-    for case in cases.by_id.values():
+    if not quick:
+        async for row in paged(table.scan(partition, keys.RUN, keys.end_of(keys.RUN)), pause):
+            swept.runs += 1
+            cases.add(row)
+    for number, case in enumerate(cases.by_id.values()):
+        if pause is not None and number % PAGE == 0:
+            await pause()
         yield case
 
 
@@ -325,6 +341,16 @@ def _unserved(
         for name, number in sorted(types.items())
         if name not in request.types and not takers(present, name)
     ]
+
+
+async def _floor(board: BoardTable) -> list[Finding]:
+    """Whether ids can be added."""
+    try:
+        await board.floor()
+    except BadRow as bad:
+        problem = f"{bad.problem}: nothing can be added before it has the highest fence of all"
+        return [Finding(code="D7", subject=keys.FLOOR_KEY, problem=problem)]
+    return []
 
 
 async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:

@@ -16,25 +16,28 @@ settled by reading the row: its nonce names its writer. A deletion whose reply w
 row is gone counts as done.
 
 The row of an item whose recovery was not noticed stays. It does no harm: the item's fence and
-failures show that it was well in between.
+failures show that it was well in between. The coordinator deletes the rows of removed items.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from blackboard.errors import BadRow
 from blackboard.events import FreedLock, OverdueRun, RunEnded
 from blackboard.model import VERSION, Outcome, State, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
-from blackboard.protocol.keys import notice_key, notices_partition
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.keys import NOTICE, end_of, notice_key, notices_partition
+from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.rows import version_of
 from blackboard.rules.transitions import FAILING
+from blackboard.spec import Labels
 from blackboard.table import (
     Conflict,
     Delete,
@@ -55,6 +58,8 @@ LONGEST_LINE = 300
 MOST_NAMED = 100
 """Items that a summary names."""
 MOST_IN_TEXT = 10
+LAST_LINES = 20
+"""Of the output of a run that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,8 @@ class Notice:
     """Of the last run."""
     error: str = ""
     """Of the last run; of one that was ok, its warnings."""
+    output: str = ""
+    """The last of what the handler printed, in a run that failed."""
     due: datetime
     ready: datetime
     start: datetime | None = None
@@ -76,6 +83,7 @@ class Notice:
     attempt: int
     failures: int = 0
     """In a row; of an item that recovered: until then."""
+    labels: Labels = field(default_factory=Labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +100,17 @@ class Composer:
             "type": _valid(notice.type),
             "outcome": notice.outcome or None,
             "error": _valid(cut_middle(notice.error, LONGEST_ERROR)) or None,
+            "output": _valid(last_lines(notice.output)) or None,
             "due": iso(notice.due),
             "start": iso(notice.start) if notice.start else None,
             "stop": iso(notice.stop) if notice.stop else None,
             "attempt": notice.attempt,
             "failures": notice.failures,
+            "labels": {**asdict(notice.labels), "tags": list(notice.labels.tags)},
         }
         words = f"{notice.id} {_words(notice, at=at)}"
+        if notice.labels.owner:
+            words = f"{words[:LONGEST_LINE]} (owner: {notice.labels.owner})"
         return self._about(notice.event.value, words, at=at, more=about)
 
     def summary(self, notices: Sequence[Notice], *, at: datetime) -> Payload:
@@ -141,7 +153,7 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
         return None
     if run.outcome is Outcome.OK and (ended.failures or late):
         event, failures = NoticeKind.RECOVERED, ended.failures
-    elif run.outcome in FAILING and run.attempt > ended.retries:
+    elif run.outcome in FAILING and not ended.retried:
         event, failures = NoticeKind.FAILED, ended.failures + 1
     else:
         return None
@@ -152,6 +164,7 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
         fence=run.fence,
         outcome=run.outcome.value,
         error=run.error,
+        output=run.output if event is NoticeKind.FAILED else "",
         due=run.due,
         ready=ended.ready,
         start=run.start,
@@ -161,11 +174,11 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
     )
 
 
-def of_warnings(ended: RunEnded) -> Notice | None:
-    """The warnings of a run that ended well."""
+def of_warnings(ended: RunEnded, *, after: int) -> Notice | None:
+    """The warnings of a run that ended well, where so many good runs in a row had some."""
     run = ended.run
     is_well = ended.release == ReleaseOutcome.DONE and run.outcome is Outcome.OK
-    if not (is_well and run.warnings):
+    if not (is_well and run.warnings and ended.warned + 1 >= after):
         return None
     return Notice(
         event=NoticeKind.WARNED,
@@ -209,6 +222,12 @@ def of_overdue(run: OverdueRun) -> Notice:
         attempt=run.attempt,
         failures=run.failures,
     )
+
+
+def last_lines(output: str) -> str:
+    """The end of an output: twenty lines, 2,000 characters at the most."""
+    lines = output.rstrip().splitlines()[-LAST_LINES:]
+    return "\n".join(lines)[-LONGEST_ERROR:]
 
 
 def _words(notice: Notice, *, at: datetime) -> str:
@@ -300,10 +319,13 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     """The notice with what its item says now. None: it is no longer true, or a person has paused
     or removed the item.
     """
+    item = await board.item(notice.id)
+    if item is None or item.state is State.REMOVED:
+        return None
+    notice = replace(notice, labels=board.labels(item))
     if notice.event is NoticeKind.RECOVERED:
         return notice
-    item = await board.item(notice.id)
-    if item is None or item.is_paused or item.state is State.REMOVED:
+    if item.is_paused:
         return None
     if notice.event is NoticeKind.WARNED:
         return notice
@@ -389,6 +411,24 @@ async def end(board: BoardTable, item_id: str) -> bool:
             continue
         return True
     return False
+
+
+async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
+    """Delete the rows of items that were removed; their number. A row that was written since it was
+    read stays: it is of a new life of the id.
+    """
+    forgotten, partition = 0, notices_partition(board.name)
+    async for row in board.table.scan(partition, NOTICE, end_of(NOTICE)):
+        item_id = row.data.get("item")
+        if not isinstance(item_id, str) or version_of(row.data) > VERSION:
+            continue
+        await pause()
+        with suppress(BadRow, Conflict, Unknown):
+            item = await board.item(item_id)
+            if item is None or item.state is State.REMOVED:
+                await board.table.commit(partition, [Delete(row.key, row.etag)])
+                forgotten += 1
+    return forgotten
 
 
 def notice_row_of(row: Row, *, age: float) -> NoticeRow:

@@ -37,7 +37,7 @@ from blackboard.notify.notices import (
     taken,
 )
 from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
-from blackboard.notify.ways import Address, NotSent, Way, dead_man_of, ways_of
+from blackboard.notify.ways import Address, NotSent, Route, Way, dead_man_of, routes_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from blackboard.schedule.durations import parse_duration
@@ -150,14 +150,16 @@ class Notifier:
 
     board: BoardTable
     events: Events
-    ways: Sequence[Way]
+    routes: Sequence[Route]
+    """The last one is for all items that no other matches."""
     dead_man: Address | None
-    on: frozenset[NoticeKind]
     late: timedelta
     """For how long a token is ready until it is overdue."""
     again: timedelta | None
     at_most: int
     """Notices a minute."""
+    warned_after: int
+    """Good runs in a row that have warnings before that is a notice."""
     _waiting: dict[tuple[NoticeKind, str], Notice] = field(default_factory=dict)
     _failed: Counter[tuple[NoticeKind, str]] = field(default_factory=Counter)
     """Failed tries of the notices that wait or are being sent."""
@@ -181,13 +183,25 @@ class Notifier:
     @property
     def overdue_after(self) -> timedelta | None:
         """How long a token is ready until a walk reports it; None: no walk does."""
-        return self.late if NoticeKind.OVERDUE in self.on and self.ways else None
+        return self.late if self._is_wanted(NoticeKind.OVERDUE) else None
+
+    def _is_wanted(self, event: NoticeKind) -> bool:
+        """Whether any route sends it. A recovery also ends what was sent before."""
+        is_end = event is NoticeKind.RECOVERED
+        return any(one.ways and (is_end or event in one.on) for one in self.routes)
+
+    def _route(self, notice: Notice) -> Route:
+        found = (notice.id, notice.type, notice.labels)
+        return next(one for one in self.routes if one.matches(*found))
 
     def heard(self, event: BoardEvent) -> None:
         """The subscriber."""
         match event:
             case RunEnded():
-                for notice in (of_run(event, overdue_after=self.overdue_after), of_warnings(event)):
+                for notice in (
+                    of_run(event, overdue_after=self.overdue_after),
+                    of_warnings(event, after=self.warned_after),
+                ):
                     if notice is not None:
                         self._queue(notice)
             case Walked(freed=freed, overdue=overdue):
@@ -201,8 +215,7 @@ class Notifier:
                 pass
 
     def _queue(self, notice: Notice) -> None:
-        wanted = notice.event in self.on or notice.event is NoticeKind.RECOVERED
-        if not (wanted and self.ways):
+        if not self._is_wanted(notice.event):
             return
         if len(self._waiting) >= MOST_WAITING:
             self._trouble.report("notices", f"more than {MOST_WAITING:,} wait; the rest is dropped")
@@ -239,7 +252,7 @@ class Notifier:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_sending(self) -> None:
-        for way in self.ways:
+        for way in (way for route in self.routes for way in route.ways):
             self._trouble.check(way)
         while self._waiting or not self._ending.is_set():
             if not self._waiting:
@@ -289,13 +302,17 @@ class Notifier:
                 continue
             self._failed.pop((one.event, one.id), None)
             begun += [] if found is None else [found]
+        for route in self.routes:
+            await self._send_along(route, [one for one in begun if self._route(one[0]) is route])
+
+    async def _send_along(self, route: Route, begun: Sequence[tuple[Notice, Etag]]) -> None:
         if not begun:
             return
         teller = Composer(board=self.board.name, worker=self.events.worker)
         told, at = [notice for notice, _ in begun], await self.board.table.now()
         payload = teller.summary(told, at=at) if len(told) > 1 else teller.payload(told[0], at=at)
         self._sent.append(self.board.clock.monotonic())
-        by = await self._sent_by(payload)
+        by = await self._sent_by(route.ways, payload)
         if not by:
             return
         for notice, etag in begun:
@@ -311,9 +328,12 @@ class Notifier:
             found = await confirmed(self.board, notice)
             if found is None:
                 return None
+            route = self._route(found)
             if found.event is NoticeKind.RECOVERED:
                 was_told = await end(self.board, found.id)
-                return (found, "") if was_told and found.event in self.on else None
+                return (found, "") if was_told and found.event in route.on else None
+            if found.event not in route.on or not route.ways:
+                return None
             etag = await begin(self.board, found, again=self.again)
         except (Busy, Unavailable):  # reported as an event of the store
             if not self._ending.is_set():
@@ -322,9 +342,9 @@ class Notifier:
             return None
         return None if etag is None else (found, etag)
 
-    async def _sent_by(self, payload: Payload) -> list[str]:
+    async def _sent_by(self, ways: Sequence[Way], payload: Payload) -> list[str]:
         """The ways that accepted it. One is enough for the board to count it as accepted."""
-        left, by = list(self.ways), list[str]()
+        left, by = list(ways), list[str]()
         began = self.board.clock.monotonic()
         for tries in count(1):
             for way in tuple(left):
@@ -335,7 +355,8 @@ class Notifier:
             patient = self.board.clock.monotonic() - began < GIVE_UP_AFTER
             if not left or not patient or self._ending.is_set():
                 break
-            await self._ending.cuts_short(self.board.clock.sleep(NOTICES.pause(tries)))
+            pause = NOTICES.pause(tries, fraction=self.board.chance.fraction())
+            await self._ending.cuts_short(self.board.clock.sleep(pause))
         return by
 
     async def _send(self, way: Way, payload: Payload) -> bool | None:
@@ -360,10 +381,10 @@ def notifier_of(
     return Notifier(
         board=board,
         events=events,
-        ways=ways_of(table, environ),
+        routes=routes_of(table, environ),
         dead_man=dead_man_of(table, environ),
-        on=frozenset(map(NoticeKind, table.on)),
         late=parse_duration(table.overdue, "overdue"),
         again=None if table.again == NEVER else parse_duration(table.again, "again"),
         at_most=table.at_most,
+        warned_after=table.warned_after,
     )

@@ -28,7 +28,20 @@ class NoticeKind(StrEnum):
     OVERDUE = "overdue"
     """Its token has been ready for long, and a walk could not claim it."""
     WARNED = "warned"
-    """Its run was ok, and its result has warnings."""
+    """Its runs were ok, and the last ones had warnings."""
+
+
+class RouteTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Where the notices of some items go instead. The first route that matches an item counts."""
+
+    match: list[str]
+    """Ids, globs of ids, `tag:NAME`, `owner:NAME`, `type:NAME`: items that one of them means."""
+    webhook: str | None = None
+    """As in `[notify]`; a route without webhook and command sends nothing."""
+    command: list[str] = []
+    """As in `[notify]`."""
+    on: tuple[str, ...] | None = None
+    """The events that are sent. Default: those of `[notify]`."""
 
 
 class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -44,36 +57,60 @@ class NotifyTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """The events that are sent."""  # text: `check_notify` has a better message than msgspec
     overdue: str = "10m"
     """How long an item may be ready, but not started, before it is overdue."""
+    warned_after: int = 3
+    """How many good runs in a row must have warnings before `warned` is sent."""
     again: str = "24h"
     """What lasts is sent once more after this time; `never`: it is not."""
     at_most: int = 20
     """Notices a minute of one worker; the rest is sent as one summary."""
     timeout: str = "10s"
     """For one request or one call of the command; at most 1m."""
+    routes: list[RouteTable] = []
+    """`[[notify.routes]]`: where the notices of some items go instead."""
 
 
 def check_notify(table: NotifyTable) -> None:
     """Raises BadInput for what types alone cannot refuse."""
-    if not (table.webhook or table.command or table.dead_man):
+    if not (table.webhook or table.command or table.dead_man or table.routes):
         raise BadInput(
             "webhook", "there is nowhere to send notices", "add a webhook, a command or a dead_man"
         )
-    for name, address in (("webhook", table.webhook), ("dead_man", table.dead_man)):
-        if address is not None and not address.startswith("${"):
-            check_address(address, name)
-    if table.command and not table.command[0]:
-        raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
-    known = [one.value for one in NoticeKind]
-    for one in table.on:
-        if one not in known:
-            raise BadInput("on", f"there is no {one!r}", f"known here: {', '.join(known)}")
+    _check_address_given(table.dead_man, "dead_man")
+    _check_ways(table)
     parse_duration(table.overdue, "overdue")
     if table.again != NEVER:
         parse_duration(table.again, "again")
-    if table.at_most < 1:
-        raise BadInput("at_most", f"{table.at_most} is too few", "1 or more")
+    _check_number("at_most", table.at_most)
+    _check_number("warned_after", table.warned_after)
     if parse_duration(table.timeout, "timeout") > LONGEST_TIMEOUT:
         raise BadInput("timeout", f"{table.timeout!r} is too long", "1m or less")
+
+
+def check_route(route: RouteTable) -> None:
+    """Raises BadInput for what types alone cannot refuse."""
+    _check_ways(route)
+    if not all(route.match) or not route.match:
+        raise BadInput("match", "it matches nothing", 'such as ["type:report", "tag:billing"]')
+
+
+def _check_ways(one: NotifyTable | RouteTable) -> None:
+    _check_address_given(one.webhook, "webhook")
+    if one.command and not one.command[0]:
+        raise BadInput("command", "it is empty", 'such as ["notify-send", "blackboard"]')
+    known = [kind.value for kind in NoticeKind]
+    for event in one.on or ():
+        if event not in known:
+            raise BadInput("on", f"there is no {event!r}", f"known here: {', '.join(known)}")
+
+
+def _check_address_given(address: str | None, name: str) -> None:
+    if address is not None and not address.startswith("${"):
+        check_address(address, name)
+
+
+def _check_number(name: str, number: int) -> None:
+    if number < 1:
+        raise BadInput(name, f"{number} is too few", "1 or more")
 
 
 def check_address(address: str, field: str) -> None:

@@ -23,8 +23,16 @@ from blackboard.context import expand
 from blackboard.errors import BadInput
 from blackboard.executor import SerialExecutor
 from blackboard.notify.notices import Payload
-from blackboard.notify.settings import NotifyTable, check_address, place
+from blackboard.notify.settings import (
+    NoticeKind,
+    NotifyTable,
+    RouteTable,
+    check_address,
+    place,
+)
+from blackboard.patterns import matches
 from blackboard.schedule.durations import parse_duration
+from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
 
 
@@ -155,17 +163,41 @@ class Command:
 _VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
 
 
-def ways_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Way]:
-    """The ways that notices go."""
-    seconds = parse_duration(table.timeout, "timeout").total_seconds()
-    found: list[Way] = []
-    if table.webhook is not None:
-        found.append(
-            Address(name="webhook", template=table.webhook, seconds=seconds, environ=environ)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where the notices of some items go."""
+
+    match: tuple[str, ...] | None
+    """Patterns of items; None: it is for all that no other route matches."""
+    ways: tuple[Way, ...]
+    on: frozenset[NoticeKind]
+
+    def matches(self, item_id: str, item_type: str, labels: Labels) -> bool:
+        return self.match is None or any(
+            matches(one, item_id=item_id, item_type=item_type, labels=labels) for one in self.match
         )
-    if table.command:
-        found.append(Command(argv=tuple(table.command), seconds=seconds, environ=environ))
-    return found
+
+
+def routes_of(table: NotifyTable, environ: Mapping[str, str]) -> list[Route]:
+    """The routes in their order; the last one is that of `[notify]` itself."""
+    seconds = parse_duration(table.timeout, "timeout").total_seconds()
+
+    def route(one: NotifyTable | RouteTable, prefix: str) -> Route:
+        ways: list[Way] = []
+        if one.webhook is not None:
+            name = f"{prefix}webhook"
+            ways.append(Address(name=name, template=one.webhook, seconds=seconds, environ=environ))
+        if one.command:
+            name, argv = f"{prefix}command", tuple(one.command)
+            ways.append(Command(name=name, argv=argv, seconds=seconds, environ=environ))
+        return Route(
+            match=tuple(one.match) if isinstance(one, RouteTable) else None,
+            ways=tuple(ways),
+            on=frozenset(map(NoticeKind, table.on if one.on is None else one.on)),
+        )
+
+    numbered = enumerate(table.routes, 1)
+    return [*(route(one, f"routes.{n}.") for n, one in numbered), route(table, "")]
 
 
 def dead_man_of(table: NotifyTable, environ: Mapping[str, str]) -> Address | None:

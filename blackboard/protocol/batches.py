@@ -114,7 +114,7 @@ def release_ops(claim: Claim, after: Item, run: Run) -> list[Op]:
     ops: list[Op] = [Delete(lock_key(claim.id), claim.lock.etag)]
     if after.waits:
         ops.append(insert_next(after))
-    good = GOOD if run.outcome is Outcome.OK else ()
+    good = GOOD if run.outcome is Outcome.OK and not run.is_skipped else ()
     columns = RELEASED + good + _changed(claim.item, after)
     ops.append(Merge(item_key(claim.id), columns_of(after, *columns), claim.item.etag))
     ops.append(Insert(run_key(claim.id, claim.fence), data_of(run)))
@@ -133,10 +133,15 @@ def free_ops(item: Item, lock_etag: str, after: Item, run: Run) -> list[Op]:
 
 
 def _changed(before: Item, after: Item) -> tuple[str, ...]:
-    """The columns besides that a run's end changes now and then."""
-    return tuple(
-        name for name in ("applied", "checkpoint") if getattr(before, name) != getattr(after, name)
+    """The columns besides that a run's end changes now and then. Warnings are counted, so their
+    number changes with them: a claim from a token has it, and not the warnings.
+    """
+    names = tuple(
+        name
+        for name in ("applied", "checkpoint", "warned")
+        if getattr(before, name) != getattr(after, name)
     )
+    return (*names, "warnings") if "warned" in names else names
 
 
 def save_ops(before: Item, after: Item) -> list[Op]:

@@ -8,7 +8,7 @@ nearly over is renewed before it is run.
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -234,16 +234,18 @@ def _missable(one: Item | Token) -> tuple[object, ...]:
 
 
 async def override(
-    board: BoardTable, lock: Lock, *, owner: str, may_run: Callable[[], bool] = lambda: True
+    board: BoardTable,
+    lock: Lock,
+    *,
+    owner: str,
+    may_run: Callable[[Item], Awaitable[bool]] | None = None,
 ) -> Claim | None:
     """Take a stale lock from its holder. None: another worker was faster, the lock had no item,
-    or the item is not to be run: it is paused, or its attempts are used up; or `may_run` is false
-    once the item was read. Raises BadInput for an item that a newer version wrote: its lock may be
-    older, because only its holder writes that.
+    or the item is not to be run: it is paused, or its attempts are used up; or `may_run` is false,
+    which is asked once the item was read and is to be run. Raises BadInput for an item that a newer
+    version wrote: its lock may be older, because only its holder writes that.
     """
     item = await board.item(lock.id)
-    if not may_run():
-        return None
     if not holds(item, lock):
         await board.delete(lock.id, keys.lock_key(lock.id), lock.etag)
         return None
@@ -253,11 +255,14 @@ async def override(
     now, sent = await board.table.now(), board.clock.monotonic()
     gone = abandoned_run(item, lock, now=now)
     held = claim_from(item, lock=lock, sent=sent).item
-    if item.state is not State.ACTIVE or not may_take_over(lock.attempt, retries=settings.retries):
+    if item.state is not State.ACTIVE or not _may_take_over(lock, settings):
         ops = free_ops(item, lock.etag, freed(held, gone, settings=settings), gone)
         with suppress(Conflict, Unknown):  # the lock moved, or the next walk finds it as it was
             await board.table.commit(board.partition(item.id), ops)
         return None
+    if may_run is not None and not await may_run(held):
+        return None
+    now, sent = await board.table.now(), board.clock.monotonic()
     after = overridden(held, owner=owner, now=now)
     taken = _claim_of(board, after, settings=settings, sent=sent)
     board.in_flight.add(taken.nonce)
@@ -274,8 +279,23 @@ async def override(
     return taken.answered(lock_etag=etags[0], item_etag=etags[1])
 
 
+def _may_take_over(lock: Lock, settings: RunSettings) -> bool:
+    return may_take_over(lock.attempt, retries=settings.retries, stood_still=lock.stood_still)
+
+
+async def mark_standstill(board: BoardTable, item_id: str, fence: int) -> None:
+    """Write into a lock that its handler keeps the loop of its worker from turning."""
+    lock = await board.lock(item_id)
+    if lock is not None and lock.fence == fence:
+        op = Merge(keys.lock_key(item_id), {"stood_still": True}, lock.etag)
+        with suppress(Conflict, Unknown):
+            await board.table.commit(board.partition(item_id), [op])
+
+
 def abandoned_run(item: Item, lock: Lock, *, now: datetime) -> Run:
     """What the history says of a run whose holder renewed its lock no more."""
     error = f"its lock was not renewed for {lock.stale_after:g} s"
+    if lock.stood_still:
+        error = "its handler kept the loop of its worker from turning, and the worker was ended"
     held = claim_from(item, lock=lock, sent=0.0).item
     return run_of(held, Outcome.ABANDONED, now=now, nonce=lock.nonce, error=error)

@@ -16,13 +16,12 @@ applied is not applied again over a resume that came after it. `rules/transition
 a name is remembered, and why that is long enough.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Applied, Item, Mark, Outcome, Run, State, replace
+from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
@@ -54,7 +53,7 @@ from blackboard.rules.transitions import (
 from blackboard.schedule.durations import format_duration
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
-from blackboard.table import ANY, Conflict, Op, Unknown, units
+from blackboard.table import ANY, Conflict, Op, Refused, Unknown, units
 
 TRIES = 20
 """Readings of an item that keeps changing under one request."""
@@ -152,70 +151,183 @@ def restless(item_id: str) -> BlackboardError:
     return BlackboardError(f"{item_id} changed {TRIES} times under this request: try again")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class New:
+    """An item that is to be added."""
+
+    id: str
+    type: str
+    spec: Spec
+    first: datetime | None = None
+    """None: at once, or as its schedule says."""
+    declared_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """The name of an addition, and when it was first tried, by the store's clock."""
+
+    name: str
+    began: datetime
+
+    @classmethod
+    async def begin(cls, board: BoardTable) -> "Addition":
+        return cls(name=ADDED + board.chance.nonce(), began=await board.table.now())
+
+
 async def add(
-    board: BoardTable, *, item_id: str, item_type: str, spec: Spec, first: datetime | None = None
+    board: BoardTable,
+    *,
+    item_id: str,
+    item_type: str,
+    spec: Spec,
+    first: datetime | None = None,
+    declared_by: str = "",
 ) -> Changed:
     """Add an item, due at once or at `first`. Raises BadInput when it is there already."""
-    settings = board.resolve(item_type, encode_spec(spec))
-    name = ADDED + board.chance.nonce()
-    began = await board.table.now()
-    doubtful = False
+    new = New(id=item_id, type=item_type, spec=spec, first=first, declared_by=declared_by)
+    return await _add(board, new, await Addition.begin(board))
+
+
+async def _add(
+    board: BoardTable, new: New, addition: Addition, *, doubtful: bool = False
+) -> Changed:
+    """`doubtful`: it may have been applied already."""
     for _ in range(TRIES):
-        old = await board.item(item_id)
-        if old is not None and is_applied(old, name):
+        old = await board.item(new.id)
+        if old is not None and is_applied(old, addition.name):
             return Changed(item=old)  # also when it was removed since
         now = await board.table.now()
         if doubtful:
-            check_in_time(item_id, first=began, now=now)
+            check_in_time(new.id, first=addition.began, now=now)
         if old is not None and old.state is not State.REMOVED:
-            raise BadInput("id", f"{item_id!r} is on this board already", "`blackboard edit`")
-        if old is not None:
-            check_version(old)
-        item = added(
-            item_id,
-            item_type,
-            encode_spec(spec),
-            before=old,
-            settings=settings,
-            first=first,
-            now=now,
-        )
-        item = replace(item, applied=remembered(item_id, additions(old), name, now=began))
+            raise BadInput("id", f"{new.id!r} is on this board already", "`blackboard edit`")
+        floor = 0 if old else await board.floor()
+        item = _new_item(board, new, addition, over=old, floor=floor, now=now)
         try:
-            etags = await board.table.commit(board.partition(item_id), add_ops(item, over=old))
+            etags = await board.table.commit(board.partition(new.id), add_ops(item, over=old))
         except Conflict:
             continue
         except Unknown:
             doubtful = True
             continue
         return Changed(item=replace(item, etag=etags[0]))
-    raise restless(item_id)
+    raise restless(new.id)
+
+
+def _new_item(
+    board: BoardTable,
+    new: New,
+    addition: Addition,
+    *,
+    over: Item | None,
+    floor: int,
+    now: datetime,
+) -> Item:
+    """`over` is the tombstone of an earlier life of the id."""
+    if over is not None:
+        check_version(over)
+    spec = encode_spec(new.spec)
+    item = added(
+        new.id,
+        new.type,
+        spec,
+        before=over,
+        floor=floor,
+        settings=board.resolve(new.type, spec),
+        first=new.first,
+        now=now,
+    )
+    names = remembered(new.id, additions(over), addition.name, now=addition.began)
+    return replace(item, applied=names, declared_by=new.declared_by)
+
+
+async def add_many(
+    board: BoardTable,
+    new: Sequence[New],
+    *,
+    tombstones: Mapping[str, Item],
+    on_added: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
+    interrupted has added whole items. `on_added` is called with the number of each batch. Raises
+    BadInput when another process adds one of them meanwhile.
+    """
+    for some in _batches(board, new):
+        await _add_divided(board, some, tombstones)
+        on_added(len(some))
+
+
+def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
+    """As many of a shard as fit one batch."""
+    shards: dict[str, list[New]] = {}
+    for one in new:
+        shards.setdefault(board.partition(one.id), []).append(one)
+    most = board.table.max_rows // 2
+    for of_shard in shards.values():
+        for at in range(0, len(of_shard), most):
+            yield of_shard[at : at + most]
+
+
+async def _add_divided(
+    board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
+) -> None:
+    """Add items of one shard. A batch that is refused is divided, so that the item that it was
+    refused for is alone in the end.
+    """
+    if len(new) == 1:
+        await _add(board, new[0], await Addition.begin(board))
+        return
+    try:
+        await _add_batch(board, new, tombstones)
+    except (Conflict, Refused):
+        half = len(new) // 2
+        for part in (new[:half], new[half:]):
+            await _add_divided(board, part, tombstones)
+
+
+async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]) -> None:
+    """Add items of one shard, all or, raising Conflict or Refused, none."""
+    addition = await Addition.begin(board)
+    floor = await board.floor()  # after they were found missing
+    items = [
+        _new_item(
+            board, one, addition, over=tombstones.get(one.id), floor=floor, now=addition.began
+        )
+        for one in new
+    ]
+    ops = [op for one in items for op in add_ops(one, over=tombstones.get(one.id))]
+    try:
+        await board.table.commit(board.partition(new[0].id), ops)
+    except Unknown:
+        for one in new:
+            await _add(board, one, addition, doubtful=True)
 
 
 async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
-    """Add those of some items that are not there, due at once, many in a batch. All of them are of
-    one type, and say nothing else.
+    """Add those of some items that are not there, due at once. All of them are of one type, and say
+    nothing else. What others add meanwhile is left as it is.
     """
-    spec = encode_spec(Spec())
-    settings = board.resolve(item_type, spec)
-    there = {item.id async for item in board.items()}
-    missing = [one for one in ids if one not in there]
-    most = board.table.max_rows // 2
-    for at in range(0, len(missing), most):
-        now = await board.table.now()
-        some = missing[at : at + most]
-        new = [
-            added(one, item_type, spec, before=None, settings=settings, first=None, now=now)
-            for one in some
+    for tries_left in reversed(range(TRIES)):
+        there = {
+            item.id: item
+            for number in range(board.shards)
+            async for item in board.items_and_tombstones(number)
+        }
+        gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
+        missing = [
+            New(id=one, type=item_type, spec=Spec())
+            for one in ids
+            if one not in there or one in gone
         ]
         try:
-            await board.table.commit(
-                board.partition(some[0]), [op for one in new for op in add_ops(one, over=None)]
-            )
-        except (Conflict, Unknown):  # another worker adds them, or an id was removed some day
-            for one in some:
-                with suppress(BadInput):
-                    await add(board, item_id=one, item_type=item_type, spec=Spec())
+            for some in _batches(board, missing):
+                await _add_batch(board, some, gone)
+        except (Conflict, BadInput):  # another worker was faster
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 async def edit(
@@ -223,25 +335,43 @@ async def edit(
     item_id: str,
     change: Callable[[Spec, Item], Spec],
     *,
+    item_type: str | None = None,
     checkpoint: str | None = None,
+    declared_by: str | None = None,
 ) -> Changed:
     """Change the spec of an item. A new schedule counts from now; an `every` from
     the last start. A slot that is being retried, or was asked for, is kept. `checkpoint` is JSON
-    where its next run is to go on; "": it begins anew; None: it stays.
+    where its next run is to go on; "": it begins anew; None: it stays, unless the item gets another
+    type, or a run that was asked for with params of its own comes next. Raises BlackboardError for
+    a type while it runs.
     """
 
     def build(item: Item, now: datetime) -> Item | None:
         spec = rewrite_spec(item.spec, change(decode_spec(item.spec), item))
+        is_same = item_type in {None, item.type}
+        if item_type is not None and not is_same:
+            if item.running:
+                remedy = "wait for its end, or `blackboard cancel` it"
+                raise BlackboardError(f"{item_id} runs, as what it is: {remedy}")
+            item = replace(item, type=item_type, checkpoint="")
         settings = settings_of(board, item, spec)
         is_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
         kept = item.checkpoint if checkpoint is None else checkpoint
-        if (spec, kept) == (item.spec, item.checkpoint) and not is_other:
+        by = item.declared_by if declared_by is None else declared_by
+        same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
+        if is_same and same and not is_other:
             return None
-        after = replace(item, spec=spec, schedule=settings.text, timezone=settings.timezone)
+        after = replace(
+            item,
+            spec=spec,
+            schedule=settings.text,
+            timezone=settings.timezone,
+            declared_by=by,
+        )
         if is_other:
             had_time = decode_spec(item.spec).at is not None
             after = rescheduled(after, settings=settings, had_time=had_time, now=now)
-        return replace(after, checkpoint=kept)
+        return after if checkpoint is None else replace(after, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)
 
@@ -274,6 +404,17 @@ async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
     def build(item: Item, now: datetime) -> Item | None:
         return resumed(item, by, now=now) if applies(ItemEvent.RESUME, item) else None
+
+    return await change_item(board, item_id, build, write=change_ops)
+
+
+async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
+    """A person has seen that the item's last run, with this fence, failed."""
+    text = text_of(Acknowledgement(by=mark.by, at=mark.at, reason=mark.reason, fence=fence))
+
+    def build(item: Item, _: datetime) -> Item | None:
+        failed = item.failures and not item.running and item.fence == fence
+        return None if not failed or item.is_acknowledged else replace(item, acknowledged=text)
 
     return await change_item(board, item_id, build, write=change_ops)
 

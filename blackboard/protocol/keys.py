@@ -2,8 +2,9 @@
 
 Families in a shard's partition, in the order they sort: `item:`, `lock:`, `next:`, `run:`.
 `lock:` and `next:` are neighbours on purpose: one range query returns every lock that could be
-stale and every token that is due, the most overdue first. Nothing else may sort between them, so
-memberships and the board's own row live in partitions of their own.
+stale and every token that is due, the most overdue first. One row alone sorts between them,
+`maintenance`, so that a walk finds it without another request; memberships and the board's own row
+live in partitions of their own.
 """
 
 import hashlib
@@ -14,15 +15,19 @@ from functools import lru_cache
 from blackboard.errors import BadInput
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
-NOTICE, MAIL = "notice:", "mail:"
+NOTICE, MAIL, PERMIT = "notice:", "mail:", "permit:"
 GROUP = "group:"
+MAINTENANCE = "maintenance"
+"""The row, in each shard, of a board that is paused."""
 LEADERS = "leaders"
 """The group that has the elections of a board."""
-BOARD_KEY = "board"
+BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
+"""Rows in the partition of the board's own row."""
 _FENCES = 10**12
 _LONGEST = 160
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
+_SAFE = re.compile(rf"[A-Za-z0-9._-]{{0,{_LONGEST}}}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
 
@@ -33,6 +38,8 @@ def encode_id(text: str) -> str:
     Two texts never share a key part: `=~` comes from nothing else, and the digest sets long
     ones apart. A long one cannot be read back, so every row carries the id as a property.
     """
+    if _SAFE.fullmatch(text):
+        return text
     raw = text.encode("utf-8", "surrogatepass")
     safe = _UNSAFE.sub(lambda found: b"=%02X" % ord(found[0]), raw).decode("ascii")
     if len(safe) <= _LONGEST:
@@ -42,9 +49,8 @@ def encode_id(text: str) -> str:
 
 def moment_key(moment: datetime) -> str:
     """A time of fixed width that sorts as it passes: 20261121T090000.000Z."""
-    utc = moment.astimezone(UTC)
-    day = f"{utc.year:04d}{utc.month:02d}{utc.day:02d}"
-    return f"{day}T{utc.hour:02d}{utc.minute:02d}{utc.second:02d}.{utc.microsecond // 1000:03d}Z"
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("-", "").replace(":", "")[:19] + "Z"
 
 
 def item_key(item_id: str) -> str:
@@ -88,6 +94,16 @@ def notice_key(item_id: str) -> str:
     return NOTICE + encode_id(item_id)
 
 
+def permit_key(item_type: str, value: str, number: int) -> str:
+    return f"{permits_range(item_type, value)[0]}{number:05d}"
+
+
+def permits_range(item_type: str, value: str) -> tuple[str, str]:
+    """The range of the permits of a type, and of one value of the param that counts its runs."""
+    part = f"{PERMIT}{encode_id(item_type)}:{encode_id(value)}"
+    return f"{part}:", f"{part};"
+
+
 def mail_key(to: str, sent: datetime, nonce: str) -> str:
     return f"{MAIL}{encode_id(to)}:{moment_key(sent)}:{nonce}"
 
@@ -121,6 +137,10 @@ def notices_partition(board: str) -> str:
     return f"{board}-notices"
 
 
+def permits_partition(board: str) -> str:
+    return f"{board}-permits"
+
+
 def mail_partition(board: str) -> str:
     return f"{board}-mail"
 
@@ -138,6 +158,11 @@ def group_board(board: str, group: str) -> str:
 def leaders_board(board: str) -> str:
     """The name of the board that has the elections of a board."""
     return group_board(board, LEADERS)
+
+
+def has_elections(board: str) -> bool:
+    """Whether a board of this name may have some: a group of another board has none."""
+    return "." not in board
 
 
 def check_group_name(name: str) -> str:

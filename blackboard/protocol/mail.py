@@ -59,14 +59,17 @@ async def take_back(board: BoardTable, key: str) -> bool:
     return True
 
 
-async def forget_old(board: BoardTable) -> None:
-    """Delete the mail of candidates that are gone."""
+async def forget_old(board: BoardTable) -> int:
+    """Delete the mail of candidates that are gone; how much it was."""
+    forgotten = 0
     before = keys.moment_key(await board.table.now() - FORGOTTEN_AFTER)
     partition = keys.mail_partition(board.name)
     async for row in board.table.scan(partition, keys.MAIL, keys.end_of(keys.MAIL)):
         if row.key.rsplit(":", 2)[1] < before:
             with suppress(Conflict, Unknown):
                 await board.table.commit(partition, [Delete(row.key, row.etag)])
+                forgotten += 1
+    return forgotten
 
 
 async def _commit(board: BoardTable, ops: Sequence[Op]) -> None:

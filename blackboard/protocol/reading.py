@@ -4,20 +4,22 @@ A board has a name and a number of shards, fixed when it is made. An item lives,
 belongs to it, in the shard that its id hashes to. The other modules here change a board.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+import msgspec
+
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow
-from blackboard.model import VERSION, Item, Lock, Run, State, Token
+from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.breaker import STORE
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, statuses_of
-from blackboard.spec import RunSettings
+from blackboard.spec import Labels, RunSettings
 from blackboard.table import (
     Busy,
     Conflict,
@@ -35,7 +37,14 @@ Resolve = Callable[[str, str], RunSettings]
 """Settings of a run from an item's type and spec. Raises BadInput when they cannot be computed."""
 
 
+Pause = Callable[[], Awaitable[None]]
+"""Awaited again and again by a long piece of work: it may take its time, or end the work by
+raising."""
+PAGE = 500
+"""Rows that such work reads from one pause to the next."""
 SHARDS = range(1, 101)
+TRIES_TO_CREATE = 3
+"""Batches that may stay without an answer, and have done nothing, until a board is given up."""
 
 
 class Remade(Unavailable):
@@ -99,6 +108,13 @@ class BoardTable:
         other.in_flight = set()
         return other
 
+    def labels(self, item: Item) -> Labels:
+        """Description, owner and tags of an item, or of its type; none where its spec is bad."""
+        try:
+            return self.resolve(item.type, item.spec).labels
+        except (BadInput, ValueError):
+            return Labels()
+
     async def ready(self, partition: str, trouble: Busy | Unavailable, *, failures: int) -> None:
         """Wait, after so many requests to a partition that failed, until the next one may be made:
         until the breaker in front of the store lets it through; without one, for a pause.
@@ -125,16 +141,26 @@ class BoardTable:
             "shards": shards,
             "created": await table.now(),
         }
-        try:
-            await table.commit(keys.meta_partition(name), [Insert(keys.BOARD_KEY, made)])
-        except (Conflict, Unknown):
-            found = await cls.open(table, name=name, clock=clock, chance=chance, resolve=resolve)
-            if found.shards != shards:
-                raise BadInput(
-                    "shards",
-                    f"board {name!r} was made with {found.shards}",
-                    "the number is fixed; make a board of another name",
-                ) from None
+        partition = keys.meta_partition(name)
+        for tries in range(TRIES_TO_CREATE):
+            try:
+                await table.commit(partition, [Insert(keys.BOARD_KEY, made)])
+            except Conflict:
+                break
+            except Unknown:
+                if await read(table, partition, keys.BOARD_KEY) is not None:
+                    break
+                if tries + 1 == TRIES_TO_CREATE:
+                    raise
+            else:
+                return board
+        found = await cls.open(table, name=name, clock=clock, chance=chance, resolve=resolve)
+        if found.shards != shards:
+            raise BadInput(
+                "shards",
+                f"board {name!r} was made with {found.shards}",
+                "the number is fixed; make a board of another name",
+            )
         return board
 
     @classmethod
@@ -189,15 +215,31 @@ class BoardTable:
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
         return None if row is None else _record(Item, row)
 
-    async def items(self) -> AsyncIterator[Item]:
+    async def items(self, *, pause: Pause | None = None) -> AsyncIterator[Item]:
         """All items but tombstones, shard by shard, in the order of their keys. Rows that cannot be
         read are passed over.
         """
         for number in range(self.shards):
-            async for row in self.table.scan(self.shard(number), keys.ITEM, keys.end_of(keys.ITEM)):
-                item = self._readable(Item, row)
-                if item is not None and item.state is not State.REMOVED:
+            async for item in self.items_and_tombstones(number, pause=pause):
+                if item.state is not State.REMOVED:
                     yield item
+
+    async def items_and_tombstones(
+        self, shard: int, *, pause: Pause | None = None
+    ) -> AsyncIterator[Item]:
+        """All items of a shard, and the tombstones of removed ones, in the order of their keys."""
+        rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
+        async for row in paged(rows, pause):
+            item = self._readable(Item, row)
+            if item is not None:
+                yield item
+
+    async def floor(self) -> int:
+        """The fence that an item is added with where no tombstone says it: as high as that of any
+        tombstone that was deleted. It holds for an id that was found missing before this was read.
+        """
+        row = await read(self.table, keys.meta_partition(self.name), keys.FLOOR_KEY)
+        return 0 if row is None else fence_of(row)
 
     async def lock(self, item_id: str) -> Lock | None:
         row = await read(self.table, self.partition(item_id), keys.lock_key(item_id))
@@ -222,12 +264,23 @@ class BoardTable:
             yield _record(Run, row)
 
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
-        """All locks of a shard and its tokens that are ready by `until`, most overdue first: one
-        range. Rows of a newer version, and rows that cannot be read, are passed over; so are those
-        in a wrong shard, which no worker could take.
+        """All locks of a shard and its tokens that are ready by `until`, most overdue first. Rows
+        of a newer version, and rows that cannot be read, are passed over; so are those in a wrong
+        shard, which no worker could take.
         """
+        async for found in self.read_shard(shard, until=until):
+            if not isinstance(found, Mark):
+                yield found
+
+    async def read_shard(
+        self, shard: int, *, until: datetime
+    ) -> AsyncIterator[Lock | Token | Mark]:
+        """As `walk`, in one range; where the board is paused, who paused it stands between."""
         last = keys.next_until(until)
         async for row in self.table.scan(self.shard(shard), keys.LOCK, last):
+            if row.key == keys.MAINTENANCE:
+                yield mark_in(row)
+                continue
             found = self._lock_or_token(row)
             if found is not None and keys.shard_of(found.id, self.shards) == shard:
                 yield found
@@ -251,6 +304,32 @@ class BoardTable:
             await self.table.commit(self.partition(item_id), [Delete(key, etag)])
         except (Conflict, Unknown):
             return  # it was deleted meanwhile, or the next walk deletes it
+
+
+def mark_in(row: Row) -> Mark:
+    """Who paused a board; a mark that cannot be read pauses it all the same."""
+    try:
+        return msgspec.json.decode(str(row.data.get("mark")), type=Mark)
+    except ValueError:
+        return Mark(by="unknown", at=NEVER)
+
+
+async def paged(rows: AsyncIterator[Row], pause: Pause | None) -> AsyncIterator[Row]:
+    """Rows, with a pause after each page."""
+    number = 0
+    async for row in rows:
+        yield row
+        number += 1
+        if pause is not None and number % PAGE == 0:
+            await pause()
+
+
+def fence_of(row: Row) -> int:
+    """The fence that a row says. Raises BadRow."""
+    fence = row.data.get("fence")
+    if type(fence) is not int or fence < 0:
+        raise BadRow(row.key, "no good fence")
+    return fence
 
 
 _KEYS: dict[type[Any], Callable[[Any], str]] = {

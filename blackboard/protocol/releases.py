@@ -28,13 +28,22 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import Claim, Ended, Outcome, Run, replace
-from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle, too_long
+from blackboard.phrases import LONGEST_OUTPUT, cut_front, cut_middle
 from blackboard.protocol import keys
 from blackboard.protocol.batches import late_ops, release_ops
 from blackboard.protocol.claims import claim_from, holds
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
-from blackboard.rules.transitions import LateMove, late_move, released, run_of, stays, superseded
+from blackboard.results import not_kept, warnings_in, warnings_of
+from blackboard.rules.transitions import (
+    FAILING,
+    LateMove,
+    late_move,
+    released,
+    run_of,
+    stays,
+    superseded,
+)
 from blackboard.spec import RunSettings
 from blackboard.table import (
     Busy,
@@ -85,6 +94,8 @@ class Released(Struct, frozen=True, kw_only=True):
     how: ReleaseOutcome
     run: Run
     ready: datetime | None = None
+    retried: bool = False
+    """Whether the same slot is run again, as far as that was seen."""
 
 
 class Leases:
@@ -225,15 +236,19 @@ async def each_for_itself(
 
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
     """A run whose outcome fits a row, however it ended: a long error and a long output are cut, a
-    result that is too long or no JSON is a failure.
+    result that is too long is replaced by a warning, and one that is no JSON is a failure. The
+    warnings of the result are added to those of the run.
     """
     ended = finished.ended
     try:
-        size = 0 if ended.result is None else units(text_of(ended.result))
-        problem = f"the result is {size:,} characters of JSON and {too_long(limit)}"
+        text = "" if ended.result is None else text_of(ended.result)
+        if (size := units(text)) > limit:
+            ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
+            text = text_of(ended.result)
+        warnings = warnings_of((*ended.warnings, *warnings_in(text)))
+        ended = replace(ended, warnings=warnings)
     except Exception as odd:  # noqa: BLE001 - whatever it is, it is the fault of this run alone
-        size, problem = limit + 1, f"the result is no JSON that can be kept: {type(odd).__name__}"
-    if size > limit:
+        problem = f"the result is no JSON that can be kept: {type(odd).__name__}"
         ended = replace(ended, outcome=Outcome.FAILED, result=None, error=problem)
     error, output = cut_middle(ended.error), cut_front(ended.output, LONGEST_OUTPUT)
     return replace(finished, ended=replace(ended, error=error, output=output))
@@ -253,9 +268,13 @@ def prepare(
         settings=settings,
         fraction=board.chance.fraction(),
         requeue=finished.requeue,
+        retry_after=finished.ended.retry_after,
+        final=finished.ended.final,
     )
     ready = after.ready if after.waits else None
-    return release_ops(claim, after, run), Released(how=ReleaseOutcome.DONE, run=run, ready=ready)
+    retried = after.waits and run.outcome in FAILING and after.attempt > claim.attempt
+    done = Released(how=ReleaseOutcome.DONE, run=run, ready=ready, retried=retried)
+    return release_ops(claim, after, run), done
 
 
 def edited_settings(board: BoardTable, claim: Claim, *, otherwise: RunSettings) -> RunSettings:
@@ -277,7 +296,9 @@ def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
         nonce=claim.nonce,
         result="" if ended.result is None else text_of(ended.result),
         error=ended.error,
+        warnings=ended.warnings,
         output=ended.output,
+        log=ended.log,
     )
 
 
@@ -365,7 +386,13 @@ async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> R
     while True:
         run = ended_run(claim, finished.ended, now=now)
         item = await until_answered(board, claim.id, lambda: board.item(claim.id))
-        move = late_move(item, fence=claim.fence, outcome=run.outcome, fenced=fenced)
+        move = late_move(
+            item,
+            fence=claim.fence,
+            outcome=run.outcome,
+            fenced=fenced,
+            skipped=run.is_skipped,
+        )
         if move is LateMove.DROP:
             return Released(how=ReleaseOutcome.DROPPED, run=superseded(run, None))
         row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))

@@ -1,4 +1,5 @@
-"""How long the history is kept: a number of runs of each item, and none above an age.
+"""How long history is kept: a number of runs of each item, none above an age, and of a removed item
+its tombstone.
 
 The worker that releases a run prunes the history of its item, if the fence of the run divides by
 16; so no worker is appointed for it. The history of an item that runs so often that its runs become
@@ -7,20 +8,34 @@ store, and nearly twice as many runs may be there. An abandoned or cancelled run
 in any case: if it ends late, its worker finds the row of the run.
 
 An item that was removed, paused or is done, or whose worker always dies, has no release that
-prunes. So after each pruning one more history of the shard is pruned, the next in the order of
-keys after the last one; and `doctor --repair` prunes all of them. Tombstones stay: they keep
-fences.
+prunes. The coordinator of the board prunes those (`worker/coordinator.py`), and `doctor --repair`
+prunes all.
+
+A tombstone keeps three things of a removed item:
+
+    the fence    the next life of the id is born with it: a run of an earlier life that comes back
+                 late is found to be late, and fences never go back
+    the names    of additions, so that a sender in doubt adds nothing twice (`rules/transitions.py`)
+    the history  which no item would own without it
+
+So it is deleted after the names have been forgotten, after its history, and after its fence was
+written to the row `floor`, with whose fence all ids are added that are not there. That write is
+answered before the deletion is sent; so an addition that misses the tombstone reads a floor that is
+high enough. The deletion states the etag of the tombstone: one that was made an item again stays.
+Of its history only runs of fences up to its own are deleted: those of a new life are above.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blackboard.errors import BadRow
-from blackboard.model import Item, Outcome, Run, State
+from blackboard.model import VERSION, Item, Outcome, Run, State
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
-from blackboard.table import Conflict, Delete, Op, Row, Unknown
+from blackboard.protocol.reading import BoardTable, Pause, fence_of
+from blackboard.rules.transitions import REMEMBERED
+from blackboard.table import Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
 PRUNE_EVERY = 16
 """Runs of an item from one pruning to the next."""
@@ -28,14 +43,17 @@ PRUNE_SELDOM = 96
 """The same, where runs become too many before they become too old."""
 KEPT_FOR_LATE = timedelta(hours=1)
 """The least age of an abandoned or cancelled run that is deleted: it may end late."""
+TRIES = 5
+"""Of raising the floor, before it is left for later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """`[board] history` and `history_age`."""
+    """`[board] history`, `history_age` and `tombstones`."""
 
     runs: int = 100
     age: timedelta = timedelta(days=90)
+    tombstones: timedelta = timedelta(days=90)
 
 
 def is_kept(run: Run, *, place: int, retention: Retention, now: datetime) -> bool:
@@ -73,17 +91,106 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     return pruned + await _delete(board, item_id, batch)
 
 
-async def prune_next(board: BoardTable, shard: str, *, after: str, retention: Retention) -> str:
-    """Prune the next history of a shard, behind the key `after`, unless the releases of its item
-    do so. Returns the key behind which to go on: "" when it was the last.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """How many rows were deleted."""
+
+    runs: int = 0
+    tombstones: int = 0
+
+    def __add__(self, other: "Pruned") -> "Pruned":
+        return Pruned(runs=self.runs + other.runs, tombstones=self.tombstones + other.tombstones)
+
+
+async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
+    """Prune the histories of all items that no release prunes, and delete tombstones whose time is
+    up. There is a pause before each request.
     """
-    row = await _first(board, shard, max(after, keys.RUN))
-    if row is None:
-        return ""
-    with suppress(BadRow):
-        if not prunes_itself(await board.item(_item_of(row))):
-            await prune(board, _item_of(row), retention=retention)
-    return _behind(row)
+    done, now = Pruned(), await board.table.now()
+    for number in range(board.shards):
+        expired: list[Item] = []
+        async for item in board.items_and_tombstones(number, pause=pause):
+            if is_expired(item, retention=retention, now=now):
+                expired.append(item)
+            elif not prunes_itself(item):
+                await pause()
+                with suppress(BadRow):  # `doctor` reports it
+                    done += Pruned(runs=await prune(board, item.id, retention=retention))
+            if len(expired) == board.table.max_rows:
+                done += await delete_tombstones(board, expired, pause=pause)
+                expired = []
+        done += await delete_tombstones(board, expired, pause=pause)
+    return done
+
+
+def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether it is a tombstone that may be deleted. One of a newer version is left alone."""
+    return (
+        item.state is State.REMOVED
+        and item.version <= VERSION
+        and item.stop is not None
+        and now - item.stop > max(retention.tombstones, REMEMBERED)
+    )
+
+
+async def delete_tombstones(
+    board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
+) -> Pruned:
+    """Delete tombstones of one shard with their histories, as many as one batch deletes. One that
+    was made an item again meanwhile stays, as does one whose history cannot be deleted now.
+    """
+    runs, bare = 0, []
+    for one in tombstones:
+        await pause()
+        with suppress(BadRow):
+            found = [run async for run in board.runs(one.id) if run.fence <= one.fence]
+            for start in range(0, len(found), board.table.max_rows):
+                some = found[start : start + board.table.max_rows]
+                ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]
+                deleted = await _delete(board, one.id, ops)
+                runs += deleted
+                if not deleted:
+                    break
+            else:
+                bare.append(one)
+    if not bare:
+        return Pruned(runs=runs)
+    await pause()
+    await raise_floor(board, max(one.fence for one in bare))
+    return Pruned(runs=runs, tombstones=await _delete_each(board, bare))
+
+
+async def raise_floor(board: BoardTable, fence: int) -> None:
+    """See that the floor of the board is at `fence` or above. Raises TableError when it may not
+    be.
+    """
+    partition, key = keys.meta_partition(board.name), keys.FLOOR_KEY
+    for _ in range(TRIES):
+        row = await read(board.table, partition, key)
+        if row is not None and fence_of(row) >= fence:
+            return
+        data = {"fence": fence}
+        write = Insert(key, data) if row is None else Merge(key, data, row.etag)
+        with suppress(Conflict, Unknown):  # the next reading shows it
+            await board.table.commit(partition, [write])
+            return
+    raise Unknown
+
+
+async def _delete_each(board: BoardTable, tombstones: Sequence[Item]) -> int:
+    """Delete tombstones in one batch, without those that have changed."""
+    left = list(tombstones)
+    while left:
+        ops = [Delete(keys.item_key(one.id), one.etag) for one in left]
+        try:
+            await board.table.commit(board.partition(left[0].id), ops)
+        except Conflict as refusal:
+            del left[refusal.index]
+        except Unknown:
+            return 0  # the next time shows which of them are left
+        else:
+            break
+    return len(left)
 
 
 async def prune_all(board: BoardTable, *, retention: Retention) -> int:
@@ -128,7 +235,7 @@ def _behind(row: Row) -> str:
     return row.key.rpartition(":")[0] + ";"
 
 
-async def _delete(board: BoardTable, item_id: str, batch: list[Op]) -> int:
+async def _delete(board: BoardTable, item_id: str, batch: Sequence[Op]) -> int:
     if not batch:
         return 0
     try:

@@ -13,6 +13,8 @@ with it.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
 from operator import attrgetter
 from types import UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
@@ -26,18 +28,22 @@ from blackboard.model import (
     Identifier,
     Item,
     Lock,
+    LogLine,
     Member,
     Message,
     MessageKind,
     Outcome,
+    Permit,
     QueuedRun,
     Run,
     State,
+    Statistics,
     Token,
+    TypeCounts,
 )
 from blackboard.table import Data, Row, Value
 
-Record = TypeVar("Record", Item, Token, Lock, Run, Member, Message)
+Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics)
 
 _READ_ONLY = {"etag", "age"}
 _YEARS = range(1000, 9100)
@@ -79,7 +85,18 @@ def _one_of(kind: type[State | Outcome | MessageKind]) -> Reader:
     return lambda value: values.get(value) if isinstance(value, str) else None
 
 
-def _list_of(kind: type[QueuedRun | Applied | Identifier], field: str, good: Reader) -> Reader:
+def _texts(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return msgspec.json.decode(value, type=tuple[str, ...]) if value else ()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _list_of(
+    kind: type[QueuedRun | Applied | LogLine | Identifier | TypeCounts], field: str, good: Reader
+) -> Reader:
     """Each one's `field` must be `good`."""
     decode = msgspec.json.Decoder(tuple[kind, ...]).decode  # type: ignore[valid-type] # a variable
 
@@ -90,7 +107,10 @@ def _list_of(kind: type[QueuedRun | Applied | Identifier], field: str, good: Rea
             found: tuple[Any, ...] = decode(value) if value else ()
         except (ValueError, RecursionError):
             return None
-        return found if all(good(getattr(one, field)) is not None for one in found) else None
+        for one in found:
+            if good(getattr(one, field)) is None:
+                return None
+        return found
 
     return read
 
@@ -104,13 +124,16 @@ _READERS: dict[Any, Reader] = {
     State: _one_of(State),
     Outcome: _one_of(Outcome),
     MessageKind: _one_of(MessageKind),
+    tuple[str, ...]: _texts,
     tuple[QueuedRun, ...]: _list_of(QueuedRun, "slot", _time),
     tuple[Applied, ...]: _list_of(Applied, "at", _time),
+    tuple[LogLine, ...]: _list_of(LogLine, "at", _time),
     tuple[Identifier, ...]: _list_of(Identifier, "rank", _count),
+    tuple[TypeCounts, ...]: _list_of(TypeCounts, "items", _count),
 }
 """By the type of a field."""
-_ANY_IS_GOOD = {str, bool}
-"""Types all of whose values are good: they need no reader."""
+_PLAIN = {str, bool, int}
+"""Types whose values need no reader: all of them are good, but for whole numbers out of range."""
 
 
 class _Column(NamedTuple):
@@ -119,21 +142,40 @@ class _Column(NamedTuple):
     field: str
     name: str
     plain: type[Any] | None
-    """A type all of whose values are good."""
+    """A type whose values need no reader."""
     read: Reader
+    may_be_odd: bool
+    """Whether a record may hold here what a row does not: None, a list, an enumeration."""
 
 
 def _columns(record_type: type[Any]) -> Iterator[_Column]:
     for field, hint in get_type_hints(record_type).items():
         if field not in _READ_ONLY:
             kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-            plain = kind if kind in _ANY_IS_GOOD else None
-            yield _Column(field, "item" if field == "id" else field, plain, _READERS[kind])
+            plain = kind if kind in _PLAIN else None
+            may_be_odd = kind is not hint or kind not in _PLAIN | {float, datetime}
+            name = "item" if field == "id" else field
+            yield _Column(field, name, plain, _READERS[kind], may_be_odd)
 
 
-_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Run, Member, Message)
+_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Permit, Run, Member, Message, Statistics)
 _COLUMNS = {record_type: tuple(_columns(record_type)) for record_type in _TYPES}
 _NAMES = {kind: tuple(one.name for one in columns) for kind, columns in _COLUMNS.items()}
+_RARE = {
+    Item: ("checkpoint", "warned", "warnings", "declared_by", "acknowledged"),
+    Token: ("checkpoint", "warned"),
+    Run: ("warnings", "log"),
+    Member: ("rank",),
+    Lock: ("stood_still",),
+    Permit: ("value",),
+    Message: (),
+    Statistics: (),
+}
+"""Columns that most rows do not have."""
+_ODD = {
+    kind: tuple(one.name for one in columns if one.may_be_odd) for kind, columns in _COLUMNS.items()
+}
+"""Columns that may be None in a record, or are lists or enumerations there."""
 _VALUES = {kind: attrgetter(*(one.field for one in all_)) for kind, all_ in _COLUMNS.items()}
 
 
@@ -144,13 +186,15 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
     data = row.data
     found: dict[str, Any] = {"etag": row.etag, **extra}
     wrong: list[str] = []
-    for field, name, plain, read in _COLUMNS[record_type]:
+    for field, name, plain, read, _ in _COLUMNS[record_type]:
         if name in data:
             value: Any = data[name]
             if type(value) is not plain:
                 value = read(value)
                 if value is None:
                     wrong.append(name)
+            elif plain is int and not 0 <= value < _LARGEST:
+                wrong.append(name)
             found[field] = value
     if wrong:
         raise BadRow(row.key, f"no good {', '.join(wrong)}")
@@ -163,32 +207,45 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
 # ---- to a row
 
 
-def data_of(record: Item | Token | Lock | Run | Member | Message) -> dict[str, Value]:
-    """All columns of a record, for a row that is inserted or replaced. Most have no checkpoint: an
-    empty one is written only over another. Most workers are no candidates and have no rank.
+def data_of(
+    record: Item | Token | Lock | Permit | Run | Member | Message | Statistics,
+) -> dict[str, Value]:
+    """All columns of a record, for a row that is inserted or replaced. What most rows do not have
+    is written empty only over another value.
     """
     kind = type(record)
-    data = _written(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
-    if data.get("checkpoint") == "":
-        del data["checkpoint"]
-    if kind is Member and not data["rank"]:
-        del data["rank"]
-    return data
+    data = dict(zip(_NAMES[kind], _VALUES[kind](record), strict=True))
+    for name in _RARE[kind]:
+        if not data[name]:
+            del data[name]
+    return _written(data, _ODD[kind])
 
 
 def columns_of(record: Item, *names: str) -> dict[str, Value]:
     """The named columns of an item: what a Merge writes."""
-    return _written((name, getattr(record, name)) for name in names)
+    values, odd = _getters(names)
+    return _written(dict(zip(names, values(record), strict=True)), odd)
 
 
-def _written(values: Iterable[tuple[str, Any]]) -> dict[str, Value]:
-    data = {name: value for name, value in values if value is not None}
-    for name in ("state", "outcome", "kind"):
-        if name in data:
-            data[name] = data[name].value
-    for name in ("requests", "applied", "ids"):
-        if name in data:
-            data[name] = text_of(data[name]) if data[name] else ""
+@lru_cache(maxsize=1024)
+def _getters(names: tuple[str, ...]) -> tuple[Callable[[Item], tuple[Any, ...]], tuple[str, ...]]:
+    """Of the columns of an item: reads them all, and those whose values are no column's yet."""
+    odd = tuple(name for name in names if name in _ODD[Item])
+    if len(names) > 1:
+        return attrgetter(*names), odd
+    return lambda item: tuple(getattr(item, name) for name in names), odd
+
+
+def _written(data: dict[str, Any], odd: Iterable[str]) -> dict[str, Value]:
+    """The same, as a row has it. `odd` names the columns with values that no row has."""
+    for name in odd:
+        value = data.get(name, "")
+        if value is None:
+            del data[name]
+        elif isinstance(value, tuple):
+            data[name] = text_of(value) if value else ""
+        elif isinstance(value, StrEnum):
+            data[name] = value.value
     return data
 
 

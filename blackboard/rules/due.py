@@ -8,7 +8,9 @@ is overridden.
 What was a comparison of start and stop is here a matter of which row there is. A waiting token
 says "stopped": it may be taken when it is ready, and its ready time was set from the last start.
 A lock says "started and not stopped": it may be overridden when it was not renewed for
-its `stale_after`, whose default is the interval. So the four cases of 2009 are
+its `stale_after`. By default that is the interval, or five minutes where the interval is longer:
+a live worker renews each minute, and the items of a dead one need not wait for days. With
+`stale_after = "interval"` the four cases are those of 2009:
 
     stop after start, within the interval     token, not ready      leave
     stop after start, beyond the interval     token, ready          run
@@ -20,6 +22,7 @@ and three more came with locks that are renewed and workers that die in all ways
     the type is unknown here, or the row's version is newer         leave
     the lock is this worker's, and none of its runs has it          adopt
     the slot is missed, and the item wants no missed runs           pass over
+    it is a time without runs                                       pass over
 
 Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
 the resolution of the store's stamps, so that rounding never takes a lock early.
@@ -29,18 +32,22 @@ from collections.abc import Container
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from blackboard.model import VERSION, Lock, Token
-from blackboard.schedule.schedule import ALONE, Every, interval_of
-from blackboard.spec import RunSettings
+from blackboard.model import VERSION, Lock, Permit, Token
+from blackboard.schedule.schedule import ALONE, Every, interval_of, opens
+from blackboard.spec import INTERVAL, RunSettings
 
 SHORTEST_DEFAULT_LEASE = timedelta(seconds=10)
 """Of a lease that nothing sets."""
+LONGEST_DEFAULT_LEASE = timedelta(minutes=5)
+"""Of a lease that nothing sets: how long the item of a dead worker waits at the most."""
 SHORTEST_DEFAULT_LIMIT = timedelta(minutes=1)
 """Of a time limit that nothing sets."""
 LONGEST_RENEWAL = 60.0
 """Seconds between renewals at the most: how soon an unlock or a removal is noticed."""
 TAKEOVERS = 3
 """A slot is taken over from dead workers at least so often before its item waits for the next."""
+STANDSTILLS = 2
+"""Attempts of a slot after which an item waits for its next one, if the last ended its worker."""
 HOLDERS_SHARE = 0.8
 """The part of the lease after which its holder stops trusting it. The rest is room for clock
 rates that differ and for what the holder needs to stop a handler."""
@@ -62,7 +69,7 @@ def decide_token(
     """About a waiting token. `now` is the store's."""
     if token.version > VERSION or token.type not in types or token.ready > now:
         return Move.LEAVE
-    if is_missed(token, now=now, settings=settings):
+    if is_missed(token, now=now, settings=settings) or is_closed(token, now=now, settings=settings):
         return Move.SKIP
     return Move.RUN
 
@@ -75,6 +82,14 @@ def is_missed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
     scheduled = by_the_clock and token.attempt == 1 and token.slot == token.planned
     late = now - max(token.slot, token.ready)
     return settings.missed == "none" and scheduled and late > settings.missed_after
+
+
+def is_closed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
+    """Whether it is a time without runs for the item. A retry, and what an operator asked for, may
+    run then.
+    """
+    scheduled = token.attempt == 1 and token.slot == token.planned
+    return scheduled and opens(settings.schedule, now) != now
 
 
 def decide_lock(
@@ -98,21 +113,29 @@ def decide_lock(
     return Move.LEAVE
 
 
-def is_stale(lock: Lock, *, resolution: float) -> bool:
-    """Whether the lock was not renewed for longer than its lease, by the store's clock."""
+def is_stale(lock: Lock | Permit, *, resolution: float) -> bool:
+    """Whether a lock, or a permit, was not renewed for longer than its lease."""
     return lock.age > lock.stale_after + resolution
 
 
-def may_take_over(attempt: int, *, retries: int) -> bool:
+def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> bool:
     """Whether attempt number `attempt`, abandoned, is followed by another at once. Without an end
-    to it, a handler that kills its worker would go round the fleet.
+    to it, a handler that kills its worker would go round the fleet. One that was seen to do so,
+    because the loop stood still in it, has a second attempt and no third.
     """
+    if stood_still:
+        return attempt < STANDSTILLS
     return attempt <= max(retries, TAKEOVERS)
 
 
 def lease(settings: RunSettings, slot: datetime) -> timedelta:
-    """How long a lock may go untouched: as set, else the interval, ten seconds at the least."""
-    return settings.stale_after or max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
+    """How long a lock may go untouched: as set, else the interval, but no less than ten seconds
+    and, unless it is set to the interval, no more than five minutes.
+    """
+    if isinstance(settings.stale_after, timedelta):
+        return settings.stale_after
+    found = max(interval(settings, slot), SHORTEST_DEFAULT_LEASE)
+    return found if settings.stale_after == INTERVAL else min(found, LONGEST_DEFAULT_LEASE)
 
 
 def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:

@@ -31,7 +31,7 @@ from datetime import UTC, datetime, timedelta
 
 from blackboard.model import NEVER, Item, State, whole_milliseconds
 from blackboard.phrases import stamp
-from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due
+from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
 from blackboard.spec import RunSettings
 
 LONGEST_BACKOFF = timedelta(hours=1)
@@ -54,7 +54,7 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     none. A start or slot in the future, where a clock was wrong, counts as now.
     """
     schedule = settings.schedule
-    if schedule is None:
+    if schedule is None or is_exhausted(schedule, item.runs + 1):
         return None
     slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
     if isinstance(schedule, Every):
@@ -77,10 +77,29 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
 
 
 def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
-    """The slot of a new item: `first` where an operator named it, the time of an `at`, or now."""
-    if first is None and isinstance(settings.schedule, Once):
-        return slot_of(settings.schedule)
-    return whole_milliseconds(first or now)
+    """The slot of a new item: `first` where an operator named it; else now for an `every`, or where
+    there is no schedule, and the next slot of any other, if it has one.
+    """
+    schedule = settings.schedule
+    if first is None and isinstance(schedule, Once):
+        return slot_of(schedule)
+    if first is None and schedule is not None and not isinstance(schedule, Every):
+        first = next_due(schedule, now)
+    return whole_milliseconds(first or opens(schedule, now) or now)
+
+
+def slot_from(schedule: Schedule, now: datetime) -> datetime | None:
+    """The first slot after `now` of an item whose slots until then are not run: an `every` that a
+    window stopped is due when that ends.
+    """
+    opened = opens(schedule, now)
+    is_stopped = isinstance(schedule, Every) and opened != now
+    return opened if is_stopped else next_due(schedule, now)
+
+
+def is_exhausted(schedule: Schedule, runs: int) -> bool:
+    """Whether an item that has run so often runs no more by its schedule. Each attempt counts."""
+    return schedule.limits.runs is not None and runs >= schedule.limits.runs
 
 
 def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
@@ -90,11 +109,13 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
     computed here, what waits goes on waiting: a worker may have one.
     """
     schedule = settings.schedule
+    if schedule is not None and is_exhausted(schedule, item.runs):
+        return None
     if isinstance(schedule, Once):
         slot = slot_of(schedule)
         return None if item.start and slot <= now else slot
     if isinstance(schedule, Every):
-        return next_due(schedule, item.start) if item.start else now
+        return next_due(schedule, item.start) if item.start else opens(schedule, now)
     if schedule is not None:
         return next_due(schedule, max(now, item.start or now))
     if item.state is State.DONE:
@@ -211,7 +232,8 @@ def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime 
     """The next slot of an item that is done, though the schedule by which it ran goes on."""
     if item.state is not State.DONE or item.running or item.start is None or not item.schedule:
         return None
-    return next_due(planning.schedules[-1], now + TOLERANCE)
+    schedule = planning.schedules[-1]
+    return None if is_exhausted(schedule, item.runs) else next_due(schedule, now + TOLERANCE)
 
 
 def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
@@ -224,7 +246,8 @@ def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datet
     schedule = planning.schedules[0]
     if isinstance(schedule, Every):
         following = next_due(schedule, item.start or now)
-        return following if following and following <= now + schedule.interval else now
+        latest = (opens(schedule, now) or now) + schedule.interval
+        return following if following and following <= latest else now
     return next_due(schedule, now)
 
 
@@ -257,6 +280,6 @@ def _latest(schedule: Schedule, *, now: datetime) -> datetime:
         case Once():
             return max(slot_of(schedule), now)
         case Every():
-            return now + schedule.interval + TOLERANCE
+            return (opens(schedule, now) or now) + schedule.interval + TOLERANCE
         case _:
             return (next_due(schedule, now) or now) + ZONES_CHANGE

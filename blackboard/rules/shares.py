@@ -11,8 +11,9 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          and then by name, have one more. So no share changes while nothing else
                          does, and the moves to a new picture are the fewest that there can be.
     holds less           it takes what is free or stale. What a living worker lost goes back to it
-                         first; the rest is dealt in turn to those who hold less than their share.
-                         What lay there a round ago already is any worker's.
+                         first; the rest is dealt in turn to those who hold less than their share,
+                         beginning with who lacks most. What lay there a round ago already is any
+                         worker's.
     holds more           it lets go what it has held for the shortest time, once nothing is free.
                          Nothing is taken from a worker that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
@@ -48,6 +49,8 @@ class Balance(StrEnum):
     """All that is too much at once."""
     STEAL = "steal"
     """One in a round, from the one who holds most."""
+    GRAB = "grab"
+    """By races over a bus; by shares while the bus is away. See `rules/grab.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +100,8 @@ def decide(
     late: bool = False,
     left: Collection[str] = (),
 ) -> Decision:
-    """What a worker does about a picture. `left` are the partitions that were free or stale at its
-    last look.
+    """What a worker does about a picture. `left` are the partitions that it has seen free or stale
+    for a round.
     """
     owners = Counter(picture.held.values())
     held = {one: owners[one] for one in picture.workers}
@@ -115,7 +118,7 @@ def decide(
 
 
 def _too_many(held: Mapping[str, int], share: Mapping[str, int], me: str, balance: Balance) -> int:
-    if balance is Balance.SHARES:
+    if balance is not Balance.STEAL:
         return held[me] - share[me]
     biggest = min(held, key=lambda one: (-held[one], one))
     return int(me == biggest and held[me] - min(held.values()) >= 2)
@@ -130,7 +133,7 @@ def _taken(
     left: Collection[str],
 ) -> tuple[str, ...]:
     """What is dealt to a worker, in the order of the names of the partitions."""
-    room = {one: share[one] - held[one] for one in sorted(held) if share[one] > held[one]}
+    room = {one: share[one] - held[one] for one in sorted(held)}
     mine: list[str] = []
     others: list[str] = []
     for one in sorted(picture.stale):
@@ -151,8 +154,10 @@ def _taken(
 
 
 def _dealt(room: Mapping[str, int]) -> Iterator[str]:
-    """The workers in turn, each as often as it has room."""
-    for turn in range(max(room.values(), default=0)):
+    """The workers, each as often as it has room, down to those with the least: who lacks most looks
+    often, and another may not know yet that it lacks something.
+    """
+    for turn in reversed(range(max(room.values()))):
         yield from (one for one in room if room[one] > turn)
 
 

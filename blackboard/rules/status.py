@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blackboard.model import Item, Lock, Outcome
-from blackboard.results import warnings_in
 from blackboard.rules.due import is_stale
 
 STATES = ("active", "paused", "done", "running", "overdue", "failed", "stale", "waiting")
@@ -31,6 +30,9 @@ class ItemStatus:
     lock: Lock | None
     stale: bool
     overdue: bool
+    silent: float | None = None
+    """Seconds since the worker that runs it was last seen, where it should have been seen since and
+    that was read."""
 
     @property
     def running(self) -> bool:
@@ -41,10 +43,10 @@ class ItemStatus:
         return self.item.failures > 0
 
     @property
-    def warnings(self) -> list[str]:
-        """The warnings in the result of its last run, where that was ok."""
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of its last run, where that was ok."""
         well = self.item.outcome is Outcome.OK and not self.failing
-        return warnings_in(self.item.result) if well else []
+        return self.item.warnings if well else ()
 
     @property
     def waiting(self) -> bool:

@@ -17,8 +17,11 @@ table, and this module has one function for each event.
     ------------  ---------------------  ----------------------  ----------------------------------
     add           absent                 waiting                 a new life of the id: born with the
                                                                  fence the one before left
+    copy          absent                 paused, done, paused    the life of another id goes on
+                                                                 under this one: a rename
     claim         waiting                running                 fence + 1
-    skip          waiting                waiting, done           its slot was missed, and is not run
+    skip          waiting                waiting, done           its slot was missed, or the time is
+                                                                 one without runs: it is not run
     override      running                running                 fence + 1, attempt + 1, runs + 1,
                                                                  failures + 1: the same slot again
     save          running                running                 what its run goes on with, if this
@@ -54,7 +57,10 @@ The end of a run. The first line that applies:
     outcome                              next token
     -----------------------------------  ---------------------------------------------------------
     cancelled by its worker's shutdown   same slot, at once, same attempt
-    failed or timeout, retries left      same slot, after a backoff, next attempt
+    failed, its handler asks for a       same slot, when it asks for it, next attempt; unless the
+    retry                                schedule's next slot comes first
+    failed or timeout, retries left,     same slot, after a backoff, next attempt
+    its handler does not refuse one
     abandoned, takeovers left            (the overrider runs it: no token)
     anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
@@ -112,6 +118,7 @@ from blackboard.model import (
     VERSION,
     Applied,
     Item,
+    LogLine,
     Outcome,
     QueuedRun,
     Run,
@@ -131,9 +138,10 @@ from blackboard.rules.next_run import (
     slot_after_edit,
     slot_asked_for,
     slot_brought_back,
+    slot_from,
     still_to_come,
 )
-from blackboard.schedule.schedule import Once, next_due
+from blackboard.schedule.schedule import Once
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -157,6 +165,7 @@ class ItemEvent(StrEnum):
     """What may happen to an item."""
 
     ADD = "add"
+    COPY = "copy"
     CLAIM = "claim"
     SKIP = "skip"
     OVERRIDE = "override"
@@ -186,6 +195,7 @@ _REPLANNED = {
 }
 TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
     ItemEvent.ADD: {Phase.ABSENT: {Phase.WAITING}},
+    ItemEvent.COPY: {Phase.ABSENT: {Phase.PAUSED, Phase.DONE_PAUSED}},
     ItemEvent.CLAIM: {Phase.WAITING: {Phase.RUNNING}},
     ItemEvent.SKIP: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
     ItemEvent.OVERRIDE: {Phase.RUNNING: {Phase.RUNNING}},
@@ -257,16 +267,17 @@ def added(
     spec: str,
     *,
     before: Item | None,
+    floor: int = 0,
     settings: RunSettings,
     first: datetime | None,
     now: datetime,
 ) -> Item:
     """A new item, due at once or at `first`, an `at` at its time; `before` is the tombstone of an
-    earlier life of the id.
+    earlier life of the id. Without one the fence is `floor`: the tombstone may have been deleted.
     """
     if before is not None:
         _check(ItemEvent.ADD, before)
-    fence = before.fence if before else 0
+    fence = before.fence if before else floor
     slot = first_slot(settings, first=first, now=now)
     return Item(
         id=item_id,
@@ -281,6 +292,35 @@ def added(
         first=slot if first else None,
         schedule=settings.text,
         timezone=settings.timezone,
+    )
+
+
+def copied(
+    item: Item,
+    item_id: str,
+    *,
+    before: Item | None,
+    floor: int = 0,
+    mark: str,
+    settings: RunSettings,
+) -> Item:
+    """An item that does not run under another id, paused by `mark`; `before` and `floor` are of
+    that id, as when one is added. Its history is not copied.
+    """
+    if before is not None:
+        _check(ItemEvent.COPY, before)
+    fence = max(item.fence, before.fence if before else floor)
+    return replace(
+        item,
+        id=item_id,
+        state=State.DONE if item.state is State.DONE else State.PAUSED,
+        fence=fence,
+        born=fence,
+        ready=max(item.ready, ready_for(item_id, item.slot, settings=settings, first=False)),
+        paused=mark,
+        result_fence=0,
+        applied=(),
+        etag="",
     )
 
 
@@ -337,19 +377,35 @@ def overridden(item: Item, *, owner: str, now: datetime) -> Item:
 
 
 def released(
-    item: Item, run: Run, *, settings: RunSettings, fraction: float, requeue: bool = False
+    item: Item,
+    run: Run,
+    *,
+    settings: RunSettings,
+    fraction: float,
+    requeue: bool = False,
+    retry_after: float | None = None,
+    final: bool = False,
 ) -> Item:
     """Its holder ends the run. `fraction`, drawn in [0, 1), is the jitter of a backoff; `requeue`
-    marks a run that its worker's shutdown cut short.
+    marks a run that its worker's shutdown cut short; the rest is what its handler answered.
     """
     _check(ItemEvent.RELEASE, item)
     after = after_run(
-        item, run.outcome, settings=settings, now=run.stop, fraction=fraction, requeue=requeue
+        item,
+        run.outcome,
+        settings=settings,
+        now=run.stop,
+        fraction=fraction,
+        requeue=requeue,
+        retry_after=retry_after,
+        final=final,
     )
     after = _ended(after, run)
-    if run.outcome is Outcome.OK:
-        return replace(after, result=run.result, result_fence=item.fence)
-    return after
+    if run.outcome is not Outcome.OK:
+        return after
+    warned = item.warned + 1 if run.warnings else 0
+    after = replace(after, warned=warned, warnings=run.warnings)
+    return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
 
 def freed(item: Item, run: Run, *, settings: RunSettings) -> Item:
@@ -368,9 +424,9 @@ def unlocked(item: Item, run: Run) -> Item:
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slots up to `now` are missed and not run."""
+    """Its slots up to `now` are not run: they are missed, or it is a time without runs."""
     _check(ItemEvent.SKIP, item)
-    following = next_due(settings.schedule, now) if settings.schedule else None
+    following = slot_from(settings.schedule, now) if settings.schedule else None
     return _replanned(item, following, settings=settings, now=now)
 
 
@@ -382,6 +438,8 @@ def after_run(
     now: datetime,
     fraction: float,
     requeue: bool = False,
+    retry_after: float | None = None,
+    final: bool = False,
 ) -> Item:
     """What an item waits for after a run: the table at the head of this module."""
     failures = 0 if outcome is Outcome.OK else item.failures + (outcome in FAILING)
@@ -389,10 +447,15 @@ def after_run(
     same = replace(item, ready=now, failures=failures, checkpoint=checkpoint)
     if requeue and outcome is Outcome.CANCELLED:
         return same
-    if outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
-        wait = backoff(item.attempt, base=settings.backoff, fraction=fraction)
-        return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
     following = planned_after(item, settings=settings, now=now)
+    wait: timedelta | None = None
+    if outcome is Outcome.FAILED and retry_after is not None:
+        asked = timedelta(seconds=retry_after)
+        wait = asked if following is None or now + asked < following else None
+    elif outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
+        wait = None if final else backoff(item.attempt, base=settings.backoff, fraction=fraction)
+    if wait is not None:
+        return replace(same, ready=whole_milliseconds(now + wait), attempt=item.attempt + 1)
     fresh = _with_params(replace(same, attempt=1), "")
     if item.requests:
         return _first_request(fresh, following, now=now)
@@ -463,7 +526,9 @@ def run_of(
     nonce: str = "",
     result: str = "",
     error: str = "",
+    warnings: tuple[str, ...] = (),
     output: str = "",
+    log: tuple[LogLine, ...] = (),
     note: str = "",
 ) -> Run:
     """What the history says of an item's run that ended at `now`, in whatever way. `nonce` is that
@@ -484,7 +549,9 @@ def run_of(
         nonce=nonce,
         result=result,
         error=error,
+        warnings=warnings,
         output=output,
+        log=log,
         note=note,
     )
 
@@ -497,15 +564,18 @@ class LateMove(StrEnum):
     MERGE = "merge"
 
 
-def late_move(item: Item | None, *, fence: int, outcome: Outcome, fenced: bool) -> LateMove:
+def late_move(
+    item: Item | None, *, fence: int, outcome: Outcome, fenced: bool, skipped: bool = False
+) -> LateMove:
     """Nothing, when the item is gone or born since; its row in the history; or that and its
-    result. A run that failed, or was stopped for its lost lock, has no result to merge, an older
-    result does not go over a newer one, and an item of a newer version is left alone.
+    result. A run that failed, was skipped, or was stopped for its lost lock, has no result to
+    merge, an older result does not go over a newer one, and an item of a newer version is left
+    alone.
     """
     if item is None or item.state is State.REMOVED or item.born >= fence:
         return LateMove.DROP
     is_newer = item.version > VERSION
-    if fenced or is_newer or outcome is not Outcome.OK or item.result_fence > fence:
+    if fenced or skipped or is_newer or outcome is not Outcome.OK or item.result_fence > fence:
         return LateMove.RECORD
     return LateMove.MERGE
 

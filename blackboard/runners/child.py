@@ -23,6 +23,7 @@ import fcntl
 import functools
 import gc
 import itertools
+import logging
 import os
 import queue
 import resource
@@ -41,11 +42,21 @@ from typing import Any, Final
 
 import msgspec
 
-from blackboard.context import Context, progress_of, run_logger
+from blackboard import loaded
+from blackboard.context import Context, progress_of
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.handlers import Handler, Source, find_handler
+from blackboard.handlers import Handler, find_handler
+from blackboard.model import Ended, Outcome
+from blackboard.params import with_params
 from blackboard.runners import wire
-from blackboard.runners.output import failure, fitting_checkpoint, fitting_result, readable
+from blackboard.runners.logs import Send, emitting_info, kept_logs, run_logger
+from blackboard.runners.output import (
+    ended_by,
+    fitting_checkpoint,
+    fitting_result,
+    fitting_warning,
+)
+from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import Mask
 
 _PR_SET_PDEATHSIG = 1
@@ -89,6 +100,10 @@ class ChildLoop:
         self._saved: queue.SimpleQueue[wire.SavedMessage] = queue.SimpleQueue()
         self._runs: queue.SimpleQueue[tuple[wire.RunMessage, Signals] | None] = queue.SimpleQueue()
         self._pid = os.getpid()
+        self._resources = ProcessResources()
+        self._types = set[str]()
+        self._before: State = {}
+        """The state of this process between two runs."""
 
     def serve(self) -> None:
         """Calls handlers until the worker closes the socket."""
@@ -99,12 +114,15 @@ class ChildLoop:
                 os._exit(0)  # a fork that the handler made, and that has returned
             self._busy.clear()
             self._send(finished)
+        self._resources.close()
 
     def _listen(self) -> None:
         signals = _new_signals()
         with self._socket.makefile("rb") as stream:
             while (message := wire.read_message(stream)) is not None:
                 match message:
+                    case wire.CodeMessage(code):
+                        loaded.install(code)
                     case wire.RunMessage() as run:
                         signals = _new_signals()
                         self._busy.set()
@@ -120,7 +138,8 @@ class ChildLoop:
     def _perform(self, run: wire.RunMessage, signals: "Signals") -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
-            handler, before = _found(run.source, run.item.type)
+            handler = _found(run.source, run.item.type)
+            log = run_logger(self._logs(mask))
             context = Context(
                 due=run.due,
                 fence=run.fence,
@@ -128,25 +147,52 @@ class ChildLoop:
                 worker=run.worker,
                 fenced=run.fenced,
                 settings=run.settings,
-                log=run_logger(self._logs(mask)),
+                log=log,
                 lost=signals["lost"],
                 stopping=signals["stopping"],
                 progress=self._progress,
+                warn=functools.partial(self._warn, mask, log),
                 checkpoint=run.checkpoint,
+                resources=self._opened(handler),
                 save=functools.partial(self._save, mask, run.limit),
             )
-            value = copy_context().run(handler.function, run.item, context)
+            with kept_logs(self._logs(mask), everywhere=True):
+                value = copy_context().run(
+                    handler.function, with_params(run.item, handler.params), context
+                )
             result = msgspec.Raw(fitting_result(value, mask, limit=run.limit))
             del value  # which closes what it holds open
-            return wire.FinishedMessage(result=result, left=left(before))
+            ended = Ended(outcome=Outcome.OK, result=result)
         except BaseException as problem:  # noqa: BLE001 - sys.exit ends a run, not the child
-            return wire.FinishedMessage(error=mask.short(failure(problem)))
+            ended = ended_by(problem, mask)
+        # After a failed run this process is not used again.
+        found = self._left(handler) if ended.outcome is Outcome.OK else []
+        return wire.FinishedMessage(ended=ended, left=found)
 
-    def _logs(self, mask: Mask) -> Callable[[int, str], None]:
-        def log(level: int, message: str) -> None:
-            self._send(wire.Log(level, mask.short(readable(message))))
+    def _opened(self, handler: Handler) -> Any:
+        """The resources of a handler. The import of its module, and opening them, are no changes
+        that a run made.
+        """
+        resources = self._resources.of(handler.type, handler.resources)
+        if handler.type not in self._types:
+            self._types.add(handler.type)
+            self._before = state()
+        return resources
 
-        return log
+    def _left(self, handler: Handler) -> list[str]:
+        """What the run left behind. Resources may open files, and start threads and processes."""
+        found = left(self._before)
+        if handler.resources is None:
+            return found
+        self._before = state()
+        return [one for one in found if one not in OF_RESOURCES]
+
+    def _logs(self, mask: Mask) -> Send:
+        return lambda logged: self._send(wire.Log(logged.masked(mask)))
+
+    def _warn(self, mask: Mask, log: logging.Logger, text: str) -> None:
+        self._send(wire.Warned(fitting_warning(text, mask)))
+        log.warning("%s", text)
 
     def _progress(self, done: int, total: int) -> None:
         self._send(wire.Progress(*progress_of(done, total)))
@@ -170,12 +216,7 @@ class ChildLoop:
             self._socket.sendall(data)
 
 
-@functools.cache
-def _found(source: Source, type_: str) -> tuple[Handler, "State"]:
-    """A handler, and the state of this process before its first call, which includes what the
-    import of its module did.
-    """
-    return find_handler(source, type_), state()
+_found = functools.cache(find_handler)
 
 
 def _die_with(worker: int) -> None:
@@ -191,7 +232,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    with socket.socket(fileno=descriptor) as connection:
+    with emitting_info(), socket.socket(fileno=descriptor) as connection:
         connection.set_inheritable(False)
         ChildLoop(connection).serve()
 
@@ -219,17 +260,20 @@ def left(before: State) -> list[str]:
     """
     faulthandler.cancel_dump_traceback_later()
     after = state()
-    found = [name for name in before if after[name] != before[name]]
-    if after[_THREADS] > before[_THREADS]:
-        found.append(_THREADS)
-    elif _THREADS in found:
-        found.remove(_THREADS)  # a thread of the module has ended
+    found = [name for name in before if name != _THREADS and after[name] != before[name]]
+    if after[_THREADS] > before[_THREADS] and _has_more_threads(before[_THREADS]):
+        found.append(_THREADS)  # fewer are no harm: a thread of the module has ended
     if _has_children():
-        found.append("a process")
+        found.append(_PROCESS)
     return found
 
 
+_FILES: Final = "open files"
 _THREADS: Final = "a thread"
+_LOOKS_FOR_THREADS = 50
+_PROCESS: Final = "a process"
+OF_RESOURCES: Final = (_FILES, _THREADS, _PROCESS)
+"""What is not looked at after a run whose handler has resources."""
 
 
 def _environment() -> object:
@@ -309,6 +353,17 @@ def _threads() -> int:
     return len(os.listdir(tasks)) if on_linux else threading.active_count()  # noqa: PTH208
 
 
+def _has_more_threads(number: int) -> bool:
+    """Whether there are more threads than so many. One that was joined is in the system's list for
+    a moment longer.
+    """
+    for _ in range(_LOOKS_FOR_THREADS):
+        if _threads() <= number:
+            return False
+        time.sleep(0.001)
+    return True
+
+
 def _locale() -> object:
     return _SETLOCALE(_LC_ALL, None) if sys.platform == "linux" else None
 
@@ -317,7 +372,7 @@ _LOOKS: Mapping[str, Callable[[], object]] = {
     "the environment": _environment,
     "the working folder": _folder,
     "the umask": _umask,
-    "open files": _descriptors,
+    _FILES: _descriptors,
     "stdin, stdout or stderr": _streams,
     "signal handlers": _signals,
     "an alarm": _alarms,

@@ -27,6 +27,7 @@ from contextlib import suppress
 from subprocess import Popen
 from typing import Final, Literal
 
+from blackboard import loaded
 from blackboard.handlers import Source
 from blackboard.runners import guard, wire
 from blackboard.runners.output import Tail
@@ -201,6 +202,7 @@ class ChildProcess:
 
     async def connect(self) -> None:
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+        self._send(wire.CodeMessage(loaded.code()))
 
     def let_run(self, run: wire.RunMessage, deadline: float) -> None:
         """Gives it a handler to call. Earlier output belongs to no run."""

@@ -25,26 +25,40 @@ from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import deepcopy
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
-from blackboard.context import Context, progress_of, run_logger
+from blackboard.context import Context, progress_of
 from blackboard.errors import LeaseLost
 from blackboard.model import Ended, Outcome, replace
+from blackboard.params import with_params
 from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.runners.logs import Logged, kept_logs, own_logs, run_logger
 from blackboard.runners.output import (
+    Notes,
     Tail,
     captured,
+    ended_by,
     failure,
     fitting_checkpoint,
     fitting_result,
+    fitting_warning,
     name_of,
 )
+from blackboard.runners.resources import LoopResources
 
 Answer = TypeVar("Answer")
 _Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
+
+
+class RunOfLoop(NamedTuple):
+    """A run whose handler is a coroutine."""
+
+    id: str
+    type: str
+    fence: int
 
 
 class InlineRunner:
@@ -53,9 +67,10 @@ class InlineRunner:
     def __init__(self, *, stop_timeout: float = 5.0) -> None:
         self._stop_timeout = stop_timeout
         self._running: set[_InlineRun] = set()
+        self._resources = LoopResources()
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
-        run = _InlineRun(call, report, stop_timeout=self._stop_timeout)
+        run = _InlineRun(call, report, self._resources, stop_timeout=self._stop_timeout)
         self._running.add(run)
         run.ended.add_done_callback(lambda _: self._running.discard(run))
         return run
@@ -64,18 +79,30 @@ class InlineRunner:
         for run in list(self._running):
             run.stop(Outcome.CANCELLED, "the worker ended")
             await run.wait()
+        for problem in await self._resources.close(self._stop_timeout):
+            _log_masked(partial(failure, problem), None)
 
 
 class _InlineRun:
-    def __init__(self, call: HandlerCall, report: Reporter, *, stop_timeout: float) -> None:
+    def __init__(
+        self,
+        call: HandlerCall,
+        report: Reporter,
+        resources: LoopResources,
+        *,
+        stop_timeout: float,
+    ) -> None:
+        self._resources = resources
         self._loop = asyncio.get_running_loop()
         self._outside = copy_context()
         self._report = report
         self._mask = call.mask
         self._id, self._type = call.item.id, call.item.type
+        self.about = RunOfLoop(call.item.id, call.item.type, call.fence)
         self._stop_timeout = stop_timeout
         self._lost, self._stopping = LoopSignal(), LoopSignal()
         self._tail = Tail()
+        self._notes = Notes()
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
@@ -85,6 +112,9 @@ class _InlineRun:
 
     async def wait(self) -> Ended:
         return await asyncio.shield(self.ended)
+
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self.ended.add_done_callback(lambda ended: call(ended.result()))
 
     def extend(self, deadline: float) -> None:
         """Does nothing: a loop that stands still neither renews nor runs the handler."""
@@ -120,30 +150,37 @@ class _InlineRun:
 
     async def _run(self, call: HandlerCall) -> Ended:
         self._began = True
-        context = Context(
+        _owner.set(self)
+        _RUNS.add(self)
+        with captured(self._tail), kept_logs(self._log):
+            try:
+                item = with_params(call.item, call.handler.params)
+                resources = await self._resources.of(call.item.type, call.handler.resources)
+                value = await call.handler.function(item, self._context(call, resources))
+                # Encoded as in a child process: the worker gets what the row will hold.
+                encoded = fitting_result(value, call.mask, limit=call.limit)
+            except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
+                return ended_by(problem, call.mask)
+            return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
+
+    def _context(self, call: HandlerCall, resources: Any) -> Context:
+        log = run_logger(self._log)
+        return Context(
             due=call.due,
             fence=call.fence,
             attempt=call.attempt,
             worker=call.worker,
             fenced=call.fenced,
-            settings=deepcopy(dict(call.settings)),  # a run may change its copy
-            log=run_logger(self._log),
+            settings=deepcopy(dict(call.settings)) if call.settings else {},  # it may change them
+            log=log,
             lost=self._lost,
             stopping=self._stopping,
             progress=self._progress,
+            warn=partial(self._warn, log),
+            resources=resources,
             checkpoint=call.checkpoint,
             save=partial(self._save, call),
         )
-        _owner.set(self)
-        _RUNS.add(self)
-        with captured(self._tail):
-            try:
-                value = await call.handler.function(call.item, context)
-                # Encoded as in a child process: the worker gets what the row will hold.
-                encoded = fitting_result(value, call.mask, limit=call.limit)
-            except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
-                return Ended(outcome=Outcome.FAILED, error=call.mask.short(failure(problem)))
-            return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
     def _settle(self, task: asyncio.Task[Ended]) -> None:
         if self._timer is not None:
@@ -169,11 +206,22 @@ class _InlineRun:
     def _end(self, ended: Ended) -> None:
         if not self.ended.done():
             output = self._mask.output(self._tail.text())
-            self.ended.set_result(replace(ended, output=output))
+            self.ended.set_result(self._notes.added_to(replace(ended, output=output)))
 
-    def _log(self, level: int, message: str) -> None:
-        text = self._mask.short(message)
-        self._on_loop(lambda: self._report.log(level, text))
+    def _log(self, logged: Logged) -> None:
+        masked = logged.masked(self._mask)
+
+        def report() -> None:
+            self._notes.log(masked)
+            if not masked.logger:
+                self._report.log(masked.level, masked.text)
+
+        self._on_loop(report)
+
+    def _warn(self, log: logging.Logger, text: str) -> None:
+        masked = fitting_warning(text, self._mask)
+        self._on_loop(lambda: self._notes.warn(masked))
+        log.warning("%s", text)
 
     def _progress(self, done: int, total: int) -> None:
         whole = progress_of(done, total)
@@ -183,7 +231,8 @@ class _InlineRun:
         checkpoint = fitting_checkpoint(value, call.mask, limit=call.limit)
         if self.ended.done():
             raise LeaseLost("the run is over")
-        await self._report.save(checkpoint)
+        with own_logs():
+            await self._report.save(checkpoint)
 
     def _on_loop(self, report: Callable[[], None]) -> None:
         """Calls `report` on the loop, from any thread, and outside the handler's context: what the
@@ -361,6 +410,12 @@ def _owner_of_frame(problem: BaseException) -> _InlineRun | None:
         if frame.f_code is Handle._run.__code__:  # noqa: SLF001
             return _owner_in(frame.f_locals.get("self"))
     return None
+
+
+def owner_in(handle: object) -> RunOfLoop | None:
+    """The run that the loop is in, where it calls this handle."""
+    owner = _owner_in(handle)
+    return None if owner is None else owner.about
 
 
 def _owner_in(handle: object) -> _InlineRun | None:

@@ -11,10 +11,12 @@ row holds is passed on. A result is nested no deeper than params are: how deep a
 depends on how deep it is called itself, and a result that could be written might not be read.
 """
 
+import logging
 import math
 import re
 import sys
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +26,11 @@ from typing import Any, TextIO, cast
 
 import msgspec
 
-from blackboard.phrases import LONGEST_OUTPUT, too_long
+from blackboard.answers import Fail, HandlerAnswer, Retry, Skip, said_by
+from blackboard.model import Ended, LogLine, Outcome, replace
+from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
+from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
+from blackboard.runners.logs import Logged
 from blackboard.runners.secrets import MOST_MASKED, Mask
 from blackboard.spec import DEEPEST
 from blackboard.table import units
@@ -49,6 +55,44 @@ class Tail:
         if not self._whole:
             data = data.lstrip(bytes(range(0x80, 0xC0)))
         return data.decode("utf-8", "replace")
+
+
+LONGEST_LOGGER = 100
+"""Characters of a logger's name that are kept, head and tail."""
+
+
+class Notes:
+    """What a run says beside its result, masked: its warnings, and the last of its log."""
+
+    def __init__(self) -> None:
+        self._warnings: tuple[str, ...] = ()
+        self._log: deque[tuple[LogLine, int]] = deque()
+        self._size = 0
+
+    def warn(self, text: str) -> None:
+        self._warnings = warnings_of((*self._warnings, text))
+
+    def log(self, logged: Logged) -> None:
+        line = LogLine(
+            at=logged.at,
+            level=logging.getLevelName(logged.level),
+            text=cut_middle(logged.text, LONGEST_LINE),
+            logger=cut_middle(logged.logger, LONGEST_LOGGER),
+        )
+        size = len(msgspec.json.encode(line)) + 1
+        self._log.append((line, size))
+        self._size += size
+        while self._size > LONGEST_LOG:
+            self._size -= self._log.popleft()[1]
+
+    def added_to(self, ended: Ended) -> Ended:
+        """The end of the run with all of it."""
+        return replace(ended, warnings=self._warnings, log=tuple(line for line, _ in self._log))
+
+
+def fitting_warning(text: str, mask: Mask) -> str:
+    """What a handler gave `ctx.warn`, masked and cut."""
+    return mask.short(readable(str(text)), LONGEST_WARNING)
 
 
 _tail: ContextVar[Tail | None] = ContextVar("tail", default=None)
@@ -106,6 +150,7 @@ def _restore() -> None:
 _OURS = (
     str(Path(__file__).parent),
     str(Path(__file__).parent.parent / "handlers.py"),
+    str(Path(__file__).parent.parent / "loaded.py"),
     str(Path(__file__).parent.parent / "cli"),
     str(Path(traceback.__file__).parent / "asyncio"),
     "<frozen importlib",
@@ -123,20 +168,25 @@ class Unfit(ValueError):
     """A handler returned, or saves, what JSON cannot hold."""
 
 
+def is_good_exit(problem: BaseException) -> bool:
+    """Whether a handler ended by `sys.exit()` or `sys.exit(0)`, which is as if it had returned."""
+    return type(problem) is SystemExit and (problem.code is None or problem.code == 0)
+
+
 def fitting_result(value: Any, mask: Mask, *, limit: int) -> bytes:
-    """A handler's result as JSON, masked, in at most `limit` characters as stores count them.
-    Raises Unfit.
+    """A handler's result as JSON, masked, in at most `limit` characters as stores count them. One
+    that is longer is replaced by a warning: the run did its work. Raises Unfit.
     """
     encoded = encode_result(value)
     if len(encoded) > MOST_MASKED:
-        raise Unfit(f"the result is {len(encoded):,} bytes of JSON and {too_long(limit)}")
+        return msgspec.json.encode(not_kept("", f"{len(encoded):,} bytes", limit=limit))
     try:
         encoded = mask.result(encoded, limit)
         msgspec.json.decode(encoded)
     except ValueError as problem:
         raise Unfit(f"the handler returned raw JSON that is none: {problem}") from None
-    if len(encoded) > limit and (size := units(encoded.decode())) > limit:
-        raise Unfit(f"the result is {size:,} characters of JSON and {too_long(limit)}")
+    if len(encoded) > limit and (size := units(text := encoded.decode())) > limit:
+        return msgspec.json.encode(not_kept(text, f"{size:,} characters", limit=limit))
     return encoded
 
 
@@ -216,6 +266,28 @@ def failure(problem: BaseException) -> str:
         return _described(problem)
     except BaseException as second:  # noqa: BLE001 - what a handler raises may be of any class
         return f"{name_of(problem)}: (what it says raised {name_of(second)})"
+
+
+def ended_by(problem: BaseException, mask: Mask) -> Ended:
+    """How a run ended whose handler raised `problem`."""
+    if is_good_exit(problem):
+        return Ended(outcome=Outcome.OK)
+    if not issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
+        return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
+    assert isinstance(problem, HandlerAnswer)
+    text = readable(said_by(problem))
+    match problem:
+        case Skip():
+            return Ended(outcome=Outcome.OK, error=mask.short(text))
+        case Retry(after=after):
+            ended = Ended(outcome=Outcome.FAILED, retry_after=after.total_seconds())
+        case _:
+            ended = Ended(
+                outcome=Outcome.FAILED, final=isinstance(problem, Fail) and not problem.retry
+            )
+    if problem.__cause__ is not None:
+        text = f"{text}\n{failure(problem.__cause__)}"
+    return replace(ended, error=mask.short(text))
 
 
 def name_of(problem: BaseException) -> str:

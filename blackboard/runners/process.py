@@ -11,6 +11,7 @@ number of runs another child takes its place, so that an undetected leak does no
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -22,7 +23,7 @@ from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners import wire
 from blackboard.runners.child_process import ChildProcess, Watch
 from blackboard.runners.guard import LOOP
-from blackboard.runners.output import failure
+from blackboard.runners.output import Notes, failure
 
 
 class IdleChildren:
@@ -131,10 +132,15 @@ class _ProcessRun:
         self._signals: dict[Literal["lost", "stopping"], str] = {}
         self._verdict: Ended | None = None
         self._saves = set[asyncio.Task[None]]()
+        self._notes = Notes()
+        self._answered = False
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def wait(self) -> Ended:
         return await asyncio.shield(self.task)
+
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self.task.add_done_callback(lambda ended: call(ended.result()))
 
     def extend(self, deadline: float) -> None:
         self._deadline = deadline
@@ -169,7 +175,9 @@ class _ProcessRun:
                 save.cancel()
             if self._child is not None:
                 await self._end_child(self._child)
-        return replace(self._verdict, output=ended.output) if self._verdict else ended
+        if self._verdict is not None:
+            ended = replace(self._verdict, output=ended.output)
+        return self._notes.added_to(ended)
 
     async def _call_handler(self) -> Ended:
         if self._verdict is not None:
@@ -207,13 +215,17 @@ class _ProcessRun:
                     return message
                 case wire.Progress(done, total) if self._verdict is None:
                     self._report.progress(done, total)
+                case wire.Warned(text):
+                    self._notes.warn(text)
                 case wire.SaveMessage(number, checkpoint) if self._verdict is None:
                     # Beside this: what the handler logs is read meanwhile, and its end, too.
                     save = asyncio.create_task(self._save(child, number, checkpoint))
                     self._saves.add(save)
                     save.add_done_callback(self._saves.discard)
-                case wire.Log(level, text) if self._verdict is None:
-                    self._report.log(level, text)
+                case wire.Log(logged) if self._verdict is None:
+                    self._notes.log(logged)
+                    if not logged.logger:
+                        self._report.log(logged.level, logged.text)
                 case None:
                     return ""
 
@@ -228,18 +240,17 @@ class _ProcessRun:
         child.answer(saved)
 
     def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
+        self._answered = True
         output = self._call.mask.output(child.output())
         if answer.left:
             left = ", ".join(answer.left)
             text = f"its child process is not used again, because it left behind: {left}"
             self._report.log(logging.DEBUG, text)
-        good = not answer.error and not answer.left
+        good = answer.ended.outcome is Outcome.OK and not answer.left
         if good and child.runs < self._runner.runs and self._verdict is None:
             self._child = None
             self._runner.idle.put(child)
-        if answer.error:
-            return _failed(answer.error, output)
-        return Ended(outcome=Outcome.OK, result=answer.result, output=output)
+        return replace(answer.ended, output=output)
 
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:
         if not await child.gone(self._runner.stop_timeout):
@@ -248,6 +259,9 @@ class _ProcessRun:
         return _failed(problem or child.ended.result(), output)
 
     async def _end_child(self, child: ChildProcess) -> None:
+        if self._answered and self._call.handler.resources is not None:
+            child.hang_up()  # it closes them
+            await child.gone(self._runner.stop_timeout)
         child.kill()
         if not await child.gone(self._runner.stop_timeout):
             text = f"the child process {child.pid} was killed and is still there"

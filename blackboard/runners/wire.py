@@ -12,6 +12,9 @@ import msgspec
 
 from blackboard.context import HandlerItem
 from blackboard.handlers import Source
+from blackboard.loaded import Code
+from blackboard.model import Ended
+from blackboard.runners.logs import Logged
 
 LARGEST: Final = 64 << 20
 """Bytes of a message to a child, with the params of its run."""
@@ -22,6 +25,12 @@ HEAD: Final = 4
 
 class _Message(msgspec.Struct, tag=True, tag_field="say"):
     """Named by its class."""
+
+
+class CodeMessage(_Message):
+    """To the child, before all others: the code of the worker's jobs."""
+
+    code: Code
 
 
 class RunMessage(_Message, kw_only=True):
@@ -74,23 +83,27 @@ class Progress(_Message):
 
 
 class Log(_Message):
-    """To the worker, from `ctx.log`."""
+    """To the worker, from `ctx.log` and the loggers of the standard library."""
 
-    level: int
-    message: str
+    logged: Logged
+
+
+class Warned(_Message):
+    """To the worker, from `ctx.warn`."""
+
+    text: str
 
 
 class FinishedMessage(_Message, kw_only=True):
-    """To the worker: the handler returned `result`, or failed with `error`."""
+    """To the worker: how the handler ended."""
 
-    result: Any = None
-    error: str = ""
+    ended: Ended
     left: list[str] = []
     """What it left behind that could affect another run."""
 
 
-ToChild = RunMessage | SignalMessage | SavedMessage
-ToWorker = Progress | Log | SaveMessage | FinishedMessage
+ToChild = CodeMessage | RunMessage | SignalMessage | SavedMessage
+ToWorker = Progress | Log | Warned | SaveMessage | FinishedMessage
 
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 _to_worker: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)

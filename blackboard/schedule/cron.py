@@ -3,7 +3,8 @@
 **What matches.** Five fields: minute, hour, day of month, month, day of week; or a name such as
 @daily. A day matches when its month does, and: day of month AND day of week if one of these two
 fields starts with `*`, else day of month OR day of week (crontab(5)). 0 and 7 are Sunday. Whether
-a field "starts with *" depends on its text: `*/2` does, `0-59` does not.
+a field "starts with *" depends on its text: `*/2` does, `0-59` does not. Several expressions, with
+semicolons between them, match whenever one of them does.
 
 **When it runs.** cron(8) has two kinds of jobs, which it distinguishes by the same rule:
 
@@ -35,6 +36,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from blackboard.errors import BadInput
+from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
 
 HORIZON = 50
@@ -58,37 +60,44 @@ _MACROS = {
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _ELEMENT = re.compile(
-    r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?"
+    r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE
 )
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _WEEKDAYS),
+)
+"""Name, lowest, highest; names of the lowest and of those that follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression in a zone.
+    """A cron expression in a zone, or several.
 
     Raises BadInput when it cannot be read ("cron", "timezone") or would never run.
     """
 
     expression: str
     zone: str = "UTC"
+    limits: Limits = NONE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "expression", " ".join(self.expression.split()))
-        _check(self.expression, self.zone)
+        expressions = [" ".join(one.split()) for one in self.expression.split(";")]
+        object.__setattr__(self, "expression", "; ".join(expressions))
+        for one in expressions:
+            _check(one, self.zone)
 
     @property
     def text(self) -> str:
-        return f"cron {self.expression}"
-
-    @property
-    def fields(self) -> "Fields":
-        """The expression as sets."""
-        return read_fields(self.expression)
+        return f"cron {self.expression}{self.limits.text}"
 
     def next_run(self, after: datetime) -> datetime | None:
         """The first run strictly later than `after` (aware); UTC."""
-        start = after.astimezone(UTC) + _INSTANT
-        return _first_run(self.fields, find_zone(self.zone), start)
+        start, zone = after.astimezone(UTC) + _INSTANT, find_zone(self.zone)
+        found = [_first_run(read_fields(one), zone, start) for one in self.expression.split("; ")]
+        return min((one for one in found if one is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,19 +179,33 @@ def read_fields(expression: str) -> Fields:
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
     if len(texts) != 5:
         raise BadInput("cron", f"{_shorten(expression)!r} has {len(texts)} fields", _remedy(texts))
-    minute, hour, day, month, weekday = (text.lower() for text in texts)
-    minutes = tuple(sorted(_read_field(minute, "minute", 0, 59)))
-    hours = tuple(sorted(_read_field(hour, "hour", 0, 23)))
+    minute, hour, day, _, weekday = texts
+    minutes, hours, days, months, weekdays = (
+        sorted(_read_field(text, *field)) for text, field in zip(texts, _FIELDS, strict=True)
+    )
     return Fields(
-        minutes=minutes,
-        hours=hours,
-        days=_read_field(day, "day of month", 1, 31),
-        months=_read_field(month, "month", 1, 12, _MONTHS),
-        weekdays=frozenset(n % 7 for n in _read_field(weekday, "day of week", 0, 7, _WEEKDAYS)),
+        minutes=tuple(minutes),
+        hours=tuple(hours),
+        days=frozenset(days),
+        months=frozenset(months),
+        weekdays=frozenset(n % 7 for n in weekdays),
         follows_clock=minute.startswith("*") or hour.startswith("*"),
         day_and_weekday=day.startswith("*") or weekday.startswith("*"),
         times=tuple(h * 60 + m for h in hours for m in minutes),
     )
+
+
+def idle_steps(expression: str) -> str:
+    """A step that leads beyond its field, as in */90, in words; "" if there is none. Raises
+    BadInput.
+    """
+    for one in expression.split(";"):
+        read_fields(" ".join(one.split()))
+        for text, field in zip(one.split(), _FIELDS, strict=False):
+            for element in text.split(","):
+                if "/" in element and len(numbers := _read_field(element, *field)) == 1:
+                    return f"{element} matches the {field[0]} {min(numbers)} alone"
+    return ""
 
 
 def _read_field(
@@ -191,10 +214,13 @@ def _read_field(
     """The numbers of one field. `names` are those of `low`, `low` + 1 and so on."""
 
     def number(word: str) -> int:
-        value = int(word) if word.isdigit() else low + names.index(word) if word in names else -1
+        name_of_it = word.lower()
+        value = int(word) if word.isdigit() else -1
+        if name_of_it in names:
+            value = low + names.index(name_of_it)
         if not low <= value <= high:
             allowed = f"use {low}-{high}" + (f" or {names[0]}-{names[-1]}" if names else "")
-            raise BadInput("cron", f"{word!r} is not a {name}", allowed)
+            raise BadInput("cron", f"{word!r} is no {name}", allowed)
         return value
 
     numbers: set[int] = set()
@@ -210,7 +236,7 @@ def _read_field(
         end = number(last) if last else high if star or step else begin
         if end < begin:
             remedy = f"write {first}-{high},{low}-{last}"
-            if last == "sun":
+            if last.lower() == "sun":
                 remedy = f"write {first}-7: Sunday is 7 at the end of a range"
             raise BadInput("cron", f"{element!r} in {name} runs backwards", remedy)
         numbers.update(range(begin, end + 1, int(step or 1)))

@@ -1,8 +1,8 @@
-"""Durations as text: "8h", "90s", "1d12h", "1w", "500ms".
+"""Durations as text: "8h", "90s", "1d12h", "1w", "500ms"; also "1.5h" and "8 hours".
 
-Whole numbers with their units, largest unit first, each unit once. A number without a unit is
-refused, and so are zero, negative durations and more than ten years. The resolution is one
-millisecond. `parse_duration` reads what `format_duration` writes.
+Numbers with their units, largest unit first, each unit once. A number without a unit is refused,
+and so are zero, negative durations and more than ten years. The resolution is one millisecond.
+`parse_duration` reads what `format_duration` writes.
 """
 
 import re
@@ -25,7 +25,19 @@ LONGEST = timedelta(days=3653)
 _NOTHING = timedelta(0)
 _MILLISECOND = timedelta(milliseconds=1)
 _EXAMPLES = "write it like 8h, 90s, 1d12h, 1w or 500ms"
-_PARTS = re.compile(r"\s*+".join(rf"(?:([0-9]{{1,12}})\s*+{unit})?" for unit in UNITS))
+_WORDS = {
+    "w": "weeks?|w",
+    "d": "days?|d",
+    "h": "hours?|hrs?|h",
+    "m": "minutes?|mins?|m",
+    "s": "seconds?|secs?|s",
+    "ms": "milliseconds?|ms",
+}
+_PARTS = re.compile(
+    r"\s*+".join(
+        rf"(?:([0-9]{{1,12}}(?:\.[0-9]{{1,3}})?)\s*+(?:{_WORDS[unit]})(?![a-z]))?" for unit in UNITS
+    )
+)
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
 
 
@@ -47,6 +59,15 @@ def parse_duration(value: str | float | timedelta, field: str = "duration") -> t
     if duration % _MILLISECOND:
         raise BadInput(field, f"{value!r} is finer than a millisecond", "use whole milliseconds")
     return duration
+
+
+def duration_of(value: str | float | timedelta, field: str = "duration") -> timedelta:
+    """The same of what a Python program says, where a number is seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= LONGEST.total_seconds():  # also what is no number
+            raise BadInput(field, f"{value!r} seconds is longer than ten years", _EXAMPLES)
+        value = timedelta(milliseconds=round(value * 1000))
+    return parse_duration(value, field)
 
 
 @lru_cache(maxsize=1024)
@@ -76,13 +97,18 @@ def _read(text: str, field: str) -> timedelta:
     try:
         return sum(
             (
-                int(number or 0) * unit
+                _times(number or "0", unit)
                 for number, unit in zip(parts.groups(), UNITS.values(), strict=True)
             ),
             _NOTHING,
         )
     except OverflowError:
         raise BadInput(field, f"{text!r} is longer than ten years", _EXAMPLES) from None
+
+
+def _times(number: str, unit: timedelta) -> timedelta:
+    whole, _, part = number.partition(".")
+    return int(whole) * unit + (int(part) * unit / 10 ** len(part) if part else _NOTHING)
 
 
 def _with_unit(number: str) -> str:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from blackboard.errors import BadInput
+from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.zones import find_zone, first_shown
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class RRule:
 
     rule: str
     zone: str = "UTC"
+    limits: Limits = NONE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", "\\n".join(canonical_lines(self.rule)))
@@ -108,7 +110,7 @@ class RRule:
 
     @property
     def text(self) -> str:
-        return f"rrule {self.rule}"
+        return f"rrule {self.rule}{self.limits.text}"
 
     def runs(self, after: datetime) -> Iterator[datetime]:
         """The runs strictly later than `after` (aware), in order; UTC. `after` lies between the

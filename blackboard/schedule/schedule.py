@@ -7,23 +7,29 @@ A schedule is a frozen value with a `zone` and a canonical `text` that fits on o
     rrule FREQ=...  RFC 5545 in the zone, see `rrule.py`
     at 2026-11-21T09:00:00+01:00      once
 
+Its limits, if it has any, follow in parentheses: an end, a number of runs, windows without slots
+(`limits.py`).
+
 No function reads a clock. All take bounded time; an expression that never matches is refused when
 the schedule is made. Arguments are aware times, results are UTC. Cron and rules cover the years
 1000 to 9000.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
 from blackboard.schedule.cron import Cron
 from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.schedule.limits import NO_END, NONE, Limits, limits
+from blackboard.schedule.moments import EARLIEST, LATEST, in_zone, read_moment
 from blackboard.schedule.rrule import RRule
-from blackboard.schedule.zones import find_zone, first_shown
+from blackboard.schedule.zones import find_zone
 
 __all__ = [
     "Cron",
@@ -35,6 +41,7 @@ __all__ = [
     "interval_of",
     "make_schedule",
     "next_due",
+    "opens",
     "parse_schedule",
 ]
 
@@ -43,17 +50,25 @@ ALONE = timedelta(hours=1)
 FEW = 5
 """Slots from which the interval of a schedule is computed."""
 
-_FIRST = datetime(1000, 1, 1, tzinfo=UTC)
-_LAST = datetime(9000, 1, 1, tzinfo=UTC)
+_INSTANT = timedelta(microseconds=1)
+_FIRST = datetime(EARLIEST, 1, 1, tzinfo=UTC)
+_LAST = datetime(LATEST, 1, 1, tzinfo=UTC)
 _END = datetime.max.replace(tzinfo=UTC)
+_LIMITED = re.compile(
+    r"(?P<schedule>.*?)(?: \((?:until (?P<until>[^;)]+)(?:; )?)?(?:(?P<runs>[\d,]+) runs?(?:; )?)?"
+    r"(?:not (?P<blackout>[^)]+))?\))?",
+    re.DOTALL,
+)
+"""The text of a schedule with its limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A fixed time after the last start. The zone is only used to show times."""
+    """A fixed time after the last start. The zone is used for windows, and to show times."""
 
     interval: timedelta
     zone: str = "UTC"
+    limits: Limits = NONE
 
     def __post_init__(self) -> None:
         parse_duration(self.interval, "every")
@@ -61,7 +76,7 @@ class Every:
 
     @property
     def text(self) -> str:
-        return f"every {format_duration(self.interval)}"
+        return f"every {format_duration(self.interval)}{self.limits.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,7 @@ class Once:
 
     moment: datetime
     zone: str = "UTC"
+    limits: Limits = NONE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "moment", whole_milliseconds(_utc(self.moment)))
@@ -77,7 +93,8 @@ class Once:
 
     @property
     def text(self) -> str:
-        return f"at {self.moment.astimezone(find_zone(self.zone)).isoformat()}"
+        shown = self.moment.astimezone(find_zone(self.zone)).isoformat()
+        return f"at {shown}{self.limits.text}"
 
 
 Schedule = Every | Cron | RRule | Once
@@ -90,6 +107,7 @@ def make_schedule(
     rrule: str | None = None,
     at: str | datetime | None = None,
     zone: str = "UTC",
+    limits: Limits = NONE,
 ) -> Schedule | None:
     """The schedule of the one setting that is given; None without one.
 
@@ -102,26 +120,36 @@ def make_schedule(
         raise BadInput(names[-1], problem, "keep one of them")
     find_zone(_text("timezone", zone))
     if every is not None:
-        return Every(parse_duration(every, "every"), zone)
+        return Every(parse_duration(every, "every"), zone, limits)
     if cron is not None:
-        return Cron(_text("cron", cron), zone)
+        return Cron(_text("cron", cron), zone, limits)
     if rrule is not None:
-        return RRule(_text("rrule", rrule), zone)
+        return RRule(_text("rrule", rrule), zone, limits)
     if at is not None:
-        return Once(_read_moment(at, zone), zone)
+        if isinstance(at, datetime):
+            return Once(in_zone(at, zone, "at"), zone, limits)
+        return Once(read_moment(_text("at", at), zone, "at"), zone, limits)
     return None
 
 
 @lru_cache(maxsize=4096)
 def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
-    """The schedule whose canonical `text` this is.
+    """The schedule whose canonical `text` this is; calendars that its limits name are not known.
 
     Raises BadInput, as `make_schedule` does, or naming "schedule" when it is of no known kind.
     """
-    kind, _, rest = text.strip().partition(" ")
+    match = _LIMITED.fullmatch(text.strip())
+    assert match is not None
+    kind, _, rest = match["schedule"].partition(" ")
     if kind not in {"every", "cron", "rrule", "at"}:
         raise BadInput("schedule", f"{text[:60]!r} is of no known kind", "every, cron, rrule or at")
-    schedule = make_schedule(**{kind: rest}, zone=zone)
+    found = limits(
+        until=read_moment(match["until"], "UTC", "schedule") if match["until"] else None,
+        runs=int(match["runs"].replace(",", "")) if match["runs"] else None,
+        blackout=match["blackout"],
+        zone=zone,
+    )
+    schedule = make_schedule(**{kind: rest}, zone=zone, limits=found)
     assert schedule is not None
     return schedule
 
@@ -141,7 +169,7 @@ def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int
     after, until = _utc(after), _utc(until)
     if limit < 1 or until <= after:
         return []
-    if isinstance(schedule, Every):
+    if isinstance(schedule, Every) and schedule.limits is NONE:
         slots = (until - after) // schedule.interval
         numbers = range(max(slots - limit, 0) + 1, slots + 1)
         return [after + number * schedule.interval for number in numbers]
@@ -171,8 +199,31 @@ def interval_of(schedule: Schedule, near: datetime) -> timedelta:
     return min((later - slot for slot, later in pairwise(slots)), default=ALONE)
 
 
+def opens(schedule: Schedule | None, moment: datetime) -> datetime | None:
+    """`moment`, or the end of the windows without slots that it is in; None: they do not end."""
+    return schedule.limits.opens(moment) if schedule and schedule.limits.windows else moment
+
+
 def _slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     """The slots strictly later than `after` (UTC), in order."""
+    until = schedule.limits.until or _END
+    if not schedule.limits.windows:
+        yield from takewhile(until.__ge__, _unlimited(schedule, after))
+        return
+    in_windows = 0
+    while in_windows < NO_END:
+        slot = next(_unlimited(schedule, after), None)
+        if slot is None or (end := opens(schedule, slot)) is None or end > until:
+            return
+        if isinstance(schedule, Every) or end == slot:
+            yield end
+            after, in_windows = end, 0
+        else:
+            after, in_windows = end - _INSTANT, in_windows + 1
+
+
+def _unlimited(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    """The slots strictly later than `after` (UTC), in order, without regard to limits."""
     match schedule:
         case Once():
             if schedule.moment > after:
@@ -198,17 +249,6 @@ def _utc(moment: datetime) -> datetime:
     if moment.utcoffset() is None:
         raise ValueError(f"a schedule needs aware times, not {moment!r}")
     return moment.astimezone(UTC)
-
-
-def _read_moment(at: str | datetime, zone: str) -> datetime:
-    remedy = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
-    try:
-        moment = at if isinstance(at, datetime) else datetime.fromisoformat(_text("at", at).strip())
-    except ValueError:
-        raise BadInput("at", f"{str(at)[:60]!r} is no time", remedy) from None
-    if not _FIRST.year < moment.year < _LAST.year:
-        raise BadInput("at", f"{str(at)!r} is too far away", remedy)
-    return moment if moment.tzinfo else first_shown(moment, find_zone(zone))
 
 
 def _text(field: str, value: object) -> str:

@@ -9,7 +9,7 @@ at clock changes is not described.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from blackboard.schedule.cron import Cron, Fields
+from blackboard.schedule.cron import Cron, Fields, read_fields
 from blackboard.schedule.durations import UNITS
 from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
@@ -28,13 +28,18 @@ _MOST_TIMES = 6
 
 
 def describe(schedule: Schedule) -> str:
-    """`schedule` in words."""
+    """`schedule` in words, with its limits as they are written."""
+    return _without_limits(schedule) + schedule.limits.text
+
+
+def _without_limits(schedule: Schedule) -> str:
     zone = "" if schedule.zone == "UTC" else f" ({schedule.zone})"
     match schedule:
         case Every():
             return describe_duration(schedule.interval)
         case Cron():
-            return _describe_fields(schedule.fields) + zone
+            fields_of_each = map(read_fields, schedule.expression.split("; "))
+            return "; ".join(map(_describe_fields, fields_of_each)) + zone
         case RRule():
             fields = _fields_of(schedule.rule)
             quoted = f"by the rule {schedule.rule}"

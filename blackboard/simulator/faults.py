@@ -5,6 +5,7 @@ next batch of its process, so that kills and pauses happen between any two steps
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,16 +16,24 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Mark
 from blackboard.phrases import iso
 from blackboard.protocol import edits
-from blackboard.protocol.keys import item_key, next_key, partition, shard_of
+from blackboard.protocol.keys import (
+    LEADERS,
+    group_board,
+    item_key,
+    leaders_board,
+    next_key,
+    partition,
+    shard_of,
+)
 from blackboard.protocol.reading import BoardTable
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import LinkFault, Network, ShardFault
 from blackboard.simulator.processes import Process, Timeline, Trap, TrapPoint
 from blackboard.simulator.results import Figures, Trace
-from blackboard.simulator.scenario import Fault, Injection, SimulatedItem
+from blackboard.simulator.scenario import Fault, Injection, Scenario, SimulatedItem
 from blackboard.simulator.store import NEWER, Sender, Store, StoreClient, more
-from blackboard.simulator.workers import BOARD, WorkerProcess, Workers
+from blackboard.simulator.workers import BOARD, Happening, WorkerProcess, Workers
 from blackboard.spec import Spec
 from blackboard.table import Merge, TableError, Value
 
@@ -48,6 +57,8 @@ EMPTYING = 0.25
 ABOUT_NOW = timedelta(hours=1)
 """A single time is at most so far before or after now."""
 _FREES: dict[str, Callable[..., Any]] = {"unlock": edits.unlock, "cancel": edits.cancel}
+OF_SHARED = {"pause", "resume", "unlock", "cancel", "edit"}
+"""What people do to partitions and elections; an edit is of the checkpoint alone."""
 
 
 class Operators:
@@ -58,23 +69,47 @@ class Operators:
         board: BoardTable,
         client: StoreClient,
         process: Process,
-        items: Sequence[SimulatedItem],
+        scenario: Scenario,
     ) -> None:
         self._board = board
         self._client = client
         self._process = process
-        self._items = items
+        self._items = scenario.items
+        self._shared = [(item_id, one.name) for one in scenario.groups for item_id in one.ids]
+        self._shared += [(one.name, LEADERS) for one in scenario.elections]
         self._count = 0
 
     def request(self, verb: str, number: int, detail: float) -> None:
         """Sends one request about item `number`. It may be refused, or change nothing."""
         self._count += 1
         sender = Sender(name=f"person-{self._count}", verb=verb)
-        item = self._items[number % len(self._items)]
-        self._process.loop.spawn(self._request(sender, item, detail))
-
-    async def _request(self, sender: Sender, item: SimulatedItem, detail: float) -> None:
         board = self._board.asked_through(self._client.as_sender(sender))
+        number %= len(self._items) + len(self._shared)
+        if number < len(self._items):
+            work = self._request(board, sender, self._items[number], detail)
+        elif verb in OF_SHARED:
+            item_id, group = self._shared[number - len(self._items)]
+            work = self._request_shared(board.group(group), sender, item_id)
+        else:
+            return
+        self._process.loop.spawn(work)
+
+    async def _request_shared(self, board: BoardTable, sender: Sender, item_id: str) -> None:
+        mark = Mark(by="ann", at=board.clock.now())
+        with suppress(BlackboardError, TableError):
+            match sender.verb:
+                case "edit":
+                    await edits.edit(board, item_id, lambda spec, _: spec, checkpoint="")
+                case "pause":
+                    await edits.pause(board, item_id, mark)
+                case "resume":
+                    await edits.resume(board, item_id, mark)
+                case verb:
+                    await _free(board, sender, item_id, mark, verb)
+
+    async def _request(
+        self, board: BoardTable, sender: Sender, item: SimulatedItem, detail: float
+    ) -> None:
         mark = Mark(by="ann", at=board.clock.now())
         spec = other_spec(self._items, detail, mark.at)
         try:
@@ -93,12 +128,16 @@ class Operators:
                 case "remove":
                     await edits.remove(board, item.id)
                 case verb:
-                    found = await board.item(item.id)
-                    if found is not None and found.running:
-                        sender.fence = found.fence
-                        await _FREES[verb](board, item.id, mark, fence=found.fence)
+                    await _free(board, sender, item.id, mark, verb)
         except (BlackboardError, TableError):
             return  # refused, or not answered: the operator gives up
+
+
+async def _free(board: BoardTable, sender: Sender, item_id: str, mark: Mark, verb: str) -> None:
+    found = await board.item(item_id)
+    if found is not None and found.running:
+        sender.fence = found.fence
+        await _FREES[verb](board, item_id, mark, fence=found.fence)
 
 
 def own_params(sender: Sender, detail: float) -> dict[str, object] | None:
@@ -136,8 +175,11 @@ class FaultInjector:
     workers: Workers
     operators: Operators
     shadows: Shadows
+    on_back: Callable[[float], None]
+    """Called when the store is back, with the moment since when it was away."""
     over: bool = False
     """Whether all faults have stopped."""
+    _away_since: float = 0.0
 
     def inject(self, one: Injection) -> None:
         """Injects one fault, unless all have stopped."""
@@ -146,17 +188,20 @@ class FaultInjector:
         match one.fault:
             case Fault.OUTAGE:
                 self._record("store", f"is away for {one.seconds:.1f} s", "outages")
+                if not self.network.away:
+                    self._away_since = self.timeline.now
                 self.network.away = True
                 self.timeline.at(self.timeline.now + one.seconds, self._end_outage)
             case Fault.SHARD:
-                name = partition(BOARD, one.target, self._shards)
+                name = self._place(one.target)
                 self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick partitions")
                 self._fail(self.network.shard_faults, name, ShardFault(one.how), one.seconds)
             case Fault.CLOCK:
                 self._record("store", f"its clock jumps {one.seconds:+.1f} s", "store jumped")
                 self.workers.store.clock.jump(one.seconds)
             case Fault.VERSIONS:
-                item_id, shards = self.workers.scenario.items[one.target].id, self._shards
+                items, shards = self.workers.scenario.items, self._shards
+                item_id = items[one.target % len(items)].id  # shrinking leaves items out
                 place = partition(BOARD, shard_of(item_id, shards), shards)
                 shadow = self.shadows.of.get(item_id)
                 if shadow is not None and take_over(self.workers.store, place, item_id, shadow):
@@ -199,6 +244,7 @@ class FaultInjector:
             return
         now, about = self.timeline.now, _ABOUT[trap.when]
         process.loop.stop_process()  # a process that is killed may be executing code now
+        self.workers.on_happening(member, Happening.STANDS_STILL)
         if trap.seconds is None:
             self._record(process.name, f"is killed{about}", "killed")
             self.timeline.at(now, self._bury, member, trap.replaced_after)
@@ -217,11 +263,13 @@ class FaultInjector:
             self._record(process.name, "continues")
             process.went_on = self.timeline.now
             process.loop.continue_process()
+            self.workers.on_happening(self.workers.by_name[process.name], Happening.GOES_ON)
 
     def _end_outage(self) -> None:
         if self.network.away:
             self._record("store", "is back")
             self.network.away = False
+            self.on_back(self._away_since)
 
     def _fail(self, faults: dict[str, Any], name: str, how: object, seconds: float) -> None:
         faults[name] = how
@@ -244,9 +292,10 @@ class FaultInjector:
     def stop(self) -> None:
         """Stops all faults: every process continues, and each empty seat gets a worker."""
         self.over = True
+        self.workers.handler_runs.pumps_fail = False
         self._record("world", "all faults stop")
         self.network.fates.stop()
-        self.network.away = False
+        self._end_outage()
         self.network.link_faults.clear()
         self.network.shard_faults.clear()
         for seat, member in sorted(self.workers.seats.items()):
@@ -259,6 +308,15 @@ class FaultInjector:
     @property
     def _shards(self) -> int:
         return self.workers.scenario.shards
+
+    def _place(self, number: int) -> str:
+        """A partition of the store: a shard, a group, or that of the elections."""
+        if number < self._shards:
+            return partition(BOARD, number, self._shards)
+        groups = self.workers.scenario.groups
+        at = number - self._shards
+        name = group_board(BOARD, groups[at].name) if at < len(groups) else leaders_board(BOARD)
+        return partition(name, 0, 1)
 
     def _record(self, who: str, what: str, counted: str = "") -> None:
         self.trace.add(self.timeline.now, who, what)

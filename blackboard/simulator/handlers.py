@@ -1,16 +1,17 @@
-"""Simulated handlers: they take their time and do nothing.
+"""Simulated handlers and pumps: they take their time and do nothing.
 
 How long a run takes, how it ends, and whether it saves is drawn from the seed, the item and the
 fence; the worker and the time make no difference. Two handlers of one item at the same time
 overlap: this is measured, for no promise forbids it.
 
 A run that saves goes on with the number that was saved last, and saves the next ones while it runs,
-each with its own fence.
+each with its own fence. A pump saves so until it is asked to end, saves once more, and returns;
+where runs fail, a few pumps fail, return unasked, or pay no attention to being asked.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +22,10 @@ from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.simulator.changes import Saved, saved_in, text_of_saved
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
+from blackboard.worker.heartbeat import GONE
 
 PLAIN, FENCED, NARROW = "task", "fenced", "narrow"
+SCARCE, KEYED = "scarce", "keyed"
 """The types of items."""
 ENDLESS = 0.003
 """The share of runs that hang until they are stopped."""
@@ -34,7 +37,14 @@ async def _nothing(item: Any, ctx: Any) -> None:
     """Is never called: the runner only waits."""
 
 
-def handler_of(item_type: str, *, fenced: bool = False, slots: int | None = None) -> Handler:
+def handler_of(
+    item_type: str,
+    *,
+    fenced: bool = False,
+    slots: int | None = None,
+    concurrency: int | None = None,
+    key: str | None = None,
+) -> Handler:
     return Handler(
         type=item_type,
         function=_nothing,
@@ -42,6 +52,8 @@ def handler_of(item_type: str, *, fenced: bool = False, slots: int | None = None
         spec=Spec(),
         slots=slots,
         fenced=fenced,
+        concurrency=concurrency,
+        key=key,
         source=Source("", __name__),
     )
 
@@ -50,6 +62,12 @@ LARGE, TOO_LARGE, TOO_DEEP = 20_000, 40_000, 2_000
 """Characters of a result that fits a row, and of one that does not; levels of nested lists."""
 LARGE_ONES = 0.04
 """The share of results that are large; half of these do not fit a row."""
+DRAINS = (0.05, 0.5)
+"""Seconds that a pump takes for what it has begun."""
+DEAF = 0.03
+"""The share of pumps that do not end when they are asked to."""
+FAILS_AFTER = 1_800.0
+"""Seconds until a pump fails, on the mean, where all would fail."""
 ENDS = (
     "it failed, as it was drawn",
     "its process ended with SIGKILL",
@@ -82,13 +100,18 @@ class HandlerRun:
     async def wait(self) -> Ended:
         return await asyncio.shield(self.ended)
 
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self.ended.add_done_callback(lambda ended: call(ended.result()))
+
     def extend(self, deadline: float) -> None:
         """Does nothing: it is a coroutine, and a stopped loop runs none."""
 
-    def lose(self, reason: str) -> None:  # noqa: ARG002 - the handler reads no reason
+    def lose(self, reason: str) -> None:
         self._notify()
         if self.lost is None:
             self.lost = self.notified
+            if reason == GONE:
+                self.runs.on_gone(self)
 
     def ask_to_end(self, reason: str) -> None:
         """Does nothing: it is no pump."""
@@ -145,6 +168,64 @@ class HandlerRun:
         self.runs.end(self)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class PumpRun(HandlerRun):
+    """A pump that was called."""
+
+    drains: float
+    """Seconds from being asked to end until its last save; infinity: it pays no attention."""
+    is_asked: bool = False
+    is_draining: bool = False
+    """Whether it is asked to end, and has done what it had begun."""
+    _rest: asyncio.Future[None] | None = None
+
+    def ask_to_end(self, reason: str) -> None:  # noqa: ARG002 - it reads no reason
+        if not self.is_asked and not math.isinf(self.drains):
+            self.process.loop.call_later(self.drains, self._wake)
+        self.is_asked = True
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.is_draining or self.runs.pumps_fail:
+            HandlerRun.finish(self, outcome)
+
+    async def save(self, pause: float) -> None:
+        """Saves the next positions until it is asked to end, and once more then."""
+        number, longest = saved_in(self.call.checkpoint).number, pause
+        pause /= 10
+        while True:
+            await self._pause(pause)
+            pause, number = min(2 * pause, longest), number + 1
+            saved = Saved(number, self.call.fence)
+            try:
+                await self.report.save(text_of_saved(saved))
+            except LeaseLost as lost:
+                self._notify()
+                self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
+                return
+            self.runs.on_saved(self.call.item.id, saved)
+            if self.is_draining:
+                self.finish(Outcome.OK)
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        if self.is_draining:
+            return
+        self._rest = self.process.loop.create_future()
+        call = self.process.loop.call_later(seconds, self._wake_for_a_save)
+        try:
+            await self._rest
+        finally:
+            call.cancel()
+
+    def _wake(self) -> None:
+        self.is_draining = True
+        self._wake_for_a_save()
+
+    def _wake_for_a_save(self) -> None:
+        if self._rest is not None and not self._rest.done():
+            self._rest.set_result(None)
+
+
 def result_of(run: HandlerRun) -> Any:
     """The result of a good run: short, or large, or more than a row can hold."""
     share = run.size / LARGE_ONES
@@ -172,8 +253,14 @@ class HandlerRuns:
     """The share of runs that fail."""
     saving: float
     """The share of runs that save."""
+    saves: Mapping[str, float] = field(default_factory=dict)
+    """Seconds between two saves of a pump, at the most, by its type."""
+    pumps_fail: bool = True
+    """Whether a pump that is to fail does. Set to False when all faults stop."""
     on_begin: Callable[[HandlerRun], None] = lambda _: None
     on_end: Callable[[HandlerRun], None] = lambda _: None
+    on_gone: Callable[[HandlerRun], None] = lambda _: None
+    """Called with each that is notified that its lock was taken away."""
     on_saved: Callable[[str, Saved], None] = lambda *_: None
     """Called with the id of the item and each save that was acknowledged."""
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
@@ -191,7 +278,40 @@ class HandlerRuns:
         return iter([one for some in self.by_item.values() for one in some])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        """Calls a handler."""
+        """Calls a handler, or a pump."""
+        is_pump = call.handler.pump is not None
+        run = self._pump(process, call, report) if is_pump else self._run(process, call, report)
+        self.on_begin(run)
+        others = self.by_item.setdefault(call.item.id, [])
+        self.count += 1
+        self.overlaps += bool(others)
+        others.append(run)
+        return run
+
+    def _pump(self, process: Process, call: HandlerCall, report: Reporter) -> PumpRun:
+        chance = stream(self.seed, f"pump {call.item.id} {call.fence}")
+        shortest, longest = DRAINS
+        drains = shortest + (longest - shortest) * chance.fraction()
+        run = PumpRun(
+            runs=self,
+            call=call,
+            process=process,
+            report=report,
+            ended=process.loop.create_future(),
+            began=self.timeline.now,
+            size=1.0,
+            drains=math.inf if chance.fraction() < DEAF and self.failing > 0 else drains,
+        )
+        if self.failing > 0 and self.pumps_fail:
+            after = -math.log(1.0 - chance.fraction()) * FAILS_AFTER / self.failing
+            unasked = chance.fraction() < 0.5
+            outcome = Outcome.OK if unasked else Outcome.FAILED
+            run.size = chance.fraction()
+            run.timer = process.loop.call_later(after, run.finish, outcome)
+        run.start_saving(self.saves[call.item.type] * (0.5 + chance.fraction() / 2))
+        return run
+
+    def _run(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
         chance = stream(self.seed, f"run {call.item.id} {call.fence}")
         mean = self.takes[call.item.id]
         takes = mean * min(-math.log(1.0 - chance.fraction()), 8.0)
@@ -211,11 +331,6 @@ class HandlerRuns:
         saves = stream(self.seed, f"saves {call.item.id} {call.fence}")
         if saves.fraction() < self.saving:
             run.start_saving(mean * (SOONEST + (LATEST - SOONEST) * saves.fraction()))
-        self.on_begin(run)
-        others = self.by_item.setdefault(call.item.id, [])
-        self.count += 1
-        self.overlaps += bool(others)
-        others.append(run)
         return run
 
     def end(self, run: HandlerRun) -> None:
@@ -245,15 +360,17 @@ class HandlerRuns:
 
 @dataclass(slots=True)
 class SimulatedRunner:
-    """Calls the handlers of one process."""
+    """Calls handlers of one process."""
 
     runs: HandlerRuns
     process: Process
+    types: Collection[str]
+    """Of all that it calls."""
 
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         return self.runs.begin(self.process, call, report)
 
     async def close(self) -> None:
         for one in self.runs:
-            if one.process is self.process:
+            if one.process is self.process and one.call.item.type in self.types:
                 one.stop(Outcome.CANCELLED, "the worker ended")

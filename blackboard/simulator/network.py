@@ -30,6 +30,8 @@ LATEST = 30.0
 SLOWEST = 5.0
 """Seconds that a request to a slow partition takes, at most."""
 RETRY_AFTER = (0.5, 1.0, 2.0, 10.0)
+BESIDE = "."
+"""In the names of the partitions of the boards that groups and elections are."""
 
 
 class Fate(StrEnum):
@@ -173,6 +175,7 @@ class Network:
     def send(self, request: StoreRequest) -> None:
         process = request.process
         process.requests += 1
+        process.beside += BESIDE in request.partition
         request.fate = self.fates.of(process.name, process.requests)
         if request.fate in _KILLED:
             request.trap = Trap(when=_KILLED[request.fate], seconds=None)

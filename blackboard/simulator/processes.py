@@ -210,12 +210,17 @@ class ProcessLoop:
             self._timeline.soon(self.waiting.popleft())
 
     def kill(self) -> None:
-        """SIGKILL. Its tasks are closed, so that none of them runs later."""
+        """SIGKILL. Its tasks are closed, so that none of them runs later; also those that a
+        `finally` begins.
+        """
         self.dead = True
         self.waiting.clear()
         self.enter()  # a `finally` may need a running loop
-        for task in asyncio.all_tasks(self._as_loop):
-            _close(task)
+        closed = set[asyncio.Task[Any]]()
+        while left := asyncio.all_tasks(self._as_loop) - closed:
+            for task in left:
+                _close(task)
+            closed |= left
         self._timeline.leave()
 
     # ---- what asyncio asks besides
@@ -304,6 +309,8 @@ class Process:
     """When the store last served it the locks of a partition."""
     requests: int = 0
     """Sent to the store so far. A plan of faults names a request by its number."""
+    beside: int = 0
+    """Those of them that were about groups and elections."""
     newer: bool = False
     """Whether it runs a newer version of the program."""
     trap: "Trap | None" = None

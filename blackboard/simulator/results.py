@@ -31,6 +31,10 @@ class Figures:
     overrides: int = 0
     renewals: int = 0
     saves: int = 0
+    moves: int = 0
+    """Of partitions, from one worker to another."""
+    terms: int = 0
+    """Of elections: as often as a candidate has won."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """Of the runs in the history, as first written."""
     late: int = 0
@@ -50,6 +54,9 @@ class Figures:
 
     def count(self, fault: str) -> None:
         self.troubles[fault] += 1
+
+    def moved(self) -> None:
+        self.moves += 1
 
     def changed(self, change: AppliedChange) -> None:
         """Counts a change, until `measure` is called."""
@@ -162,5 +169,5 @@ def _freed(change: AppliedChange) -> str:
 def _now(item: Item | None) -> str:
     """What follows for the item."""
     if item is None or item.state is not State.ACTIVE:
-        return f": {item.state.value}" if item else ""
+        return f": {item.state.value if item else 'deleted'}"
     return "" if item.running else f": due {item.ready:%d %H:%M:%S}"

@@ -13,11 +13,13 @@ from typing import TypeVar
 
 from blackboard.clock import SeededChance
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler
+from blackboard.handlers import Handler, handlers_of, pump
+from blackboard.rules.election import ElectionKind
 from blackboard.rules.next_run import phase
+from blackboard.rules.shares import Balance, names_of
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
-from blackboard.simulator.handlers import FENCED, NARROW, PLAIN, handler_of
+from blackboard.simulator.handlers import FENCED, KEYED, NARROW, PLAIN, SCARCE, handler_of
 from blackboard.simulator.network import Fated, LinkFault, Odds, ShardFault
 from blackboard.simulator.processes import WORLD_START, TrapPoint, stream
 from blackboard.spec import Spec
@@ -45,7 +47,7 @@ class Fault(StrEnum):
     OUTAGE = "outage"
     """The store is away."""
     SHARD = "shard"
-    """One partition is away, throttled or slow, or its replies are lost."""
+    """One partition of the store is away, throttled or slow, or its replies are lost."""
     CLOCK = "clock"
     """The store's clock is set by less than a minute, and runs up to 1 % too fast or too slow."""
     REDEPLOY = "redeploy"
@@ -87,6 +89,8 @@ ALL_TYPES = SimulatedTypes(
         PLAIN: handler_of(PLAIN),
         FENCED: handler_of(FENCED, fenced=True),
         NARROW: handler_of(NARROW, slots=1),
+        SCARCE: handler_of(SCARCE, concurrency=2),
+        KEYED: handler_of(KEYED, key="host"),
     },
     settings=Settings(),
 )
@@ -103,6 +107,60 @@ class SimulatedItem:
     type: str = PLAIN
     first: datetime | None = None
     """None: due at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedGroup:
+    """A group of partitions, which all workers of a world serve. Durations are in seconds."""
+
+    name: str
+    partitions: int
+    lease: float = 30.0
+    drain: float = 10.0
+    balance: Balance = Balance.SHARES
+    saves: float = 60.0
+    """Between two saves of a pump, at the most."""
+
+    @property
+    def round(self) -> float:
+        return self.lease / 3
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """No other item of a world has such an id."""
+        return tuple(f"{self.name}-{number}" for number in names_of(self.partitions))
+
+    @property
+    def handler(self) -> Handler:
+        """Its pump."""
+
+        async def serve(partition: object, ctx: object) -> None:
+            """Is never called: the runner only waits."""
+
+        declared = pump(
+            self.name,
+            partitions=self.ids,
+            lease=timedelta(seconds=self.lease),
+            drain=timedelta(seconds=self.drain),
+            balance=self.balance,
+        )
+        return handlers_of(declared(serve))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedElection:
+    """An election, in which all workers of a world are candidates."""
+
+    name: str
+    kind: ElectionKind = ElectionKind.MUTEX
+    lease: float = 15.0
+    """Seconds."""
+    ranks: int = 1
+    """How many ranks the candidates have: that of a seat is the same after each restart."""
+    preempt: bool = True
+
+    def rank(self, seat: int) -> int:
+        return 0 if self.kind is ElectionKind.MUTEX else seat % self.ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +186,29 @@ class Scenario:
     """Runs that fail."""
     saving: float = 0.5
     """Runs that save checkpoints."""
+    housekeeping: timedelta | None = None
+    """How often what is kept no longer is deleted; None: never."""
     types: SimulatedTypes = ALL_TYPES
+    groups: Sequence[SimulatedGroup] = ()
+    elections: Sequence[SimulatedElection] = ()
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """Of all types, the pumps among them."""
+        return {**self.types.handlers, **{one.name: one.handler for one in self.groups}}
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The ids of all partitions and elections."""
+        partitions = [item_id for one in self.groups for item_id in one.ids]
+        return (*partitions, *(one.name for one in self.elections))
+
+    @property
+    def places(self) -> int:
+        """The partitions of the store that may be in trouble alone: each shard, each group, and
+        that of the elections.
+        """
+        return self.shards + len(self.groups) + bool(self.elections)
 
     @property
     def request_odds(self) -> Odds:
@@ -144,6 +224,8 @@ class Scenario:
         """Seconds, of the items that have one of their own; else two minutes."""
         said = {one.spec.stale_after for one in self.items if one.spec.stale_after}
         leases = [parse_duration(text, "stale_after").total_seconds() for text in said]
+        leases += [one.lease for one in self.groups]
+        leases += [one.lease for one in self.elections]
         return min(leases, default=120.0)
 
     @property
@@ -209,7 +291,9 @@ class Injection:
     """Seconds since the world began."""
     fault: Fault
     target: int
-    """The seat of a worker, or the number of an item or a partition."""
+    """The seat of a worker, or the number of an item (partitions and elections come behind the
+    items) or of a partition of the store (groups and elections come behind the shards).
+    """
     seconds: float = 0.0
     how: str = ""
 
@@ -260,7 +344,7 @@ def _drawn(
         case Fault.OUTAGE:
             yield Injection(at, fault, 0, _span(chance, 1.0, 300.0))
         case Fault.SHARD:
-            shard_fault, number = _pick(chance, tuple(ShardFault)), _number(chance, scenario.shards)
+            shard_fault, number = _pick(chance, tuple(ShardFault)), _number(chance, scenario.places)
             yield Injection(at, fault, number, _span(chance, 2.0, 600.0), shard_fault.value)
         case Fault.CLOCK:
             yield Injection(at, fault, 0, _span(chance, 0.1, 50.0) * _sign(chance))
@@ -268,7 +352,8 @@ def _drawn(
             # People of this version cannot change a newer item: at most one item in three.
             yield Injection(at, fault, _pick(chance, range(2, items, 3)))
         case Fault.EDIT:
-            verb, item = _pick(chance, VERBS), _number(chance, items)
+            verb = _pick(chance, VERBS)
+            item = _number(chance, items + len(scenario.shared))
             yield Injection(at, fault, item, chance.fraction(), verb)
         case _:
             yield from _drawn_for_workers(fault, chance, scenario, at)

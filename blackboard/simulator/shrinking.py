@@ -38,6 +38,7 @@ class Failure:
         """The number of its parts."""
         fated = len(self.plan.fated or ())
         parts = len(self.plan.injections) + fated + len(self.scenario.items)
+        parts += len(self.scenario.groups) + len(self.scenario.elections)
         return parts + self.scenario.workers
 
 
@@ -79,6 +80,7 @@ class Shrinker:
             before = self.failure.size
             self._leave_out_kinds()
             self._leave_out_items()
+            self._leave_out_shared()
             self._leave_out_injections()
             self._leave_out_fates()
             self._take_fewer_workers()
@@ -116,6 +118,13 @@ class Shrinker:
         for fewer in self._fewer(lambda: tuple(self.failure.scenario.items)):
             if fewer:
                 self._fails(replace(self.failure.scenario, items=fewer), self.failure.plan)
+
+    def _leave_out_shared(self) -> None:
+        """Behind the items: an edit of a plan may then be of another one."""
+        for fewer in self._fewer(lambda: tuple(self.failure.scenario.groups)):
+            self._fails(replace(self.failure.scenario, groups=fewer), self.failure.plan)
+        for some in self._fewer(lambda: tuple(self.failure.scenario.elections)):
+            self._fails(replace(self.failure.scenario, elections=some), self.failure.plan)
 
     def _take_fewer_workers(self) -> None:
         while (count := self.failure.scenario.workers) > 1:

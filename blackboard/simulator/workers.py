@@ -1,12 +1,19 @@
-"""The worker processes of a world: real workers, each in a simulated process."""
+"""The worker processes of a world: real workers, each in a simulated process.
+
+Where a world has groups and elections, each worker serves all groups and is a candidate in all
+elections, as a program is that opens a board, works on it and enters elections.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import WorkerSettings, assemble, group_worker
 from blackboard.clock import Chance
+from blackboard.election import Election
+from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
@@ -19,9 +26,10 @@ from blackboard.simulator.processes import (
     Timeline,
     stream,
 )
-from blackboard.simulator.scenario import Fault, Scenario
+from blackboard.simulator.scenario import Fault, Scenario, SimulatedElection
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
-from blackboard.table import Requests
+from blackboard.table import Requests, TableError
+from blackboard.worker.partitions import GroupWorker
 from blackboard.worker.wake import SPREAD, EarliestWake
 from blackboard.worker.worker import Mode, Worker
 
@@ -32,16 +40,79 @@ RATE = 0.01
 """A clock may be too fast or too slow by so much."""
 
 
+class Happening(StrEnum):
+    """What befalls a worker process."""
+
+    STARTS = "starts"
+    ASKED_TO_STOP = "is asked to stop"
+    STANDS_STILL = "stands still"
+    GOES_ON = "goes on"
+    GONE = "is gone"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimulatedCandidate:
+    """The part of a process in an election: it leads when it can, again and again."""
+
+    about: SimulatedElection
+    enter: Callable[[], Election]
+    process: Process
+    on_term: Callable[["SimulatedCandidate"], None]
+    """Called when it has won."""
+    election: Election = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.election = self.enter()
+
+    @property
+    def leads(self) -> bool:
+        return not self.process.loop.dead and self.election.is_leader
+
+    async def take_part(self) -> None:
+        """Until it is cancelled. A board that cannot be reached is tried again."""
+        while True:
+            try:
+                async with self.election as leader:
+                    while True:
+                        await leader.won()
+                        self.on_term(self)
+                        await leader.lost.wait()
+            except (TableError, BlackboardError):
+                await self.process.loop.sleep(self.about.lease / 3)
+            self.election = self.enter()
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class WorkerProcess:
     """One worker process."""
 
     process: Process
     worker: Worker
-    task: asyncio.Task[None]
     requests: Requests
+    groups: Mapping[str, GroupWorker]
+    """Its parts in the groups, by the types of their pumps."""
+    candidates: tuple[SimulatedCandidate, ...]
+    task: asyncio.Task[None] = field(init=False)
     asked_to_stop: float | None = None
     """When it was first asked."""
+    _parts: list[asyncio.Task[None]] = field(default_factory=list)
+    """The tasks of the candidates."""
+
+    async def work(self) -> None:
+        """As `BoardWorker.work`, and a task for each election."""
+        async with asyncio.TaskGroup() as beside:
+            for group in self.groups.values():
+                beside.create_task(group.work())
+            self._parts += [beside.create_task(one.take_part()) for one in self.candidates]
+            await self.worker.work(Mode.FOREVER)
+
+    def stop(self) -> None:
+        """SIGTERM: as `BoardWorker.stop`, and the block of each election is cancelled."""
+        for group in self.groups.values():
+            group.stop()
+        self.worker.stop()
+        for one in self._parts:
+            one.cancel()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,11 +124,14 @@ class Workers:
     network: Network
     store: Store
     handler_runs: HandlerRuns
-    handlers: Mapping[str, Handler]
+    pumps: Mapping[str, Handler]
+    """By type."""
     resolve: Resolve
     on_event: Callable[[Process, BoardEvent], None]
     on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
     """Called with each process that has ended by itself, its seat, and its error, if any."""
+    on_happening: Callable[[WorkerProcess, Happening], None]
+    on_term: Callable[[SimulatedCandidate], None]
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
     """All processes that are alive."""
@@ -84,33 +158,68 @@ class Workers:
         )
         events = Events(process.name)
         events.subscribe(lambda event: self.on_event(process, event))
-        runner = SimulatedRunner(self.handler_runs, process)
+        types = self.scenario.types.handlers
+        runner = SimulatedRunner(self.handler_runs, process, types.keys())
+        settings = WorkerSettings(cycle=self.scenario.cycle, slots=self.scenario.slots, grace=GRACE)
         process.loop.enter()
         worker = assemble(
             board,
             owner=process.name,
-            settings=WorkerSettings(
-                cycle=self.scenario.cycle, slots=self.scenario.slots, grace=GRACE
-            ),
-            handlers=self.handlers,
+            settings=settings,
+            handlers=types,
             job_settings={},
             events=events,
             wake=CycleTimer(self.scenario.cycle.total_seconds(), process.chance),
             inline=runner,
             process=runner,
         )
-        task = process.loop.spawn(worker.work(Mode.FOREVER))
-        self.timeline.leave()
+        groups = {}
+        for one in self.scenario.groups:
+            runner = SimulatedRunner(self.handler_runs, process, {one.name})
+            groups[one.name] = group_worker(
+                board.group(one.name),
+                parent=BOARD,
+                pump=self.pumps[one.name],
+                owner=process.name,
+                settings=settings,
+                job_settings={},
+                events=events,
+                inline=runner,
+                process=runner,
+            )
         member = WorkerProcess(
             process=process,
             worker=worker,
-            task=task,
             requests=client.requests,
+            groups=groups,
+            candidates=tuple(
+                self._candidate(board, one, process, seat) for one in self.scenario.elections
+            ),
         )
-        task.add_done_callback(lambda _: self._has_ended(member))
+        member.task = process.loop.spawn(member.work())
+        self.timeline.leave()
+        member.task.add_done_callback(lambda _: self._has_ended(member))
         self.seats[seat] = member
         self.by_name[process.name] = member
+        self.on_happening(member, Happening.STARTS)
         return member
+
+    def _candidate(
+        self, board: BoardTable, about: SimulatedElection, process: Process, seat: int
+    ) -> SimulatedCandidate:
+        def enter() -> Election:
+            return Election(
+                board,
+                name=about.name,
+                owner=process.name,
+                kind=about.kind.value,
+                lease=timedelta(seconds=about.lease),
+                rank=about.rank(seat),
+                preempt=about.preempt,
+                ends_at_sigterm=False,
+            )
+
+        return SimulatedCandidate(about=about, enter=enter, process=process, on_term=self.on_term)
 
     def process(self, name: str) -> Process:
         """A new process, on a host with clocks of its own."""
@@ -134,7 +243,8 @@ class Workers:
         """SIGTERM."""
         if member.asked_to_stop is None:
             member.asked_to_stop = self.timeline.now
-        member.worker.stop()
+            self.on_happening(member, Happening.ASKED_TO_STOP)
+        member.stop()
 
     def seat_of(self, member: WorkerProcess) -> int:
         return next(seat for seat, sits in self.seats.items() if sits is member)
@@ -160,6 +270,7 @@ class Workers:
         self.on_ended(member, seat, problem)
 
     def _remove(self, member: WorkerProcess) -> None:
+        self.on_happening(member, Happening.GONE)
         self.handler_runs.died(member.process)
         self.spent = _plus(self.spent, member.requests)
         del self.by_name[member.process.name]

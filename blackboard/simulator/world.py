@@ -21,23 +21,42 @@ from blackboard.events import (
 )
 from blackboard.model import Item
 from blackboard.protocol.edits import add
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.keys import group_board
+from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import resolver
 from blackboard.simulator.changes import AppliedChange, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
+from blackboard.simulator.housekeepers import HOUSEKEEPERS, Housekeeper
 from blackboard.simulator.invariants.checkpoints import Checkpoints
+from blackboard.simulator.invariants.elections import ElectionInvariants
+from blackboard.simulator.invariants.groups import GroupInvariants
+from blackboard.simulator.invariants.limits import LimitInvariants
 from blackboard.simulator.invariants.liveness import Liveness, Priority, Refusals, Walks
 from blackboard.simulator.invariants.requests import OperatorChanges, RequestedRuns
-from blackboard.simulator.invariants.rows import Etags, History, Locks, Versions, check_whole
+from blackboard.simulator.invariants.rows import (
+    Etags,
+    History,
+    Locks,
+    Versions,
+    check_deleted,
+    check_whole,
+)
 from blackboard.simulator.invariants.runs import HandlerInvariants
 from blackboard.simulator.invariants.transitions import ClaimedSlots, Transitions
 from blackboard.simulator.network import Fated, Fates, Network, StoreRequest
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.simulator.results import Figures, Trace, described
-from blackboard.simulator.scenario import Fault, FaultPlan, Scenario, draw_plan
+from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, draw_plan
 from blackboard.simulator.store import Sender, Store, StoreClient, StoreClock, Written
-from blackboard.simulator.workers import BOARD, RATE, WorkerProcess, Workers
+from blackboard.simulator.workers import (
+    BOARD,
+    RATE,
+    Happening,
+    SimulatedCandidate,
+    WorkerProcess,
+    Workers,
+)
 from blackboard.spec import RunSettings
 from blackboard.table import Op, TableError
 
@@ -74,8 +93,9 @@ class World:
             takes={one.id: one.takes for one in scenario.items},
             failing=scenario.failing,
             saving=scenario.saving,
+            saves={one.name: one.saves for one in scenario.groups},
         )
-        handlers = scenario.types.handlers
+        handlers = scenario.handlers
         resolve = resolver(scenario.types.settings, handlers)
         self.store = Store(timeline=self.timeline, clock=_store_clock(scenario, self.timeline))
         self.workers = Workers(
@@ -84,10 +104,12 @@ class World:
             network=self.network,
             store=self.store,
             handler_runs=self.handler_runs,
-            handlers=handlers,
+            pumps=handlers,
             resolve=resolve,
             on_event=self._on_event,
             on_ended=lambda *about: self.injector.ended(*about),  # noqa: PLW0108
+            on_happening=self._on_happening,
+            on_term=self._on_term,
         )
         self._operators = operators = self.workers.process("operators")
         self._client = StoreClient(
@@ -101,23 +123,54 @@ class World:
             chance=operators.chance,
             resolve=resolve,
         )
-        self.operators = Operators(self.board, self._client, operators, scenario.items)
+        self.operators = Operators(self.board, self._client, operators, scenario)
+        self._housekeepers = [self._housekeeper(name, resolve) for name in HOUSEKEEPERS]
 
         def settings_of(item: Item) -> RunSettings:
             return resolve(item.type, item.spec)
 
-        self._runs = HandlerInvariants(self.timeline, self.workers, settings_of)
+        self._runs = HandlerInvariants(self.timeline, self.shadows, self.workers, settings_of)
         self._checkpoints = Checkpoints()
         self.handler_runs.on_begin = partial(self._soon, self._begins)
         self.handler_runs.on_saved = self._checkpoints.acknowledged
+        self.handler_runs.on_gone = partial(self._soon, self._runs.loses)
         self.handler_runs.on_end = partial(self._soon, self._runs.ends)
-        self._priority = Priority(self.shadows, self.workers, self.board.partition)
-        self.liveness = Liveness(
-            self.scenario, self.timeline, self.shadows, self.workers, self.handler_runs
+        self._limits = LimitInvariants(
+            timeline=self.timeline,
+            handler_runs=self.handler_runs,
+            settings_of=settings_of,
+            resolve=resolve,
         )
+        self._priority = Priority(
+            self.shadows, self.workers, self.board.partition, self._limits.limit_of
+        )
+        self.liveness = Liveness(
+            self.scenario,
+            self.timeline,
+            self.shadows,
+            self.workers,
+            self.handler_runs,
+            self._limits.has_room,
+        )
+        self.groups = {
+            one.name: GroupInvariants(
+                one,
+                self.timeline,
+                self.shadows,
+                self.workers,
+                self.handler_runs,
+                on_move=self.figures.moved,
+            )
+            for one in scenario.groups
+        }
+        self.elections = {
+            one.name: ElectionInvariants(one, self.shadows, self.workers)
+            for one in scenario.elections
+        }
         self._invariants: list[Callable[[AppliedChange], None]] = [
             RequestedRuns(),
             check_whole,
+            check_deleted,
             Locks(),
             self._checkpoints,
             History(lambda item: resolve(item.type, item.spec).fenced),
@@ -128,8 +181,17 @@ class World:
             self._priority,
             self.liveness.changed,
             self.figures.changed,
+            *(one.changed for one in self.groups.values()),
+            *(one.changed for one in self.elections.values()),
         ]
-        self.store.watchers = [Etags(), Versions(), refusals.written, self._written]
+        self.store.watchers = [
+            Etags(),
+            Versions(),
+            refusals.written,
+            self._limits.written,
+            *(one.written for one in self.groups.values()),
+            self._written,
+        ]
         self.injector = FaultInjector(
             timeline=self.timeline,
             trace=self.trace,
@@ -138,6 +200,7 @@ class World:
             workers=self.workers,
             operators=self.operators,
             shadows=self.shadows,
+            on_back=self._on_back,
         )
         self.last_workers: list[WorkerProcess] = []
         """The workers at the end."""
@@ -162,6 +225,8 @@ class World:
             for member in self.last_workers:
                 self.workers.kill(member)
             self._operators.loop.kill()
+            for housekeeper in self._housekeepers:
+                housekeeper.process.loop.kill()
         return self.figures
 
     def _run(self) -> None:
@@ -171,14 +236,26 @@ class World:
             late = starts.fraction() * self.scenario.cycle.total_seconds()
             self.timeline.at(late, self.injector.start, seat)
         for one in self.plan.injections:
-            self.timeline.at(one.at, self.injector.inject, one)
+            self.timeline.at(one.at, self._inject, one)
+        if self.scenario.housekeeping is not None:
+            for housekeeper in self._housekeepers:
+                housekeeper.start(every=self.scenario.housekeeping)
+            self.timeline.leave()
         has_faults = bool(self.scenario.faults)
         self._go_on(self.scenario.hours * 3600.0, calm=not has_faults)
         self.figures.measure(self.workers, self.handler_runs, self.timeline.now)
         if has_faults:
             self.injector.stop()
-            self._go_on(self.timeline.now + self.liveness.longest(), calm=False)
+            longest = max(
+                self.liveness.longest(),
+                *(one.longest for one in self.groups.values()),
+                *(one.longest for one in self.elections.values()),
+                0.0,
+            )
+            self._go_on(self.timeline.now + longest, calm=False)
             self._go_on(self.timeline.now + self.liveness.enough, calm=True)
+            for election in self.elections.values():
+                election.check_led()
 
     def _go_on(self, until: float, *, calm: bool) -> None:
         """Runs to a moment. Checks every cycle what no write shows; while calm, what is stuck."""
@@ -187,6 +264,10 @@ class World:
             self.timeline.run(min(self.timeline.now + step, until))
             self.liveness.check()
             self._runs.check(self.handler_runs)
+            for group in self.groups.values():
+                group.check()
+            for election in self.elections.values():
+                election.check()
             if calm:
                 self.liveness.check_left()
 
@@ -206,7 +287,32 @@ class World:
         for one in self.scenario.items:
             _at_once(add(board, item_id=one.id, item_type=one.type, spec=one.spec, first=one.first))
 
+    def _housekeeper(self, name: str, resolve: Resolve) -> Housekeeper:
+        process, shards = self.workers.process(name), self.scenario.shards
+        client = StoreClient(self.network, self.store, process, Sender(name=name))
+        return Housekeeper(process, client, name=BOARD, shards=shards, resolve=resolve)
+
+    def _inject(self, one: Injection) -> None:
+        if one.fault is Fault.CLOCK:
+            for group in self.groups.values():
+                group.troubled()
+        self.injector.inject(one)
+
     # ---- events
+
+    def _on_happening(self, member: WorkerProcess, happening: Happening) -> None:
+        for group in self.groups.values():
+            group.happened(member, happening)
+
+    def _on_back(self, since: float) -> None:
+        for group in self.groups.values():
+            group.was_away(since)
+
+    def _on_term(self, candidate: SimulatedCandidate) -> None:
+        self.figures.terms += 1
+        # A violation raised in a task of a process would be caught there.
+        election = self.elections[candidate.about.name]
+        self.timeline.at(self.timeline.now, election.begins, candidate)
 
     def _written(self, written: Written) -> None:
         for change in self.shadows.changes(written):
@@ -216,6 +322,7 @@ class World:
 
     def _begins(self, handler_run: HandlerRun) -> None:
         self._runs.begins(handler_run)
+        self._limits.begins(handler_run)
         call = handler_run.call
         self._checkpoints.begins(call.item.id, call.fence, saved_in(call.checkpoint))
 
@@ -226,6 +333,9 @@ class World:
     def _on_fault(self, request: StoreRequest, what: str) -> None:
         process = request.process
         self.figures.count("faults")
+        for name, group in self.groups.items():
+            if request.partition.startswith(group_board(BOARD, name)):
+                group.troubled()
         self._priority.troubled(process, request.ops)
         self._refusals.troubled(process)
         self.trace.add(self.timeline.now, process.name, what)
@@ -246,7 +356,12 @@ class World:
             held = len(self.workers.by_name[process.name].worker.holdings)
             # A violation raised in a subscriber of a worker would be caught there.
             self.timeline.at(
-                self.timeline.now, self._walks.walked, process, event, held, process.requests
+                self.timeline.now,
+                self._walks.walked,
+                process,
+                event,
+                held,
+                process.requests - process.beside,
             )
         elif isinstance(event, LockLost | LockAdopted | ItemLeftAlone | SlotSkipped):
             what = f"{event.kind} {event.id}: {event.message}".rstrip(": ")

@@ -12,76 +12,29 @@ sorted, its keys end at 255 bytes, and its reads may be stale. It is refused.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from azure.core import MatchConditions
-from azure.core.exceptions import ResourceExistsError
-from azure.data.tables import EdmType, EntityProperty, TableEntity, UpdateMode
-from azure.data.tables.aio import TableClient
+from azure.core import AsyncPipelineClient
+from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import MissingStore
-from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Row, Unavailable, Value
+from blackboard.table import Etag, Op, Row, Unavailable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_transport import AzureTransport, Errors, MissingTable, code_of
+from blackboard.tables.azure_transport import AzureTransport, Errors, MissingTable, policies
+from blackboard.tables.azure_wire import (
+    ServiceAnswer,
+    etags_of,
+    page_headers,
+    page_of,
+    page_url,
+    transaction,
+)
 from blackboard.tables.base import MAX_VALUE, Pages, checked
-
-Operation = tuple[str, dict[str, Any], dict[str, Any]]
-"""One part of a transaction, as the client takes it: verb, entity, conditions."""
-
-_INT32 = 2**31
-
-
-def operations(
-    partition: str, ops: Sequence[Op], datas: Sequence[Mapping[str, Value]]
-) -> Iterator[Operation]:
-    """The parts of a transaction; `datas` are the checked values of `ops`."""
-    for op, data in zip(ops, datas, strict=True):
-        entity = {name: _property(value) for name, value in data.items()}
-        entity |= {"PartitionKey": partition, "RowKey": op.key}
-        match op:
-            case Insert():
-                yield "create", entity, {}
-            case Merge():
-                yield "update", entity, {"mode": UpdateMode.MERGE, **_expecting(op.etag)}
-            case Delete():
-                yield "delete", entity, _expecting(op.etag)
-            case _:
-                yield "update", entity, {"mode": UpdateMode.REPLACE, **_expecting(op.etag)}
-
-
-def row_of(entity: TableEntity) -> Row:
-    """The row that an entity is."""
-    key = entity.pop("RowKey")
-    del entity["PartitionKey"]
-    data = {name: _value(found) for name, found in entity.items()}
-    return Row(key, entity.metadata["etag"] or "", data, entity.metadata["timestamp"])
-
-
-def _expecting(etag: Etag) -> dict[str, Any]:
-    """The condition of an update; without one it would make an entity that is missing."""
-    if etag == ANY:
-        return {"match_condition": MatchConditions.Unconditionally}  # If-Match: *
-    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
-
-
-def _property(value: Value) -> Any:
-    if type(value) is int and not -_INT32 <= value < _INT32:
-        return EntityProperty(value, EdmType.INT64)
-    return value
-
-
-def _value(found: Any) -> Value:
-    """The value of a property. A kind that rows do not have becomes text."""
-    if isinstance(found, EntityProperty):
-        found = found.value
-    if isinstance(found, datetime):
-        return datetime.combine(found.date(), found.time(), UTC)
-    return found if isinstance(found, str | int | float | bool) else str(found)
-
 
 WHOLE = 30.0
 """Seconds for a whole request, from getting a token to the end of the reply."""
@@ -104,16 +57,19 @@ class AzureTable:
 
     def __init__(
         self,
-        client: TableClient,
+        address: AzureAddress,
         transport: AzureTransport,
         *,
         credential: Credential,
-        errors: Errors,
     ) -> None:
-        self._client = client
+        self._address = address
         self._transport = transport
         self._credential = credential
-        self._errors = errors
+        self._client = AsyncPipelineClient[Any, Any](
+            address.endpoint, policies=policies(credential.azure), transport=transport
+        )
+        self._url = f"{address.endpoint}/{address.table}"
+        self._errors = Errors(address, credential)
         self._closed = False
         self.requests = transport.requests
 
@@ -133,14 +89,7 @@ class AzureTable:
         Raises MissingStore; Unavailable, Unusable or Busy.
         """
         transport = transport or AzureTransport(clock, use_env_settings=not address.emulated)
-        client = TableClient(
-            address.endpoint,
-            address.table,
-            credential=credential.azure,
-            transport=transport,
-            retry_total=0,
-        )
-        table = cls(client, transport, credential=credential, errors=Errors(address, credential))
+        table = cls(address, transport, credential=credential)
         try:
             await table._check(create=create)
         except BaseException:
@@ -154,15 +103,23 @@ class AzureTable:
         self._check_open()
         if not ops:
             return []
+        sent = transaction(self._url, partition, ops, datas)
+        request = HttpRequest(
+            "POST",
+            f"{self._address.endpoint}/$batch",
+            headers=dict(sent.headers),
+            content=sent.body,
+        )
         try:
-            async with asyncio.timeout(WHOLE):
-                answers = await self._client.submit_transaction(operations(partition, ops, datas))
-            return [
-                "" if isinstance(op, Delete) else answer["etag"]
-                for op, answer in zip(ops, answers, strict=True)
-            ]
+            return etags_of(*await self._sent(request), ops)
         except Exception as error:  # noqa: BLE001 - whatever it is, the batch may be applied
             raise self._errors.of_commit(error, len(ops)) from None
+
+    async def _sent(self, request: HttpRequest) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the answer."""
+        async with asyncio.timeout(WHOLE):
+            response = await self._client.send_request(request, stream=True)
+            return response.status_code, response.headers, await response.read()
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -190,27 +147,19 @@ class AzureTable:
         """The first `count` rows of a range. A page of the service may have fewer rows than asked
         for, or none, and yet not be the last.
         """
-        range_ = "PartitionKey eq @partition and RowKey ge @first"
-        bounds = {"partition": partition, "first": first}
-        if last is not None:
-            range_ += " and RowKey lt @last"
-            bounds["last"] = last
-        query = self._client.query_entities(range_, parameters=bounds, results_per_page=count)
         rows: list[Row] = []
-        pages = query.by_page()
+        following: tuple[str, ...] = ()
         try:
             for _ in range(MOST_PAGES):
-                async with asyncio.timeout(WHOLE):
-                    page = await anext(pages, None)
-                if page is None:
-                    return rows
-                found = [row_of(entity) async for entity in page]
+                url = page_url(self._url, partition, first, last, count=count, following=following)
+                request = HttpRequest("GET", url, headers=page_headers())
+                found, following = page_of(*await self._sent(request))
                 if found:
                     self._transport.store_clock.observe_stamp(max(row.stamp for row in found))
                 rows += found
-                if len(rows) >= count:
+                if len(rows) >= count or not following:
                     return rows[:count]
-        except Exception as error:  # noqa: BLE001 - an odd reply can make the SDK raise anything
+        except Exception as error:  # noqa: BLE001 - an odd reply can make anything raise
             raise self._errors.of_scan(error) from None
         raise Unavailable(f"no end of a range after {MOST_PAGES:,} pages")
 
@@ -224,15 +173,50 @@ class AzureTable:
             await self._create()
 
     async def _create(self) -> None:
+        from azure.data.tables.aio import TableClient  # noqa: PLC0415 - slow to import
+
+        client = TableClient(
+            self._address.endpoint,
+            self._address.table,
+            credential=self._credential.azure,
+            transport=self._transport,
+            retry_total=0,
+        )
         try:
             async with asyncio.timeout(WHOLE):
-                await self._client.create_table()
+                await client.create_table()
         except ResourceExistsError as error:
             if code_of(error) != "TableAlreadyExists":
-                raise self._errors.of_scan(error) from None
+                raise self._errors.of_scan(_answer(error)) from None
+        except HttpResponseError as error:
+            raise self._errors.of_scan(_answer(error)) from None
         except Exception as error:  # noqa: BLE001 - as for a page
             raise self._errors.of_scan(error) from None
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the table is closed")
+
+
+def code_of(error: HttpResponseError) -> str:
+    """The service's code for an error of the SDK, which may carry it in the headers alone."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or _headers(error).get("x-ms-error-code", ""))
+
+
+def _headers(error: HttpResponseError) -> Mapping[str, str]:
+    """The headers of a reply; their names are not case-sensitive."""
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    return headers
+
+
+def _answer(error: HttpResponseError) -> Exception:
+    """What the SDK raised, as one of our own requests would be answered."""
+    if error.response is None:
+        return error
+    return ServiceAnswer(
+        status=error.status_code or 0,
+        code=code_of(error),
+        message=(error.message or "").partition("\n")[0],
+        headers=_headers(error),
+    )

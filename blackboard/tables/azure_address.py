@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from blackboard.bus import REDIS_URL
 from blackboard.errors import BadInput, StoreProblem
 
 CONNECTION_STRING = "BLACKBOARD_CONNECTION_STRING"
@@ -106,10 +107,11 @@ def netloc(parts: SplitResult, default_port: int | None = None) -> str:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for processes in which handlers run, or which they start: without the secret
-    that opens the store. A job that needs it can be given it under another name.
+    """The environment for processes in which handlers run, or which they start: without the secrets
+    that open the store and the bus. A job that needs one can be given it under another name.
     """
-    return {name: text for name, text in environ.items() if name != CONNECTION_STRING}
+    secrets = {CONNECTION_STRING, REDIS_URL}
+    return {name: text for name, text in environ.items() if name not in secrets}
 
 
 def _split(url: str) -> SplitResult:

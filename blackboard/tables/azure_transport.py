@@ -1,8 +1,8 @@
 """Sends requests to an Azure table, each once, counted and timed; computes the service's clock, and
-turns what the SDK raises into answers of the contract.
+turns what goes wrong into answers of the contract.
 
-The SDK's own retries are off (its policy repeats writes that may have been applied), so one request
-here is one on the bill.
+Nothing is sent again here, for a write without an answer may have been applied: one request is one
+on the bill.
 
 **The clock.** Replies give the time to the second. A reply whose `Date` is D, to a request sent at
 s and received at r on the local monotonic clock, was written between s and r, when the service's
@@ -20,25 +20,34 @@ present time is from before the clock was set back, and so at least as old as th
 The local wall clock plays no part.
 
 **Errors.** Only a request that was surely not sent is Unavailable. A batch whose reply is lost,
-late, or an error of the service's own is Unknown, whatever the SDK calls it (its asyncio transport
-calls a lost reply a request that was not sent). Messages say what to do; none repeats what the
-service says of keys and signatures.
+late, or an error of the service's own is Unknown, whatever azure-core calls it (its asyncio
+transport calls a lost reply a request that was not sent). Messages say what to do; none repeats
+what the service says of keys and signatures.
 """
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import AzureError
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.policies import (
+    AsyncBearerTokenCredentialPolicy,
+    AzureSasCredentialPolicy,
+    SansIOHTTPPolicy,
+)
 from azure.core.pipeline.transport import AioHttpTransport
-from azure.data.tables import RequestTooLargeError
 
 from blackboard.clock import Clock
 from blackboard.model import whole_milliseconds
@@ -54,7 +63,8 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables.azure_address import AzureAddress
-from blackboard.tables.azure_credentials import Credential, NoToken
+from blackboard.tables.azure_credentials import Credential, NoToken, Tokens
+from blackboard.tables.azure_wire import ServiceAnswer
 
 TICK = 1.0
 """Seconds that `Date` may be behind the clock it was read from."""
@@ -62,6 +72,8 @@ DRIFT = 200e-6
 """Seconds a second by which two clocks may drift apart."""
 JUMP = 2.0
 """Seconds by which the clocks of several machines of one service may differ."""
+SCOPE = "https://storage.azure.com/.default"
+"""What a token is asked for."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 
@@ -166,6 +178,43 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         return response
 
 
+# ---- whose requests they are
+
+
+def policies(who: AzureNamedKeyCredential | AzureSasCredential | Tokens) -> list[Any]:
+    """What each request goes through on its way: a date, and the proof of who sends it."""
+    match who:
+        case AzureNamedKeyCredential():
+            return [Dated(), SharedKey(who)]
+        case AzureSasCredential():
+            return [Dated(), AzureSasCredentialPolicy(who)]
+    return [Dated(), AsyncBearerTokenCredentialPolicy(who, SCOPE)]
+
+
+class Dated(SansIOHTTPPolicy[Any, Any]):
+    """Says when a request is sent."""
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        request.http_request.headers["x-ms-date"] = formatdate(usegmt=True)
+
+
+class SharedKey(SansIOHTTPPolicy[Any, Any]):
+    """Signs with the key of an account: the verb, type and date of a request, and what it asks
+    for.
+    """
+
+    def __init__(self, who: AzureNamedKeyCredential) -> None:
+        self._who = who
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        sent = request.http_request
+        account, key = self._who.named_key
+        kind, date = sent.headers.get("Content-Type", ""), sent.headers["x-ms-date"]
+        signed = f"{sent.method}\n\n{kind}\n{date}\n/{account}{urlsplit(sent.url).path}"
+        code = hmac.new(base64.b64decode(key), signed.encode(), hashlib.sha256).digest()
+        sent.headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(code).decode()}"
+
+
 def is_of_the_service(headers: Mapping[str, str]) -> bool:
     """Whether the service answers, and not a proxy."""
     return "x-ms-request-id" in headers
@@ -187,6 +236,7 @@ def date_of(text: str) -> datetime | None:
 
 # ---- what errors mean
 
+TOO_LARGE = 413
 BUSY = 1.0
 """Seconds to wait when the service does not say how long."""
 LONGEST_BUSY = 30.0
@@ -230,34 +280,31 @@ class Errors:
         """The answer to a batch of `size` operations. An error without a code of the service, or
         with one that is not about rows, may come from a proxy.
         """
-        if not isinstance(error, HttpResponseError) or error.response is None:
+        if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unknown(self._without_answer(error))
-        code, status = code_of(error), error.status_code or 0
+        code, status, index = error.code, error.status, error.index
         if answer := self._by_code(code, status):
             return answer
         if code == "ServerBusy":
-            return Busy(retry_after(_headers(error)))
-        index = getattr(error, "index", 0)
+            return Busy(retry_after(error.headers))
         if 0 <= index < size and code in _CONFLICTS:
             return Conflict(index, _CONFLICTS[code])
-        is_too_large = isinstance(error, RequestTooLargeError) and is_of_the_service(
-            _headers(error)
-        )
+        is_too_large = status == TOO_LARGE and is_of_the_service(error.headers)
         if 0 <= index < size and (is_too_large or (code and status == 400)):
-            return Refused(index, f"{code or 'RequestBodyTooLarge'}: {_first_line(error)}")
+            return Refused(index, f"{code or 'RequestBodyTooLarge'}: {error.message}")
         return Unknown(self._answered(code, status))
 
     def of_scan(self, error: Exception) -> TableError:
         """Why a page could not be read."""
-        if not isinstance(error, HttpResponseError) or error.response is None:
+        if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unavailable(self._without_answer(error))
-        code, status = code_of(error), error.status_code or 0
+        code, status = error.code, error.status
         if answer := self._by_code(code, status):
             return answer
         if status in {429, 503}:
-            return Busy(retry_after(_headers(error)))
+            return Busy(retry_after(error.headers))
         if code and status == 400:
-            return Unusable(f"{self._answered(code, status)}: {_first_line(error)}")
+            return Unusable(f"{self._answered(code, status)}: {error.message}")
         return Unavailable(self._answered(code, status))
 
     def _without_answer(self, error: Exception) -> str:
@@ -296,12 +343,6 @@ class Errors:
         return None
 
 
-def code_of(error: HttpResponseError) -> str:
-    """The service's code for an error: some that the SDK raises carry it in the headers alone."""
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or _headers(error).get("x-ms-error-code", ""))
-
-
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds to wait, from a header that may have seconds, a date, or anything else."""
     text = headers.get("Retry-After", "").strip()
@@ -311,12 +352,6 @@ def retry_after(headers: Mapping[str, str]) -> float:
     if until is None or now is None:
         return BUSY
     return min(max((until - now).total_seconds(), 0.0), LONGEST_BUSY)
-
-
-def _headers(error: HttpResponseError) -> Mapping[str, str]:
-    """The headers of a reply; their names are not case-sensitive."""
-    headers: Mapping[str, str] = getattr(error.response, "headers", {})
-    return headers
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -331,7 +366,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(below, ssl.SSLCertVerificationError):
         return below.verify_message
     return getattr(below, "strerror", None) or str(below)
-
-
-def _first_line(error: HttpResponseError) -> str:
-    return (error.message or "").partition("\n")[0]

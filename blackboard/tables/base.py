@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 from blackboard.table import (
     ANY,
@@ -50,10 +51,25 @@ _FIELDS_AT_MOST = MAX_FIELDS * (8 + 2 * 255 + 8)
 """Bytes of a row but for its texts."""
 
 
+Time = Callable[[datetime], Any]
+"""What a store writes for a time in UTC."""
+
+
+def as_it_is(moment: datetime) -> datetime:
+    """A time where it needs no other form."""
+    return moment
+
+
 def checked(
-    partition: str, ops: Sequence[Op], *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES
-) -> list[dict[str, Value]]:
-    """The data of each operation, copied, as plain values and UTC times; {} for a Delete.
+    partition: str,
+    ops: Sequence[Op],
+    *,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+    time: Time = as_it_is,
+) -> list[dict[str, Any]]:
+    """The data of each operation, copied, as plain values and times as `time` writes them; {} for a
+    Delete.
 
     Raises Refused for what breaks a limit, ValueError for a key that occurs twice.
     """
@@ -61,12 +77,12 @@ def checked(
         raise Refused(max_rows, f"{len(ops):,} operations; a batch holds at most {max_rows:,}")
     if problem := _key_problem(partition):
         raise Refused(0, f"partition {partition[:80]!r}: {problem}")
-    datas: list[dict[str, Value]] = []
+    datas: list[dict[str, Any]] = []
     total = 0
     for index, op in enumerate(ops):
         if problem := _key_problem(op.key):
             raise Refused(index, f"key {op.key[:80]!r}: {problem}")
-        data, size = ({}, 0) if isinstance(op, Delete) else _plain(index, op.data)
+        data, size = ({}, 0) if isinstance(op, Delete) else _plain(index, op.data, time)
         total += size + 2 * (len(partition) + len(op.key))
         if total > max_bytes:
             raise Refused(index, f"the batch passes {max_bytes:,} bytes here")
@@ -114,27 +130,28 @@ def _key_problem(key: str) -> str:
     return f"holds {bad[0]!r}" if bad else ""
 
 
-def _plain(index: int, data: Data) -> tuple[dict[str, Value], int]:
+def _plain(index: int, data: Data, time: Time) -> tuple[dict[str, Any], int]:
     """The values to store, and the bytes of the row."""
     if len(data) > MAX_FIELDS:
         raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
-    plain = dict(data)
-    total = 0
+    total = _size_of_names(index, tuple(data))
+    plain: dict[str, Any] = dict(data)
     for name, value in data.items():
-        try:
-            total += _name_size(name)
-            # The usual values take a short path: a claim has some twenty fields.
-            if type(value) is str and value.isascii() and len(value) <= MAX_VALUE:
-                total += 4 + 2 * len(value)
-            elif (type(value) is int and -_INT64 <= value < _INT64) or (
-                type(value) is datetime and value.tzinfo is UTC and value > _OLDEST
-            ):
-                total += 8
-            else:
-                plain[name] = stored = _stored(value)
-                total += _value_size(stored)
-        except (ValueError, OverflowError) as problem:
-            raise Refused(index, f"field {str(name)[:80]!r}: {problem}") from None
+        # The usual values take a short path: a run writes some eighty.
+        if type(value) is str and value.isascii() and len(value) <= MAX_VALUE:
+            total += 4 + 2 * len(value)
+        elif (type(value) is int and -_INT64 <= value < _INT64) or type(value) is bool:
+            total += 8
+        elif type(value) is datetime and value.tzinfo is UTC and value > _OLDEST:
+            plain[name] = time(value)
+            total += 8
+        else:
+            try:
+                stored = _stored(value)
+            except (ValueError, OverflowError) as problem:
+                raise Refused(index, f"field {name!r}: {problem}") from None
+            plain[name] = time(stored) if isinstance(stored, datetime) else stored
+            total += _value_size(stored)
     if total > MAX_ROW:
         _check_size(index, plain)
     return plain, total
@@ -176,7 +193,25 @@ def _stored_time(value: datetime) -> datetime:
     return moment
 
 
+def _size_of_names(index: int, names: tuple[str, ...]) -> int:
+    """Raises Refused for one that no field may have."""
+    try:
+        return _names_size(names)
+    except ValueError:
+        for name in names:
+            try:
+                _name_size(name)
+            except ValueError as problem:
+                raise Refused(index, f"field {str(name)[:80]!r}: {problem}") from None
+        raise
+
+
 @lru_cache(maxsize=1024)
+def _names_size(names: tuple[str, ...]) -> int:
+    """Of the fields of one row: there are few kinds of rows."""
+    return sum(map(_name_size, names))
+
+
 def _name_size(name: str) -> int:
     """The bytes of a name. Raises ValueError for one that no field may have."""
     if not _FIELD.fullmatch(name):

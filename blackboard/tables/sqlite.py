@@ -34,6 +34,7 @@ import asyncio
 import math
 import subprocess
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,7 +46,7 @@ from blackboard.errors import BadInput, StoreProblem
 from blackboard.executor import SerialExecutor
 from blackboard.table import Etag, Op, Requests, Row, Unavailable
 from blackboard.tables.base import AFTER_ALL, MAX_BYTES, MAX_ROWS, MAX_VALUE, Pages, checked
-from blackboard.tables.sqlite_file import SqliteFile, Stamp
+from blackboard.tables.sqlite_file import Answer, Batch, SqliteFile, Stamp, in_file
 from blackboard.tables.sqlite_filesystem import mount_at, mount_table
 from blackboard.tables.sqlite_open import Opening, open_file
 
@@ -161,8 +162,22 @@ class Ages:
         self._sights, self._many = kept, max(MANY, 2 * len(kept))
 
 
+GROUP = 64
+"""Batches of one transaction, at the most. It keeps the writers of other processes waiting."""
+
+
+@dataclass(slots=True)
+class _Commit:
+    """A batch that was handed over to the thread, and its answer."""
+
+    batch: Batch
+    answer: Answer | None = None
+
+
 class SqliteTable:
-    """The contract over a file. One thread makes all requests."""
+    """The contract over a file. One thread makes all requests; the batches that wait for it are
+    written in one transaction.
+    """
 
     max_rows = MAX_ROWS
     max_bytes = MAX_BYTES
@@ -177,6 +192,8 @@ class SqliteTable:
         self._clock = clock
         self._ages = ages
         self._closed = False
+        self._commits: deque[_Commit] = deque()
+        """Those without an answer, in the order in which they were handed over."""
         self.requests = Requests()
 
     @classmethod
@@ -212,12 +229,14 @@ class SqliteTable:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checked(partition, ops)
+        datas = checked(partition, ops, time=in_file)
         self._check_open()
         if not ops:
             return []
         self.requests.commits += 1
-        return await self._thread.call(partial(self._file.apply, partition, ops, datas))
+        one = _Commit(Batch(partition, ops, datas))
+        self._commits.append(one)
+        return await self._thread.call(partial(self._answered, one))
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -230,6 +249,18 @@ class SqliteTable:
             return await self._thread.call(partial(self._file.page, partition, start, end, count))
 
         return Pages(fetch, first=first, limit=limit)
+
+    def _answered(self, one: _Commit) -> list[Etag]:
+        """The answer to a batch. The first that has none is written with those that follow it."""
+        if one.answer is None:
+            group = [self._commits.popleft() for _ in range(min(len(self._commits), GROUP))]
+            answers = self._file.apply([each.batch for each in group])
+            for each, answer in zip(group, answers, strict=True):
+                each.answer = answer
+        assert one.answer is not None
+        if isinstance(one.answer, Exception):
+            raise one.answer
+        return one.answer
 
     async def now(self) -> datetime:
         return self._clock.now()

@@ -2,14 +2,15 @@
 
 A batch first reads the etags of all rows that it names, under the write lock, and checks them; then
 it writes. So a lost race is reported exactly and has written nothing, whatever the order of the
-operations.
+operations. Batches that wait at the same time share a transaction; a refused one leaves the others
+alone.
 
 The data of a row is JSON text that a person can read. A time is written as a list of one text: data
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,21 @@ from typing import Any
 
 import msgspec
 
-from blackboard.table import Data, Delete, Etag, Insert, Merge, Op, Replace, Row, Unusable, Value
+from blackboard.table import (
+    Busy,
+    Conflict,
+    Delete,
+    Etag,
+    Insert,
+    Merge,
+    Op,
+    Refused,
+    Replace,
+    Row,
+    Unknown,
+    Unusable,
+    Value,
+)
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_filesystem import names_problem
 from blackboard.tables.sqlite_open import damaged, translated
@@ -27,9 +42,14 @@ _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def encode_row(data: Data) -> str:
-    """`data` has plain values and UTC times."""
-    return _to_json(_marked(data)).decode()
+def in_file(moment: datetime) -> list[datetime]:
+    """A time as the data of a row has it."""
+    return [moment]
+
+
+def encode_row(data: Mapping[str, Any]) -> str:
+    """`data` has plain values and times `in_file`."""
+    return _to_json(data).decode()
 
 
 def decode_row(text: str) -> dict[str, Value]:
@@ -41,9 +61,9 @@ def decode_row(text: str) -> dict[str, Value]:
     return data
 
 
-def merge_row(text: str, data: Data) -> str:
+def merge_row(text: str, data: Mapping[str, Any]) -> str:
     """`data` laid over the row in `text`, whose own values stay unread. Raises as `decode_row`."""
-    return _to_json(_read(text) | _marked(data)).decode()
+    return _to_json({**_read(text), **data}).decode()
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -58,10 +78,6 @@ def _time(marked: list[Any]) -> datetime:
         return datetime.fromisoformat(marked[0])
     except (IndexError, TypeError):
         raise ValueError(f"{marked} is no time") from None
-
-
-def _marked(data: Data) -> dict[str, Any]:
-    return {name: [value] if isinstance(value, datetime) else value for name, value in data.items()}
 
 
 _ETAGS = """
@@ -84,6 +100,20 @@ class Stamp:
     touched: float
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one `Table.commit` writes."""
+
+    partition: str
+    ops: Sequence[Op]
+    datas: Sequence[dict[str, Any]]
+    """As `encode_row` takes them."""
+
+
+Answer = list[Etag] | Exception
+"""What a `Table.commit` returns or raises."""
+
+
 class SqliteFile:
     """An open file. `stamp` is called under the write lock: a stamp taken before would be as old as
     the wait for the lock.
@@ -99,29 +129,58 @@ class SqliteFile:
             name: _found(name) for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
         }
 
-    def apply(
-        self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
-    ) -> list[Etag]:
-        """The batch, all or nothing. Raises what `Table.commit` does."""
-        with self._request(), self._transaction():
-            found = dict(self._lookup(_ETAGS, partition, [op.key for op in ops]))
-            there = {key: str(etag) for key, etag in found.items()}
-            if conflict := first_conflict(ops, there):
-                raise conflict
-            texts = self._texts(partition, ops, datas)
-            etag, stamp = self._next_etag(), self._stamp()
-            self._connection.executemany(
-                "DELETE FROM rows WHERE part = ? AND key = ?",
-                [(partition, op.key) for op in ops if isinstance(op, Delete)],
-            )
-            self._connection.executemany(
-                "REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (partition, key, etag, stamp.boot, stamp.touched, text)
-                    for key, text in texts.items()
-                ],
-            )
-        return ["" if isinstance(op, Delete) else str(etag) for op in ops]
+    def apply(self, batches: Sequence[Batch]) -> list[Answer]:
+        """The answer to each batch, in one transaction. Each is all or nothing by itself: where an
+        error of the file ends the transaction, each is applied alone.
+        """
+        try:
+            with self._request(), self._transaction():
+                return [self._answer(one) for one in batches]
+        except (Busy, Unknown) as error:
+            return [error] * len(batches)
+        except Exception as error:  # noqa: BLE001 - it is raised by the commit
+            if len(batches) == 1:
+                return [error]
+            return [answer for one in batches for answer in self.apply([one])]
+
+    def _answer(self, batch: Batch) -> Answer:
+        """Writes a batch. What is returned as an error was found before anything was written."""
+        try:
+            texts = self._checked(batch)
+        except (Conflict, Refused, Unusable) as error:
+            return error
+        etag, stamp = self._next_etag(), self._stamp()
+        self._connection.executemany(
+            "DELETE FROM rows WHERE part = ? AND key = ?",
+            [(batch.partition, op.key) for op in batch.ops if isinstance(op, Delete)],
+        )
+        self._connection.executemany(
+            "REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (batch.partition, key, etag, stamp.boot, stamp.touched, text)
+                for key, text in texts.items()
+            ],
+        )
+        return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
+
+    def _checked(self, batch: Batch) -> dict[str, str]:
+        """The new text of each row that is written. Raises Conflict or Refused, and Unusable for a
+        damaged row.
+        """
+        found = dict(self._lookup(_ETAGS, batch.partition, [op.key for op in batch.ops]))
+        if conflict := first_conflict(batch.ops, {key: str(etag) for key, etag in found.items()}):
+            raise conflict
+        merges = [op.key for op in batch.ops if isinstance(op, Merge)]
+        before = dict(self._lookup(_DATA, batch.partition, merges)) if merges else {}
+        texts: dict[str, str] = {}
+        for index, (op, data) in enumerate(zip(batch.ops, batch.datas, strict=True)):
+            if isinstance(op, Insert | Replace):
+                texts[op.key] = encode_row(data)
+            elif isinstance(op, Merge):
+                texts[op.key] = text = self._merged(op.key, before[op.key], data)
+                if len(text) > SURELY_FITS:
+                    check_merged(index, decode_row(text))
+        return texts
 
     def page(self, partition: str, first: str, last: str, count: int) -> list[Row]:
         """Up to `count` rows with `first` <= key < `last`."""
@@ -144,22 +203,6 @@ class SqliteFile:
     def close(self) -> None:
         self._connection.close()
 
-    def _texts(
-        self, partition: str, ops: Sequence[Op], datas: Sequence[dict[str, Value]]
-    ) -> dict[str, str]:
-        """The new text of each row that is written."""
-        merges = [op.key for op in ops if isinstance(op, Merge)]
-        before = dict(self._lookup(_DATA, partition, merges)) if merges else {}
-        texts: dict[str, str] = {}
-        for index, (op, data) in enumerate(zip(ops, datas, strict=True)):
-            if isinstance(op, Insert | Replace):
-                texts[op.key] = encode_row(data)
-            elif isinstance(op, Merge):
-                texts[op.key] = text = self._merged(op.key, before[op.key], data)
-                if len(text) > SURELY_FITS:
-                    check_merged(index, decode_row(text))
-        return texts
-
     def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
         return self._connection.execute(
             query, (partition, msgspec.json.encode(keys).decode())
@@ -170,7 +213,7 @@ class SqliteFile:
         (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
         return int(etag)
 
-    def _merged(self, key: str, text: str, data: dict[str, Value]) -> str:
+    def _merged(self, key: str, text: str, data: dict[str, Any]) -> str:
         try:
             return merge_row(text, data)
         except ValueError as error:

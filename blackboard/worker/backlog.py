@@ -41,6 +41,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from blackboard.model import Token
+from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
 from blackboard.worker.running import FreeSlots
 
@@ -66,6 +67,8 @@ class Candidate:
 
     token: Token
     settings: RunSettings
+    limit: Limit | None = None
+    """What its run is counted by on the whole board."""
 
     @property
     def id(self) -> str:
@@ -164,18 +167,22 @@ class Backlog:
         return any(one.id == item_id for one in self._of[shard].candidates)
 
     def ready(self, now: datetime, *, but: Collection[int] = ()) -> list[Candidate]:
-        """The candidates that are ready, most overdue first, without those of the shards in `but`.
+        """The candidates that are ready, the highest priority first and, of one priority, the most
+        overdue, without those of the shards in `but`.
         What became ready in the same second is in the order of the shards from `first_shard` on:
         where a thousand items are due on the hour, workers begin in different shards.
         """
         first = self.first_shard
         order = [*range(first, self.shards), *range(first)]
         found = [one for shard in order if shard not in but for one in self.ready_in(shard, now)]
-        return sorted(found, key=_second)
+        return sorted(found, key=lambda one: (-one.settings.priority, _second(one)))
 
     def ready_in(self, shard: int, now: datetime) -> list[Candidate]:
-        """The candidates of one shard that are ready, most overdue first."""
-        return [one for one in self._of[shard].candidates if one.ready <= now]
+        """The candidates of one shard that are ready, the highest priority first and, of one
+        priority, the most overdue.
+        """
+        ready = [one for one in self._of[shard].candidates if one.ready <= now]
+        return sorted(ready, key=_urgency)
 
     # ---- what was not read
 
@@ -273,7 +280,7 @@ class Selection:
     def add(self, candidate: Candidate) -> bool:
         """Keep a token that is ready, if there is room. Returns whether to read on."""
         if (
-            self._slots.take(candidate.token.type, candidate.settings.slots)
+            self._slots.take(candidate.token.type, candidate.settings.slots, candidate.limit)
             or len(self._kept) < self._most
         ):
             self._kept[candidate.id] = candidate
@@ -301,18 +308,22 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
     for one in candidates:
         if not slots.left:
             break
-        if slots.take(one.token.type, one.settings.slots):
+        if slots.take(one.token.type, one.settings.slots, one.limit):
             chosen.append(one)
     return chosen
 
 
 def rotated(candidates: list[Candidate], by: float) -> list[Candidate]:
     """Those that became ready in the same second as the first, rotated by a fraction of their
-    number; then the others.
+    number; then the others. A higher priority goes first.
     """
     ties = sum(_second(one) == _second(candidates[0]) for one in candidates)
     middle = int(by * ties)
-    return candidates[middle:ties] + candidates[:middle] + candidates[ties:]
+    return sorted(candidates[middle:ties] + candidates[:middle] + candidates[ties:], key=_urgency)
+
+
+def _urgency(candidate: Candidate) -> int:
+    return -candidate.settings.priority
 
 
 def _second(candidate: Candidate) -> datetime:

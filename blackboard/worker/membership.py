@@ -149,6 +149,13 @@ def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
     return [one for one in sightings if not one.lost and one.takes(item_type)]
 
 
+def silence(sightings: Sequence[Sighting], owner: str) -> float | None:
+    """Seconds since a worker that should have announced itself by now was last seen; None: it is
+    there, or there is no word of it.
+    """
+    return next((one.age for one in sightings if one.lost and one.member.owner == owner), None)
+
+
 async def _rows(board: BoardTable) -> list[Row]:
     partition = workers_partition(board.name)
     return [row async for row in board.table.scan(partition, WORKER, end_of(WORKER))]

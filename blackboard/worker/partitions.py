@@ -20,8 +20,11 @@ from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import Any
 
+from blackboard.bus import OpenBus
 from blackboard.errors import BadInput
 from blackboard.events import (
+    BusBack,
+    BusUnavailable,
     Events,
     GroupTrouble,
     ItemLeftAlone,
@@ -37,7 +40,8 @@ from blackboard.protocol.edits import ensure
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
-from blackboard.rules.due import Move, decide_lock, is_stale
+from blackboard.rules.due import Move, decide_lock, is_stale, lease
+from blackboard.rules.grab import LockHolders, Times
 from blackboard.rules.shares import (
     CATCHING_UP,
     GATHERING,
@@ -59,10 +63,12 @@ from blackboard.table import (
     Unknown,
     Value,
 )
+from blackboard.worker.grab import LeaseGrab
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.membership import Sighting, announce, forget, workers
 from blackboard.worker.release_queue import Releases
 from blackboard.worker.running import Holding, Holdings, Latest, Runs, Taken
+from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 
 ROUND = 1 / 3
 """Of a lease, from one look at the group to the next."""
@@ -70,6 +76,8 @@ SHORTEST_ROUND = 1.0
 """Seconds."""
 NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
+LAST_MESSAGES = 2.0
+"""Seconds for publishing on the bus what was let go."""
 LAST_RELEASES = 10.0
 """Seconds for releasing what was stopped, before the worker ends all the same."""
 MOST_PUMPS = 1_000_000
@@ -92,6 +100,10 @@ class _Look:
     tokens: Sequence[Token]
     workers: Sequence[Sighting]
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset([one.id for one in self.locks] + [one.id for one in self.tokens])
+
 
 @dataclass(slots=True, kw_only=True)
 class GroupWorker:
@@ -109,6 +121,15 @@ class GroupWorker:
     heartbeat: Heartbeat
     releases: Releases
     runs: Runs
+    steady: SteadyClock
+    open_bus: OpenBus | None = None
+    """Opens the bus of a pump with the balance `grab`; None: the pump has another balance."""
+    times: Times = field(default_factory=Times)
+    """Of the races over that bus."""
+    _grab: LeaseGrab | None = None
+    _holders: LockHolders = field(default_factory=lambda: LockHolders({}))
+    """Of the partitions, by the last look."""
+    _bus_away_since: float | None = None
     _group: asyncio.TaskGroup = field(init=False)
     _beside: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """What is cancelled at the end, in the order it was begun."""
@@ -121,18 +142,29 @@ class GroupWorker:
     _named: float = 0.0
     """When the names of the partitions were last asked for."""
     _announced: float = -math.inf
-    _looked: float = math.inf
-    """When it last saw the group, in monotonic seconds."""
+    _looked: float = 0.0
+    """When it last saw the group, or was started, in monotonic seconds."""
     _late_until: float = -math.inf
     _short_since: float | None = None
     """Since when it holds less than its share."""
-    _left: frozenset[str] = frozenset()
-    """The partitions without an owner at the last look."""
+    _left: dict[str, float] = field(default_factory=dict)
+    """The partitions without an owner at the last look, and since when it has seen that."""
     _others: bool = False
     """Whether other workers are there to take what it lets go."""
 
     def __post_init__(self) -> None:
         self.runs.ended = self._ended
+        if self.open_bus is not None:
+            self._grab = LeaseGrab(
+                node=self.member.owner,
+                bus=self.open_bus(on_away=self._bus_away, on_back=self._bus_back),
+                clock=self.board.clock,
+                times=self.times,
+                start=self._start_beside,
+                claim=self._claim_won,
+                let_go=self._let_go_lost,
+                guard=lambda: self._holders,
+            )
 
     @property
     def pump(self) -> Pump:
@@ -142,8 +174,8 @@ class GroupWorker:
     @property
     def _lease(self) -> float:
         """Seconds: that of the pump, where `[types]` says nothing else."""
-        said = self.board.resolve(self.handler.type, "{}").stale_after
-        return (said or self.pump.lease).total_seconds()
+        settings = self.board.resolve(self.handler.type, "{}")
+        return lease(settings, self.board.clock.now()).total_seconds()
 
     @property
     def _round(self) -> float:
@@ -163,14 +195,15 @@ class GroupWorker:
 
     async def work(self) -> None:
         """Serve the group until `stop` is called."""
-        self._begun = self.board.clock.monotonic()
+        self._begun = self._looked = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:
-                self.runs.group = self._group
                 work = (self.heartbeat.run(), self._release(), self.releases.keep_pruning(0))
                 for one in work:
                     self._start_beside(one)
                 if await self._prepared():
+                    if self._grab is not None:
+                        self._start_beside(self._grab.run())
                     await self._rounds()
                     await self._let_all_go()
                 await self.releases.pruned()
@@ -178,11 +211,14 @@ class GroupWorker:
                     task.cancel()
         finally:
             await self.runs.calls.close()
+            if self._grab is not None:
+                await self._grab.bus.close()
 
-    def _start_beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
         self._beside[task] = None
         task.add_done_callback(lambda done: self._beside.pop(done, None))
+        return task
 
     # ---- what there is to share
 
@@ -262,6 +298,8 @@ class GroupWorker:
         """One look, and what follows of it. Returns the seconds until the next one."""
         await self._announce()
         await self._name_again()
+        if await self.steady.doubts(self.board):
+            return CONFIRMED_AFTER
         look = await self._look()
         now = self.board.clock.monotonic()
         if now - self._looked > LATE * self._round:
@@ -270,30 +308,40 @@ class GroupWorker:
         await self._see_to_own(look.locks)
         picture = self._picture(look)
         self._others = len(picture.workers) > 1
+        if self._grab is not None:
+            self._holders = LockHolders(picture.held)
+            self._grab.rows_read(look.names, self.holdings.ids)
+        if self._races:
+            return self._round
         if not picture.held and not picture.stale and now < self._begun + GATHERING:
             return self._begun + GATHERING - now
         balance = self.pump.balance
         me = self.member.owner
-        decision = decide(
-            picture, me, balance=balance, late=now < self._late_until, left=self._left
-        )
-        self._left = frozenset({*picture.free, *picture.stale} - {*decision.take})
+        there = {*picture.free, *picture.stale}
+        self._left = {one: self._left.get(one, now) for one in sorted(there)}
+        left = [one for one, since in self._left.items() if since <= now - self._round]
+        decision = decide(picture, me, balance=balance, late=now < self._late_until, left=left)
+        if self._stopping:
+            return 0.0
         await self._take(look, decision.take)
         self._let_go(decision.let_go)
         return self._pause(decision.again, now)
 
     def _pause(self, again: float | None, now: float) -> float:
-        """A worker hurries for a lease at the most: what it lacks may not be there to be had."""
+        """A worker hurries for a lease at the most, and until others have drained what they let go
+        for it: what it lacks may not be there to be had.
+        """
         if again != HURRY:
             self._short_since = None
             return self._round if again is None else min(again, self._round)
         if self._short_since is None:
             self._short_since = now
-        return HURRY if now < self._short_since + self._lease else self._round
+        longest = self._lease + self.pump.drain.total_seconds()
+        return HURRY if now < self._short_since + longest else self._round
 
-    async def _look(self) -> _Look:
+    async def _look(self, *, at_workers: bool = True) -> _Look:
         """Workers first: one that has left deletes its row when its locks are gone."""
-        there = await workers(self.board)
+        there = await workers(self.board) if at_workers else ()
         found = [
             one async for one in self.board.walk(0, until=_ALL) if one.type == self.handler.type
         ]
@@ -411,6 +459,44 @@ class GroupWorker:
         settings = {one.claim.id: one.settings for one in taken}
         self.runs.start([Taken(one, settings[one.id]) for one in certain])
 
+    # ---- the lease grab
+
+    @property
+    def _races(self) -> bool:
+        """Whether races decide: a bus that is away for longer than a lease leaves it to shares."""
+        since = self._bus_away_since
+        now = self.board.clock.monotonic()
+        return self._grab is not None and (since is None or now - since <= self._lease)
+
+    async def _claim_won(self, name: str) -> bool:
+        """Claim a partition that was won in a race, if it is free or stale by now."""
+        if self._stopping:
+            return False
+        try:
+            look = await self._look(at_workers=False)
+            picture = self._picture(look)
+            if name in picture.stale or name in picture.free:
+                await self._take(look, {name})
+        except TableError as trouble:
+            self.events.emit(GroupTrouble, message=f"{name} cannot be claimed: {trouble}")
+        return name in self.holdings.ids
+
+    def _let_go_lost(self, name: str) -> None:
+        """End the pump of a partition that another node has won."""
+        for held in self.holdings:
+            if held.claim.id == name and not held.asked_to_end and not held.ended:
+                self._end(held, SHARED)
+
+    def _bus_away(self, problem: str) -> None:
+        self._bus_away_since = self.board.clock.monotonic()
+        what = f"{problem}; {self.handler.type} goes by shares unless it is back within a lease"
+        self.events.emit(BusUnavailable, message=what)
+
+    def _bus_back(self) -> None:
+        self._bus_away_since = None
+        what = f"the bus is back: the partitions of {self.handler.type} are raced for"
+        self.events.emit(BusBack, message=what)
+
     # ---- letting go
 
     def _let_go(self, count: int) -> None:
@@ -451,16 +537,21 @@ class GroupWorker:
         with suppress(TableError):
             await self._announce()
         end = self.board.clock.monotonic() + self._round
-        while self._others and self._asked_to_stop == 1 and self.board.clock.monotonic() < end:
+        waits = self._others and not self._races
+        while waits and self._asked_to_stop == 1 and self.board.clock.monotonic() < end:
             await self._wait(end - self.board.clock.monotonic())
         for held in self.holdings:
             self._end(held, ENDING)
+        told = None if self._grab is None else self._start_beside(self._grab.leave())
         end = self.board.clock.monotonic() + self.pump.drain.total_seconds() + LAST_RELEASES
         while len(self.holdings) and self.board.clock.monotonic() < end:
             if self._asked_to_stop > 1:
                 for held in self.holdings:
                     held.cut_short(ENDING)
             await self._wait(end - self.board.clock.monotonic())
+        if told is not None:
+            pause = self._start_beside(self.board.clock.sleep(LAST_MESSAGES))
+            await asyncio.wait([told, pause], return_when=asyncio.FIRST_COMPLETED)
         with suppress(TableError):
             await forget(self.board, self.member.owner)
 
@@ -470,6 +561,8 @@ class GroupWorker:
         while True:
             await self.releases.next(0, hurry=True, slots_freed=lambda: None)
             self.holdings.changed.set()
+            if self._grab is not None:
+                self._grab.ended(self.holdings.ids)
             if self._stopping:
                 self._changed.set()
 

@@ -24,7 +24,7 @@ from blackboard.protocol.releases import (
     release,
     releases_at_once,
 )
-from blackboard.protocol.retention import Retention, prune, prune_next, prunes_after
+from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
 from blackboard.table import TableError
 from blackboard.worker.running import Holding, Holdings
@@ -46,8 +46,6 @@ class _Shard:
     ended: asyncio.Queue[tuple[Holding, Ended]] = field(default_factory=asyncio.Queue)
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
-    pruned: str = ""
-    """The key behind which the next history of others is."""
     writing: float = 0.0
     """Seconds that the last batch took to write."""
     stuck: bool = False
@@ -152,15 +150,7 @@ class Releases:
             item_id = await to_prune.get()
             with suppress(TableError, BadRow):  # more goes next time; `doctor` reports a bad row
                 await prune(self.board, item_id, retention=self.retention)
-                await self._prune_another(number)
             to_prune.task_done()
-
-    async def _prune_another(self, number: int) -> None:
-        """Prune the history of one more item, which may have no release of its own."""
-        shard, partition = self._shards[number], self.board.shard(number)
-        shard.pruned = await prune_next(
-            self.board, partition, after=shard.pruned, retention=self.retention
-        )
 
     async def pruned(self) -> None:
         """Until nothing is to be pruned, or this takes too long."""
@@ -180,7 +170,8 @@ class Releases:
             release=released.how.value,
             ready=item.ready,
             failures=item.failures,
-            retries=finished.settings.retries,
+            warned=item.warned,
+            retried=released.retried,
         )
 
 

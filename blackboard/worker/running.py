@@ -10,20 +10,33 @@ emitted. Runs go on beside the walk and each other.
 """
 
 import asyncio
+import itertools
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from blackboard.clock import Clock
-from blackboard.context import HandlerItem, decoded_checkpoint, expand
+from blackboard.context import HandlerItem, decoded_checkpoint, expand, is_expanded
 from blackboard.errors import BadInput
 from blackboard.events import Events, RunLogged, RunStarted
 from blackboard.handlers import Handler
 from blackboard.model import Claim, Ended, Outcome
 from blackboard.protocol.keys import shard_of
+from blackboard.protocol.permits import Limit
 from blackboard.protocol.rows import text_of
 from blackboard.rules.due import deadline, renew_every, time_limit
 from blackboard.runner import Execution, HandlerCall, Runner
@@ -40,6 +53,9 @@ PROGRESS_EVERY = 5.0
 """Seconds between two writes of a run's progress, at the least."""
 MOST_GIVEN_UP = 10_000
 """Runs that could not be released, whose nonces are kept: their locks are gone long before."""
+MANY_LIMITS = 1_000
+"""Time limits that are kept before those of runs that have ended are dropped."""
+NO_PERMIT = "put back: its claim was answered late, and its type has no permit left"
 NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
 
 
@@ -49,15 +65,32 @@ NO_SLOT = "put back: its claim was answered late, and no slot was free any more"
 class FreeSlots:
     """The free slots of a worker, counted down as runs are chosen for them."""
 
-    def __init__(self, total: int, running: Counter[str]) -> None:
-        """`running` has the slots taken by each type."""
+    def __init__(
+        self,
+        total: int,
+        running: Counter[str],
+        *,
+        permits: Counter[tuple[str, str]] | None = None,
+        exhausted: Container[tuple[str, str]] = (),
+    ) -> None:
+        """`running` has the slots taken by each type, `permits` those of each limit of the board,
+        `exhausted` the limits of which there are no more.
+        """
         self._running = running
+        self._permits = Counter[tuple[str, str]]() if permits is None else permits
+        self._exhausted = exhausted
         self.left = max(total - running.total(), 0)
 
-    def take(self, item_type: str, most: int | None) -> bool:
-        """Take a slot, if one is free and the type has fewer than `most`; None: it has no limit."""
+    def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
+        """Take a slot, if one is free and the type has fewer than `most`, and its `limit` on the
+        board may have a permit; None: there is no such limit.
+        """
         if self.left <= 0 or (most is not None and self._running[item_type] >= most):
             return False
+        if limit is not None:
+            if limit.name in self._exhausted or self._permits[limit.name] >= limit.most:
+                return False
+            self._permits[limit.name] += 1
         self.left -= 1
         self._running[item_type] += 1
         return True
@@ -71,6 +104,8 @@ class Slots:
         """How many there are; none once the worker is to stop."""
         self._occupied: dict[str, str] = {}
         """The type of each run that has a slot, by its nonce."""
+        self._running = Counter[str]()
+        """The slots that each type takes."""
         self._reserved: dict[int, Counter[str]] = {}
         """The types of what is being claimed, by shard."""
 
@@ -78,26 +113,36 @@ class Slots:
         """Let no further run begin."""
         self.total = 0
 
-    def free(self) -> FreeSlots:
-        """The slots that no run takes and that are not reserved."""
-        running = Counter(self._occupied.values())
+    def free(
+        self,
+        permits: Counter[tuple[str, str]] | None = None,
+        exhausted: Container[tuple[str, str]] = (),
+    ) -> FreeSlots:
+        """The slots that no run takes and that are not reserved, for runs within the limits of the
+        board.
+        """
+        running = self._running.copy()
         for types in self._reserved.values():
             running += types
-        return FreeSlots(self.total, running)
+        return FreeSlots(self.total, running, permits=permits, exhausted=exhausted)
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
         """Take a slot for a claimed run, also a reserved one: the first claim that is answered has
         it. Returns whether there was one.
         """
-        left = FreeSlots(self.total, Counter(self._occupied.values()))
-        if not left.take(item_type, most):
+        if len(self._occupied) >= self.total:
+            return False
+        if most is not None and self._running[item_type] >= most:
             return False
         self._occupied[nonce] = item_type
+        self._running[item_type] += 1
         return True
 
     def vacate(self, nonce: str) -> None:
         """Free the slot of a run, if it has one."""
-        self._occupied.pop(nonce, None)
+        item_type = self._occupied.pop(nonce, None)
+        if item_type is not None:
+            self._running[item_type] -= 1
 
     def reserve(self, shard: int, types: Iterable[str]) -> None:
         """Keep slots for what is being claimed in a shard."""
@@ -189,6 +234,10 @@ class Holding:
             self.execution.stop(Outcome.CANCELLED, f"stopped: {self.cut}")
 
 
+def _ignored(_nonce: str) -> None:
+    """Is told, and does nothing."""
+
+
 class Holdings:
     """All runs that a worker holds, by the nonce of their claims."""
 
@@ -198,6 +247,8 @@ class Holdings:
         """Nonces of runs that ended and could not be released: their locks are left to go stale."""
         self.changed = asyncio.Event()
         """Set when a run was released, or a claim that was answered late is settled."""
+        self.released: Callable[[str], None] = _ignored
+        """Called with the nonce of each run that is held no longer."""
         self._held: dict[str, Holding] = {}
 
     def __iter__(self) -> Iterator[Holding]:
@@ -216,10 +267,16 @@ class Holdings:
         """Hold a run no longer, and free its slot."""
         del self._held[nonce]
         self.slots.vacate(nonce)
+        self.released(nonce)
 
     @property
     def nonces(self) -> set[str]:
         return set(self._held)
+
+    @property
+    def ids(self) -> set[str]:
+        """The items whose runs are held."""
+        return {one.claim.id for one in self._held.values()}
 
 
 class Latest(Collection[str]):
@@ -267,8 +324,6 @@ class Runs:
     """Called when runs have begun."""
     ended: Callable[[Holding, Ended], None]
     """Called with each run that has ended, or was not begun."""
-    group: asyncio.TaskGroup = field(init=False)
-    """Where runs go on; set while the worker works."""
 
     def start(self, taken: Sequence[Taken]) -> None:
         """Run what was claimed, beside everything else. What has no slot is put back: it was
@@ -278,15 +333,20 @@ class Runs:
             shard = shard_of(claim.id, self.shards)
             held = Holding(claim=claim, settings=settings, shard=shard)
             if self.holdings.add(held):
-                self.group.create_task(self._run(held))
+                self.calls.start(held, partial(self.ended, held))
             else:
                 self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_SLOT))
             self.events.emit_of(claim, RunStarted, due=claim.slot, attempt=claim.attempt)
         if taken:
             self.started()
 
-    async def _run(self, held: Holding) -> None:
-        self.ended(held, await self.calls.run(held))
+    def put_back(self, taken: Taken) -> None:
+        """Release what was adopted and may not run now: it is due again at once."""
+        claim, settings = taken
+        shard = shard_of(claim.id, self.shards)
+        held = Holding(claim=claim, settings=settings, shard=shard)
+        self.holdings.add(held)
+        self.ended(held, Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -305,9 +365,29 @@ class Calls:
     limit: int = MAX_VALUE
     """Characters of JSON that a result, or a checkpoint, may have."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _limits: "TimeLimits" = field(init=False)
 
-    async def run(self, held: Holding) -> Ended:
-        """One run, from its claim to whatever end. Never raises."""
+    def __post_init__(self) -> None:
+        self._limits = TimeLimits(self.clock)
+
+    def start(self, held: Holding, ended: Callable[[Ended], None]) -> None:
+        """Call the handler of a claimed run. `ended` is called once, with whatever end it comes to;
+        at once where it cannot be called. Never raises.
+        """
+        prepared = self._call(held)
+        if isinstance(prepared, Ended):
+            ended(prepared)
+            return
+        call, allowed = prepared
+        runner = self.inline if call.handler.is_async else self.process
+        held.execution = runner.start(call, _Report(held, self.events, self.save), held.deadline)
+        held.execution.when_ended(ended)
+        held.pass_on()
+        if allowed is not None:
+            self._limits.add(held, allowed)
+
+    def _call(self, held: Holding) -> tuple[HandlerCall, timedelta | None] | Ended:
+        """The call of a handler, and how long it may take; or why there is none."""
         claim = held.claim
         handler = self.handlers.get(claim.type)
         if handler is None:  # its lock named a type that is taken here, its item another
@@ -334,26 +414,54 @@ class Calls:
             limit=self.limit,
             checkpoint=checkpoint,
         )
-        runner = self.inline if handler.is_async else self.process
-        held.execution = runner.start(call, _Report(held, self.events, self.save), held.deadline)
-        held.pass_on()
-        limit = asyncio.get_running_loop().create_task(self._limit(held, allowed))
-        try:
-            return await held.execution.wait()
-        finally:
-            limit.cancel()
-
-    async def _limit(self, held: Holding, allowed: timedelta | None) -> None:
-        """Stop a run that takes longer than it may."""
-        if allowed is None:
-            return
-        await self.clock.sleep(allowed.total_seconds())
-        assert held.execution is not None
-        held.execution.stop(Outcome.TIMEOUT, f"it ran longer than {format_duration(allowed)}")
+        return call, allowed
 
     async def close(self) -> None:
+        self._limits.close()
         await self.inline.close()
         await self.process.close()
+
+
+class TimeLimits:
+    """Stops runs that take longer than they may: one task for all of them, because hardly any
+    does.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._all: list[tuple[float, int, Holding, timedelta]] = []
+        """A heap: until when, in monotonic seconds; in which order they were added."""
+        self._count = itertools.count()
+        self._many = MANY_LIMITS
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, held: Holding, allowed: timedelta) -> None:
+        """From now on the run may take so long."""
+        until = self._clock.monotonic() + allowed.total_seconds()
+        if len(self._all) >= self._many:
+            self._all = [one for one in self._all if not one[2].ended]
+            self._many = max(MANY_LIMITS, 2 * len(self._all))
+            heapify(self._all)
+        heappush(self._all, (until, next(self._count), held, allowed))
+        if self._task is None or self._task.done() or self._all[0][2] is held:
+            self.close()
+            self._task = asyncio.get_running_loop().create_task(self._stop_late())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _stop_late(self) -> None:
+        while self._all:
+            until, _, held, allowed = self._all[0]
+            left = until - self._clock.monotonic()
+            if left > 0 and not held.ended:
+                await self._clock.sleep(left)
+                continue
+            heappop(self._all)
+            if not held.ended and held.execution is not None:
+                text = f"it ran longer than {format_duration(allowed)}"
+                held.execution.stop(Outcome.TIMEOUT, text)
 
 
 def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask, Any]:
@@ -363,17 +471,19 @@ def given(held: Holding, environ: Mapping[str, str]) -> tuple[HandlerItem, Mask,
     Raises BadInput naming a variable that `environ` lacks, or what cannot be given to a handler.
     """
     claim = held.claim
-    written = params_of(claim.spec, claim.once)
-    params = expand(written, environ)
-    replaced = params != written
+    params = written = params_of(claim.spec, claim.once)
+    mask = NOTHING
+    if is_expanded(claim.spec) or is_expanded(claim.once):
+        params = expand(written, environ)
+        if params != written:
+            mask = mask_of(written, environ)
     item = HandlerItem(
         id=claim.id,
         type=claim.type,
         params=params,
         timezone=held.settings.timezone,
-        written=written if replaced else None,
+        written=written if params != written else None,
     )
-    mask = mask_of(written, environ) if replaced else NOTHING
     return item, mask, decoded_checkpoint(claim.item.checkpoint)
 
 

@@ -341,6 +341,15 @@ class SteadyClock:
         """Whether the clock has jumped, and that is not confirmed."""
         return self._elsewhere is not None
 
+    async def doubts(self, board: BoardTable) -> bool:
+        """Whether the store's clock has jumped; then it is read again, and may confirm that."""
+        await board.table.now()
+        if self.doubtful:
+            await board.check_shards()
+            self.looked()
+            await board.table.now()
+        return self.doubtful
+
     def looked(self) -> None:
         """The store has just answered: its next reading may confirm a jump."""
         self._looked = self._clock.monotonic()

@@ -14,6 +14,7 @@ they were the whole board. What it claims late is put back if its slot is taken 
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,6 +22,8 @@ from typing import Any
 
 from blackboard.errors import BadInput
 from blackboard.events import (
+    BoardPaused,
+    BoardResumed,
     Events,
     ItemLeftAlone,
     LockAdopted,
@@ -29,7 +32,7 @@ from blackboard.events import (
     StoreAway,
 )
 from blackboard.handlers import Handler
-from blackboard.model import Lock, Token
+from blackboard.model import Claim, Item, Lock, Mark, Token
 from blackboard.protocol.claims import (
     Claimed,
     adopt,
@@ -40,13 +43,16 @@ from blackboard.protocol.claims import (
     trusted,
 )
 from blackboard.protocol.keys import shard_of
+from blackboard.protocol.permits import limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
+from blackboard.spec import RunSettings
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, choose, rotated
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Latest, Runs, Slots, Taken
+from blackboard.worker.permits import Grant, Permits
+from blackboard.worker.running import FreeSlots, Latest, Runs, Slots, Taken
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
@@ -123,6 +129,8 @@ class _Progress:
     late: set[int] = field(default_factory=set)
     missed: int = 0
     skipped: int = 0
+    refused: int = 0
+    """Candidates for which no permit was left."""
     overdue: dict[str, Token] = field(default_factory=dict)
     full: list[Lock] = field(default_factory=list)
     """Stale locks for which there was no free slot."""
@@ -139,6 +147,10 @@ class _Progress:
         return self.claims + len(self.full)
 
 
+class _NoPermit(Exception):
+    """A stale lock is left alone: its type runs as often as it may already."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Walk:
     """Walks the board for one worker."""
@@ -148,6 +160,7 @@ class Walk:
     handlers: Mapping[str, Handler]
     """Of the types this worker takes."""
     runs: Runs
+    permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
     events: Events
@@ -167,6 +180,8 @@ class Walk:
     """Etags of stale locks that this walk over the board tried to take, and are as they were."""
     _in_vain_before: set[str] = field(default_factory=set)
     """The same of the walk before."""
+    _paused: dict[int, Mark] = field(default_factory=dict)
+    """Shards in which nothing is claimed: the board is paused."""
     _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
     """Items left alone for their settings."""
 
@@ -200,6 +215,7 @@ class Walk:
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
         self._misfits.clear()
+        self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
         progress = self._progress = _Progress(now=begun, whole=True)
         await self._each(range(self.board.shards), self._read_and_take_over, progress)
@@ -267,6 +283,10 @@ class Walk:
     @property
     def _slots(self) -> Slots:
         return self.runs.holdings.slots
+
+    def _free(self) -> FreeSlots:
+        """The free slots, and what this worker has of the limits of the board."""
+        return self._slots.free(self.permits.counts(), self.permits.exhausted())
 
     async def _each(
         self,
@@ -351,19 +371,35 @@ class Walk:
         """
         locks: list[Lock] = []
         contended = self.backlog.contended(number)
-        selection = Selection(self._slots.free(), total=self._slots.total, contended=contended)
+        selection = Selection(self._free(), total=self._slots.total, contended=contended)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
-        is_first = True
-        async for found in self.board.walk(number, until=progress.now + self.cycle):
+        is_first, mark = True, None
+        async for found in self.board.read_shard(number, until=progress.now + self.cycle):
             if is_first:  # the reply may have moved the store's time on
                 is_first, progress.now = False, await self.board.table.now()
             if isinstance(found, Lock):
                 locks.append(found)
+            elif isinstance(found, Mark):
+                mark = found
+                break
             elif not await self._select(found, selection, progress):
                 break
+        self._note_pause(number, mark)
         self._keep(number, selection, progress)
         progress.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
         return locks
+
+    def _note_pause(self, number: int, mark: Mark | None) -> None:
+        """Note whether the board is paused, as a shard says; report when that changes."""
+        before = bool(self._paused)
+        if mark is None:
+            self._paused.pop(number, None)
+        else:
+            self._paused[number] = mark
+        if mark is not None and not before:
+            self.events.emit(BoardPaused, by=mark.by, reason=mark.reason)
+        elif before and not self._paused:
+            self.events.emit(BoardResumed)
 
     def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
         """Put what was selected of a shard into the backlog: all, or, of a contended shard, what
@@ -371,7 +407,7 @@ class Walk:
         """
         candidates, unread = selection.candidates, selection.unread
         if self.backlog.contended(number):
-            kept = choose(rotated(candidates, self.board.chance.fraction()), self._slots.free())
+            kept = choose(rotated(candidates, self.board.chance.fraction()), self._free())
             if len(kept) < len(candidates):
                 unread = [(candidates[0].ready, True), *unread]
             candidates = kept
@@ -397,7 +433,7 @@ class Walk:
         if token.type not in self.handlers or token.etag in self._misfits:
             return True
         try:
-            candidate = Candidate(token, self.board.resolve(token.type, token.spec))
+            candidate = self._candidate(token)
             move = self._decide(candidate, progress)
             if move is Move.SKIP:
                 progress.missed += 1
@@ -416,9 +452,14 @@ class Walk:
         if token.type not in self.handlers:
             return None
         try:
-            return Candidate(token, self.board.resolve(token.type, token.spec))
+            return self._candidate(token)
         except (BadInput, ValueError):
             return None  # reported once it is ready
+
+    def _candidate(self, token: Token) -> Candidate:
+        """Raises BadInput or ValueError where its settings cannot be computed."""
+        settings = self.board.resolve(token.type, token.spec)
+        return Candidate(token, settings, limit_of(token, settings))
 
     def _decide(self, candidate: Candidate, progress: _Progress) -> Move:
         token, settings = candidate.token, candidate.settings
@@ -446,7 +487,7 @@ class Walk:
     def _chosen(self, progress: _Progress) -> list[Candidate]:
         """The most overdue candidates, as many as the free slots take."""
         ready = self.backlog.ready(progress.now, but=self._tasks.late)
-        return choose(ready, self._slots.free())
+        return choose(ready, self._free())
 
     def _fills_slots(self, progress: _Progress, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
@@ -457,15 +498,16 @@ class Walk:
         """Claim the most overdue candidates, as many as the free slots take."""
         while True:
             chosen, before = self._chosen(progress), progress.claims
-            silent = len(progress.silent)
+            silent, refused = len(progress.silent), progress.refused
             counts = Counter(shard_of(one.id, self.board.shards) for one in chosen)
             await self._each(counts, partial(self._claim, counts), progress)
-            if len(progress.silent) == silent:
-                break  # else the slots of a shard that does not answer are left for the others
-        if progress.claims - before < len(chosen):
-            if self._chosen(progress):
-                self._read_all_again(progress)
-            # Shards may have been passed over for the candidates that were lost.
+            if (len(progress.silent), progress.refused) == (silent, refused):
+                break  # else slots are left for others: a shard does not answer, a limit is full
+        has_lost = progress.claims - before < len(chosen)
+        if has_lost and self._chosen(progress):
+            self._read_all_again(progress)
+        if has_lost or progress.refused:
+            # Shards, or a part of them, may have been passed over for candidates that were lost.
             progress.crowded |= bool(self.backlog.to_read(progress.now))
 
     def _read_all_again(self, progress: _Progress) -> None:
@@ -484,11 +526,14 @@ class Walk:
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            batch = choose(self.backlog.ready_in(number, progress.now), self._slots.free())
-            batch = batch[: min(left, claims_at_once(self.board))]
-            if not batch:
+            wanted = choose(self.backlog.ready_in(number, progress.now), self._free())
+            wanted = wanted[: min(left, claims_at_once(self.board))]
+            if not wanted:
                 break
-            answer, taken = await self._claim_batch(number, batch)
+            batch, answer, taken = await self._claim_batch(number, wanted)
+            progress.refused += len(wanted) - len(batch)
+            if not batch:
+                continue  # their limits are exhausted now
             if len(taken) < len(batch):  # what was not taken may still be there
                 self._expect_contended(number, batch[0].ready)
             self._start(taken, progress)
@@ -508,21 +553,30 @@ class Walk:
         progress.crowded |= left > 0 and rereadings == REREADINGS
 
     async def _claim_batch(
-        self, number: int, batch: Sequence[Candidate]
-    ) -> tuple[Claimed, list[Taken]]:
-        """One batch of claims, and what may be run of it."""
-        settings = {one.id: one.settings for one in batch}
-        tokens = [one.token for one in batch]
-        self._slots.reserve(number, [one.type for one in tokens])
+        self, number: int, wanted: Sequence[Candidate]
+    ) -> tuple[Sequence[Candidate], Claimed, list[Taken]]:
+        """One batch of claims: those that have the permits they need, the answer, and what may be
+        run of it.
+        """
+        self._slots.reserve(number, [one.token.type for one in wanted])
         try:
-            answer = await claim(
-                self.board, tokens, owner=self.owner, settings=list(settings.values())
-            )
-            self.backlog.drop(number, settings)
-            claims = await trusted(self.board, answer.claims)
+            async with self.permits.asked({one.id: one.limit for one in wanted}) as grant:
+                batch = [one for one in wanted if grant.allows(one.id)]
+                settings = {one.id: one.settings for one in batch}
+                taken: list[Taken] = []
+                if not batch:
+                    return batch, Claimed(), []
+                answer = await claim(
+                    self.board,
+                    [one.token for one in batch],
+                    owner=self.owner,
+                    settings=list(settings.values()),
+                )
+                self.backlog.drop(number, settings)
+                taken = await self._trusted(answer.claims, settings, grant)
         finally:
             self._slots.unreserve(number)
-        return answer, [Taken(one, settings[one.id]) for one in claims]
+        return batch, answer, taken
 
     def _start(self, taken: Sequence[Taken], progress: _Progress) -> None:
         self.runs.start(taken)
@@ -535,10 +589,6 @@ class Walk:
     def _own_nonces(self) -> set[str]:
         """Of every run and every batch of this worker."""
         return self.board.in_flight | self.runs.holdings.nonces
-
-    def _may_run(self) -> bool:
-        """Whether the worker goes on: one that is asked to stop has no slots."""
-        return self._slots.total > 0
 
     def _has_slot(self, item_type: str) -> bool:
         of_type = self.board.resolve(item_type, OF_ITS_TYPE)
@@ -556,6 +606,9 @@ class Walk:
             given_up=self.runs.holdings.given_up,
             resolution=self.board.table.resolution,
         )
+        if move is Move.OVERRIDE and shard_of(lock.id, self.board.shards) in self._paused:
+            progress.locks.discard(lock.nonce)  # no run of it ends while the board is paused
+            return
         if move is Move.LEAVE:
             return
         try:
@@ -563,7 +616,11 @@ class Walk:
                 progress.full.append(lock)
                 self.backlog.expire()
                 return
-            taken = await self._taken(move, lock)
+            taken = await self._adopted(lock) if move is Move.ADOPT else await self._override(lock)
+        except _NoPermit:
+            progress.full.append(lock)
+            self.backlog.expire()
+            return
         except (BadInput, ValueError) as error:
             self._leave(lock, str(error))
             if move is Move.OVERRIDE:
@@ -605,28 +662,66 @@ class Walk:
             self._expect_contended(number, progress.now, claimable=False)
         self._in_vain.add(lock.etag)
 
-    async def _taken(self, move: Move, lock: Lock) -> list[Taken] | None:
-        """What may be run of a lock: one claim, or none that is certain to be ours in time. None:
-        it was not taken.
+    async def _override(self, lock: Lock) -> list[Taken] | None:
+        """Take a stale lock. What may be run: one claim, or none that is certain to be ours in
+        time. None: it was not taken. Raises _NoPermit.
         """
         number = shard_of(lock.id, self.board.shards)
-        if move is Move.OVERRIDE and number not in self._tasks.late:
+        if number not in self._tasks.late:
             self._slots.reserve(number, [lock.type])
         try:
-            if move is Move.ADOPT:
-                taken = await adopt(self.board, lock)
-            else:
-                taken = await override(self.board, lock, owner=self.owner, may_run=self._may_run)
-            if taken is None:
-                return None
-            if move is Move.ADOPT:
-                self.events.emit_of(lock, LockAdopted)
-            else:
+            async with AsyncExitStack() as stack:
+                grant: Grant | None = None
+
+                async def may_run(item: Item) -> bool:
+                    nonlocal grant
+                    grant = await stack.enter_async_context(self._asked(item))
+                    if not grant.allows(item.id):
+                        grant.keep_for_locks()
+                        raise _NoPermit
+                    return self._slots.total > 0  # a worker that is asked to stop has none
+
+                taken = await override(self.board, lock, owner=self.owner, may_run=may_run)
+                if taken is None:
+                    return None
                 self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
-            settings = self.board.resolve(taken.type, taken.spec)
-            return [Taken(one, settings) for one in await trusted(self.board, [taken])]
+                assert grant is not None
+                settings = self.board.resolve(taken.type, taken.spec)
+                return await self._trusted([taken], {taken.id: settings}, grant)
         finally:
             self._slots.unreserve(number)
+
+    async def _adopted(self, lock: Lock) -> list[Taken] | None:
+        """Adopt a lock; as `_override`."""
+        try:
+            taken = await adopt(self.board, lock)
+            if taken is None:
+                return None
+            self.events.emit_of(lock, LockAdopted)
+            async with self._asked(taken.item) as grant:
+                settings = self.board.resolve(taken.type, taken.spec)
+                return await self._trusted([taken], {taken.id: settings}, grant)
+        finally:
+            self._slots.unreserve(shard_of(lock.id, self.board.shards))
+
+    def _asked(self, item: Item) -> AbstractAsyncContextManager[Grant]:
+        settings = self.board.resolve(item.type, item.spec)
+        return self.permits.asked({item.id: limit_of(item, settings)})
+
+    async def _trusted(
+        self, claims: Sequence[Claim], settings: Mapping[str, RunSettings], grant: Grant
+    ) -> list[Taken]:
+        """What may be run of some claims. What has no permit, or had it for too long, is put back:
+        it is due again at once.
+        """
+        taken = []
+        for one in await trusted(self.board, claims):
+            run = Taken(one, settings[one.id])
+            if grant.hold(one.id, one.nonce):
+                taken.append(run)
+            else:
+                self.runs.put_back(run)
+        return taken
 
     async def _until_next(self, begun: datetime) -> timedelta | None:
         """Until the first thing to do after the walk was begun, which may have come meanwhile."""

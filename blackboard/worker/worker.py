@@ -23,6 +23,7 @@ from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.membership import Membership
+from blackboard.worker.permits import Permits
 from blackboard.worker.release_queue import Releases
 from blackboard.worker.running import Holdings, Runs
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
@@ -60,9 +61,12 @@ class Worker:
     releases: Releases
     runs: Runs
     walk: Walk
+    permits: Permits
     membership: Membership
     notify: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Sends notifications until it is cancelled."""
+    coordinate: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Takes part in coordinating the board until it is cancelled; of a worker without an end."""
     steady: SteadyClock
     """The store's clock, as `board` follows it."""
     grace: float
@@ -87,12 +91,14 @@ class Worker:
         self.wake.start()
         try:
             async with asyncio.TaskGroup() as self._group:
-                group = self.runs.group = self._group
+                group = self._group
                 shards = range(self.board.shards)
                 beside = [
                     group.create_task(one)
                     for one in (
                         self.heartbeat.run(),
+                        self.permits.keep_renewing(),
+                        self.permits.keep_giving_back(),
                         self._announce(),
                         *(self._release(mode, number) for number in shards),
                         *map(self.releases.keep_pruning, shards),
@@ -100,9 +106,12 @@ class Worker:
                 ]
                 if self.notify is not None:
                     beside.append(group.create_task(self.notify()))
+                if self.coordinate is not None and mode is Mode.FOREVER:
+                    beside.append(group.create_task(self.coordinate()))
                 await self._cycle(mode)
                 await self._drain()
                 await self.releases.pruned()
+                await self.permits.close()
                 for task in beside:
                     task.cancel()
         finally:
@@ -199,7 +208,7 @@ class Worker:
         released = self.releases.runs
         self._broken = None
         try:
-            if await self._doubts_the_time():
+            if await self.steady.doubts(self.board):
                 self.wake.within(CONFIRMED_AFTER)
                 return None
             result = None if whole else await self.walk.go_on()
@@ -230,15 +239,6 @@ class Worker:
             freed=tuple(map(_freed, result.freed)),
         )
         return result
-
-    async def _doubts_the_time(self) -> bool:
-        """Whether the store's clock has jumped; then it is read again, and may confirm that."""
-        await self.board.table.now()
-        if self.steady.doubtful:
-            await self.board.check_shards()
-            self.steady.looked()
-            await self.board.table.now()
-        return self.steady.doubtful
 
     def _new_requests(self) -> dict[str, int]:
         """Requests to the store since the walk before, by kind."""

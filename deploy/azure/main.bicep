@@ -182,6 +182,7 @@ resource app 'Microsoft.App/containerApps@2024-03-01' = {
           image: image
           args: [
             'worker'
+            '--init'
             '--grace'
             '${grace}s'
           ]

@@ -43,6 +43,7 @@ def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
         fenced=ctx.fenced,
         log=ctx.log,
         progress=ctx.progress,
+        warn=ctx.warn,
         lost=lambda: bool(ctx.lost),
     )
     settings = job_settings(ctx.settings, ctx.log)

@@ -245,8 +245,11 @@ async def aggregate_city(
     _tell(harvests, sources, run)
     if nothing:
         raise NothingCame(_why_nothing(city, harvests, sources))
-    summary["report"] = str(output.path(REPORT).resolve())
-    return {**summary, "warnings": warnings} if warnings else summary
+    if failed := summary[Status.FAILED.value]:
+        warnings.append(f"{failed:,} of {len(harvests):,} feeds failed")
+    for one in warnings:
+        run.warn(one)
+    return {**summary, "report": str(output.path(REPORT).resolve())}
 
 
 async def _publish(output: Output, files: Mapping[str, bytes], run: RunContext) -> None:

@@ -246,6 +246,7 @@ class RunContext:
     fenced: bool = True
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("calendars"))
     progress: Callable[[int, int], None] = lambda _done, _total: None
+    warn: Callable[[str], None] = lambda _text: None
     lost: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=SystemClock)
 

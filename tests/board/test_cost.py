@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from blackboard import cost
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
+from blackboard.election import JITTER
 from blackboard.events import Events
 from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
+from blackboard.rules.statistics import COUNTED_EVERY
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings
@@ -22,9 +25,10 @@ from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker import wake
+from blackboard.worker.coordinator import CoordinatorTimes
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake
-from tests.support.working import HANDLERS, FakeRunner, board_on
+from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -51,7 +55,27 @@ def test_a_board_without_items_costs_its_walks_and_memberships() -> None:
     asked = asked_for(Load(rhythms=[], shards=2, workers=3, cycle=MINUTE))
     assert asked.walks == pytest.approx(3 * 2 * 60 * HOURS / cost.BEAT)
     assert asked.membership == pytest.approx(3 * 60 * HOURS)
-    assert asked.total == pytest.approx(asked.walks + asked.membership)
+    assert asked.total == pytest.approx(asked.walks + asked.membership + asked.coordinator)
+
+
+def test_a_coordinator_is_elected_counts_and_examines() -> None:
+    """An election of 15 minutes, a counting each 5 minutes, an examination each hour."""
+    load = Load(rhythms=[], shards=2, workers=3)
+    checks, countings, examination = 3 * 12 / 0.9, 12 * (2 + 1), 2 * 2 + 2
+    expected = pytest.approx((checks + countings + examination) * HOURS)
+    assert asked_for(load).coordinator == expected
+    assert asked_for(replace(load, coordinator=False)).coordinator == 0
+    large = asked_for(replace(load, rhythms=spread(10_000))).coordinator
+    assert large == pytest.approx((checks + 12 * (12 + 1) + 2 * 12 + 2) * HOURS)
+    busy = asked_for(replace(load, rhythms=spread(2, lasts=30 * MINUTE))).coordinator
+    assert busy == pytest.approx((checks + countings + 12 * 1 + examination) * HOURS)
+
+
+def test_the_times_of_the_coordinator_are_what_is_computed_with() -> None:
+    times = CoordinatorTimes()
+    assert times.lease / 3 == cost.CHECKED_EVERY
+    assert 1 - JITTER / 2 == cost.CHECKED_SOONER
+    assert times.counts_every == COUNTED_EVERY
 
 
 def test_a_run_by_itself_is_a_claim_and_a_release() -> None:
@@ -88,11 +112,11 @@ def test_where_there_are_others_a_run_costs_a_request_more() -> None:
 
 def test_the_history_of_what_runs_often_is_looked_at_seldom() -> None:
     often = asked_for(Load(rhythms=spread(1)))
-    assert often.pruning == pytest.approx(4 * HOURS / PRUNE_SELDOM)
+    assert often.pruning == pytest.approx(2 * HOURS / PRUNE_SELDOM)
     daily = asked_for(Load(rhythms=spread(1, interval=24 * HOUR)))
-    assert daily.pruning == pytest.approx(4 * HOURS / 24 / PRUNE_EVERY)
+    assert daily.pruning == pytest.approx(2 * HOURS / 24 / PRUNE_EVERY)
     short = asked_for(Load(rhythms=spread(1), retention=Retention(runs=4)))
-    assert short.pruning == pytest.approx(4 * HOURS / 4)
+    assert short.pruning == pytest.approx(2 * HOURS / 4)
 
 
 def test_rows_a_second_say_how_many_shards() -> None:
@@ -133,7 +157,7 @@ def item(**about: object) -> Item:
     return replace(made, **about)  # type: ignore[arg-type]
 
 
-def rhythm(about: Item, **schedule: str) -> Rhythm | None:
+def rhythm(about: Item, **schedule: Any) -> Rhythm | None:
     settings = RunSettings(schedule=make_schedule(**schedule))
     return rhythm_of(about, settings=settings, now=START)
 
@@ -231,7 +255,12 @@ async def measured(
     boards = [await board(2 + number) for number in range(load.workers)]
     workers = []
     for number, its in enumerate(boards):
-        settings = WorkerSettings(slots=100, cycle=load.cycle, retention=load.retention)
+        settings = WorkerSettings(
+            slots=100,
+            cycle=load.cycle,
+            retention=load.retention,
+            coordinator=load.coordinator,
+        )
         worker = assemble(
             its,
             owner=f"worker-{number}",
@@ -260,8 +289,13 @@ async def measured(
 def predicted(asked: RequestCounts, time: timedelta) -> tuple[float, float]:
     """Batches and pages in some time."""
     commits = asked.claims + asked.releases + asked.renewals + asked.membership
-    commits += asked.pruning / 4
-    pages = asked.walks + asked.pruning * 3 / 4
+    commits += asked.pruning / 2
+    pages = asked.walks + asked.pruning / 2
+    pages += asked.coordinator
+    if asked.coordinator:  # of which the leader renews its lease, and writes the counts
+        writes = cost.MONTH / (cost.CHECKED_EVERY * cost.CHECKED_SOONER)
+        writes += cost.MONTH / COUNTED_EVERY
+        commits, pages = commits + writes, pages - writes
     return commits * (time / cost.MONTH), pages * (time / cost.MONTH)
 
 
@@ -289,7 +323,7 @@ def test_workers_ask_for_as_much_as_was_said(load: Load) -> None:
 
 
 def test_a_herd_asks_for_no_less_than_the_least_and_no_more_than_was_said() -> None:
-    load, time = Load(rhythms=herd(100)), 4 * HOUR
+    load, time = Load(rhythms=herd(100), coordinator=False), 4 * HOUR
     spent, runs = asyncio.run(measured(load.rhythms, load, warming=2 * HOUR, time=time))
     least, _ = predicted(asked_for(load, together=True), time)
     most, pages = predicted(asked_for(load), time)

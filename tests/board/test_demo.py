@@ -198,7 +198,7 @@ def test_in_a_store_that_is_named_it_is_the_same_story(azurite: Emulator, tmp_pa
 def test_workers_share_partitions_and_what_they_saved_goes_on(tmp_path: Path) -> None:
     played = play(tmp_path, "", "--sharing")
     assert (played.code, played.err, played.left) == (0, "", [])
-    assert re.findall(r"^(\d)  \S", played.out, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+    assert re.findall(r"^(\d)  \S", played.out, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
     held = re.findall(r"^ *12 of 12 partitions held by (\d) workers$", played.out, re.MULTILINE)
     assert held == ["3", "4", "3", "2"]
     lines = [one for one in played.out.splitlines() if str(tmp_path) not in one]
@@ -209,6 +209,8 @@ def test_workers_share_partitions_and_what_they_saved_goes_on(tmp_path: Path) ->
     assert outcomes.count("abandoned") == 3  # what one of four held
     assert set(outcomes) == {"abandoned", "cancelled"}
     assert all(one["checkpoint"] > 5 for one in played.says(*group, "show"))
+    (election,) = played.says("--board", "blackboard.leaders", "show")
+    assert (election["id"], election["fence"]) == ("report", 2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from blackboard.protocol.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert
 from blackboard.worker.membership import announce
-from tests.support.ailments import (
+from tests.support.boards import Scene, make_board, story
+from tests.support.clocks import ManualClock
+from tests.support.faults import Fault, FaultyTable
+from tests.support.wrong_rows import (
     Plant,
     codes,
     due_in_a_thousand_years,
@@ -31,9 +34,6 @@ from tests.support.ailments import (
     time_that_is_none,
     unknown_state,
 )
-from tests.support.boards import Scene, make_board, story
-from tests.support.clocks import ManualClock
-from tests.support.faults import Fault, FaultyTable
 
 # ---- a healthy board
 
@@ -157,7 +157,7 @@ async def test_a_row_that_cannot_be_read_is_told_in_plain_words(scene: Scene) ->
 
 @story
 async def test_an_item_in_a_wrong_shard_is_told_and_its_tokens_stay(scene: Scene) -> None:
-    board = await make_board(scene.table, scene.clock, shards=2, name="village")
+    board = await make_board(scene.table, scene.clock, shards=2, name="fleet")
     wrong = board.shard(1 - keys.shard_of("davis", 2))
     there = await scene.add()
     await scene.table.commit(wrong, [Insert(keys.item_key("davis"), data_of(there))])

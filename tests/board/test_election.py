@@ -28,7 +28,7 @@ from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable
 from tests.support.patience import patience
-from tests.support.processes import eventually, own_environ
+from tests.support.processes import eventually, own_environ, whole_lines
 from tests.support.stores import rows_of
 
 LEASE = 15.0
@@ -172,6 +172,7 @@ async def test_a_successor_acts_within_a_third_of_a_lease(town: Town) -> None:
     assert await town.until(lambda: other.is_leader, CHECK) <= CHECK
 
 
+@pytest.mark.case("EL02", on="memory")
 @KINDS
 @of_town
 async def test_a_leader_that_is_cut_off_stops_before_another_leads(town: Town, kind: str) -> None:
@@ -571,7 +572,7 @@ class Process:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.said.read_text().splitlines() if line[-1:] == "}"]
+        return [json.loads(line) for line in whole_lines(self.said) if line.endswith("}")]
 
     @property
     def leads(self) -> bool:

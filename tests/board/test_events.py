@@ -12,6 +12,7 @@ import blackboard.events
 from blackboard.cli.worker_log import subscriber
 from blackboard.events import (
     BoardEvent,
+    BoardFinding,
     Events,
     EventsMissed,
     FreedLock,
@@ -133,7 +134,7 @@ CLASSES = [
     for found in vars(blackboard.events).values()
     if isinstance(found, type) and issubclass(found, BoardEvent)
 ]
-PUBLIC = {BoardRun, FreedLock, Outcome, OverdueRun}
+PUBLIC = {BoardFinding, BoardRun, FreedLock, Outcome, OverdueRun}
 
 
 @pytest.mark.parametrize("event", CLASSES)

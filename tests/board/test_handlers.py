@@ -1,6 +1,6 @@
 """Declaring handlers, loading them from folders, files and modules, and what goes wrong then."""
 
-import inspect
+import math
 import os
 import subprocess
 import sys
@@ -16,7 +16,16 @@ import blackboard
 from blackboard import handlers
 from blackboard.context import HandlerItem, expand, unescaped
 from blackboard.errors import BadInput
-from blackboard.handlers import Registry, Source, find_handler, handler, handlers_of, load, shipped
+from blackboard.handlers import (
+    HandlerOptions,
+    Registry,
+    Source,
+    find_handler,
+    handler,
+    handlers_of,
+    load,
+    shipped,
+)
 from blackboard.spec import Spec
 
 HERE = Path(__file__).resolve().parents[1]
@@ -77,13 +86,11 @@ def test_importing_the_package_imports_no_part_of_it() -> None:
 # --- declaring ----------------------------------------------------------------------------------
 
 
-def test_a_handler_takes_the_fields_of_a_spec_and_its_own_two() -> None:
-    said = {
-        name
-        for name, parameter in inspect.signature(handler).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
-    assert said == set(Spec.__struct_fields__) - {"params"} | {"slots", "fenced"}
+OWN_OPTIONS = {"slots", "concurrency", "key", "fenced", "first", "resources"}
+
+
+def test_a_handler_takes_the_fields_of_a_spec_and_its_own_options() -> None:
+    assert set(HandlerOptions.__annotations__) == set(Spec.__struct_fields__) | OWN_OPTIONS
 
 
 def test_declaring_leaves_the_function_as_it_is() -> None:
@@ -103,6 +110,39 @@ def test_a_coroutine_function_is_known_as_one() -> None:
     async def run(item: Any, ctx: Any) -> None: ...
 
     assert handlers_of(run)[0].is_async
+
+
+def test_a_bare_handler_and_one_without_a_type_have_the_name_of_the_function() -> None:
+    @handler
+    def feed(item: Any, ctx: Any) -> str:
+        return "as before"
+
+    @handler(every="8h")
+    async def page(item: Any, ctx: Any) -> None: ...
+
+    assert feed(None, None) == "as before"
+    assert [one.type for function in (feed, page) for one in handlers_of(function)] == [
+        *("feed", "page")
+    ]
+    assert handlers_of(page)[0].spec == Spec(every="8h")
+
+
+def test_a_bare_handler_above_what_is_no_handler_is_refused() -> None:
+    with pytest.raises(BadInput, match="called with \\(item, ctx\\)"):
+        handler(no_context)
+
+
+def test_a_number_is_seconds() -> None:
+    @handler("t", every=3600, timeout=600, backoff=0.5, jitter=timedelta(minutes=1), retries=2)
+    def run(item: Any, ctx: Any) -> None: ...
+
+    said = {"every": "1h", "timeout": "10m", "backoff": "500ms", "jitter": "1m", "retries": 2}
+    assert handlers_of(run)[0].spec == Spec(**said)  # type: ignore[arg-type]
+
+
+def test_an_option_that_there_is_not_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(BadInput, match="no option 'tiemout' \\(there is timeout\\)"):
+        handler("t", tiemout="10m")(plain)  # type: ignore[call-overload]
 
 
 def test_durations_and_times_may_be_objects() -> None:
@@ -134,7 +174,9 @@ async def async_generator(item: Any, ctx: Any) -> Any:
     ("function", "said", "problem"),
     [
         (plain, {"every": "8 bananas"}, "every"),
-        (plain, {"every": 8}, "Expected `str | null`, got `int`"),
+        (plain, {"every": -8}, "every"),
+        (plain, {"every": True}, "Expected `str | null`, got `bool`"),
+        (plain, {"timeout": math.nan}, "timeout"),
         (plain, {"cron": "61 * * * *"}, "cron"),
         (plain, {"every": "8h", "cron": "0 3 * * *"}, "cron"),
         (plain, {"cron": "0 3 * * *", "timezone": "Mars/Olympus"}, "Mars/Olympus"),
@@ -144,7 +186,12 @@ async def async_generator(item: Any, ctx: Any) -> Any:
         (plain, {"retries": -1}, "retries"),
         (plain, {"missed": "some"}, "missed"),
         (plain, {"slots": 0}, "slots 0"),
+        (plain, {"first": "soon"}, "first: "),
         (plain, {"slots": True}, "slots True"),
+        (plain, {"concurrency": 0}, "concurrency: 0"),
+        (plain, {"concurrency": "2"}, "concurrency: '2'"),
+        (plain, {"key": ""}, "key: ''"),
+        (plain, {"key": 7}, "key: 7"),
         (plain, {"fenced": "yes"}, "fenced"),
         (no_context, {}, "too many positional arguments"),
         (generator, {}, "generator"),

@@ -5,7 +5,9 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.protocol import keys
 from blackboard.table import ANY, Delete, Merge
-from tests.support.ailments import (
+from tests.support.boards import Scene, story
+from tests.support.faults import Fault
+from tests.support.wrong_rows import (
     Plant,
     a_run,
     another_lock,
@@ -39,8 +41,6 @@ from tests.support.ailments import (
     token_without_item,
     two_tokens,
 )
-from tests.support.boards import Scene, story
-from tests.support.faults import Fault
 
 
 @pytest.mark.case("CR02")

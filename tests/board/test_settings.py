@@ -7,10 +7,11 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, Source
-from blackboard.notify.settings import NotifyTable
+from blackboard.notify.settings import NotifyTable, RouteTable
 from blackboard.settings import (
     BoardSettings,
     ItemTable,
+    RedisTable,
     Settings,
     TypeTable,
     WorkerTable,
@@ -126,6 +127,8 @@ BAD = [
     ("a bad board name", '[board]\nname = "a-b"', "board", 2, "no name for a board"),
     ("no slots", "[worker]\nslots = 0", "slots", 2, "too few"),
     ("no slots of a type", "[types.a]\nslots = 0", "slots", 2, "too few"),
+    ("no run at all", "[types.a]\nconcurrency = 0", "concurrency", 2, "not a number of runs"),
+    ("a key without a name", '[types.a]\nkey = ""', "key", 2, "no name of a param"),
     ("a short lease", '[types.a]\nstale_after = "1s"', "stale_after", 2, "too short"),
     ("params of a type", "[types.a]\nparams = { x = 1 }", "params", 2, "a type has none"),
     ("a bad cron", '[[items]]\nid = "a"\ntype = "t"\ncron = "61 * * * *"', "cron", 4, ""),
@@ -280,7 +283,16 @@ def test_a_schedule_of_the_item_replaces_the_handlers_whole(tmp_path: Path) -> N
 
 def test_every_setting_of_the_file_is_described() -> None:
     found = {(one.table, one.name): one for one in described()}
-    tables = (BoardSettings, WorkerTable, Spec, TypeTable, ItemTable, NotifyTable)
+    tables = (
+        BoardSettings,
+        WorkerTable,
+        Spec,
+        TypeTable,
+        ItemTable,
+        NotifyTable,
+        RouteTable,
+        RedisTable,
+    )
     assert {name for _, name in found} == {name for one in tables for name in one.__struct_fields__}
     assert all(one.meaning.endswith(".") for one in found.values())
 

@@ -58,6 +58,7 @@ def context(saved: list[Any], **settings: Any) -> Context:
         lost=Asked(),
         stopping=Asked(),
         progress=lambda _done, _total: None,
+        warn=lambda _text: None,
         checkpoint=saved[-1] if saved else None,
         save=save,
     )

@@ -75,13 +75,14 @@ def why(
             Move.LEAVE,
             [
                 "davis (type calendars) is waiting.",
-                "Its schedule is every 8 hours, counted from its last start.",
+                "schedule    every 8 hours, counted from its last start",
                 (
-                    "It is due at 2026-11-21 16:00:00Z (in 7h): it last started at 2026-11-21 "
-                    "08:00:00Z (1h ago)."
+                    "due         2026-11-21 16:00:00Z (in 7h): it last started at 2026-11-21 "
+                    "08:00:00Z (1h ago)"
                 ),
-                "Any worker that takes calendars starts it then, as soon as it has a free slot.",
-                "Its last run ended ok at 2026-11-21 08:00:12Z (59m 48s ago) after 12s.",
+                "any worker that takes calendars starts it then, as soon as it has a free slot",
+                "to change   `blackboard run davis` starts it at once",
+                "last run    ended ok at 2026-11-21 08:00:12Z (59m 48s ago) after 12s",
             ],
         ),
         (
@@ -91,8 +92,8 @@ def why(
             Move.RUN,
             [
                 "is due now.",
-                "It has never run; its first run is due at 2026-11-21 09:00:00Z (now).",
-                "Any of the 2 workers that take calendars starts it in its next walk",
+                "due         2026-11-21 09:00:00Z (now), for the first time",
+                "any of the 2 workers that take calendars starts it in its next walk",
             ],
         ),
         (
@@ -101,7 +102,8 @@ def why(
             Move.RUN,
             [
                 "has been ready for 1h: overdue.",
-                "No worker that takes calendars is at work to start it",
+                "no worker that takes calendars is at work to start it",
+                "to change   start a worker that has the jobs of calendars: `blackboard worker`",
             ],
         ),
         (
@@ -110,7 +112,7 @@ def why(
             Move.SKIP,
             ["missed runs are not made up for: the next walk reschedules"],
         ),
-        (BEFORE, {"settings": None}, Move.LEAVE, ["Its settings cannot be computed here"]),
+        (BEFORE, {"settings": None}, Move.LEAVE, ["its settings cannot be computed here"]),
         (
             BEFORE
             | {"ready": NOW + timedelta(seconds=9), "attempt": 2, "outcome": Outcome.FAILED}
@@ -119,12 +121,12 @@ def why(
             Move.LEAVE,
             [
                 (
-                    "Attempt 2 of 3 at the run that was due at 2026-11-21 08:00:00Z (1h ago) may "
-                    "start at 2026-11-21 09:00:09Z (in 9s), after backing off."
+                    "attempt 2 of 3 at the run that was due at 2026-11-21 08:00:00Z (1h ago) may "
+                    "start at 2026-11-21 09:00:09Z (in 9s), after backing off"
                 ),
-                "The one worker that takes calendars starts it then",
+                "the one worker that takes calendars starts it then",
                 (
-                    "Its last run ended failed at 2026-11-21 08:00:12Z (59m 48s ago) after 12s, "
+                    "ended failed at 2026-11-21 08:00:12Z (59m 48s ago) after 12s, "
                     "4 failures in a row: ValueError: boom"
                 ),
             ],
@@ -133,41 +135,46 @@ def why(
             {"slot": NOW, "ready": NOW},
             {},
             Move.RUN,
-            ["A run was requested at 2026-11-21 09:00:00Z (now); by its schedule it is due"],
+            ["2026-11-21 09:00:00Z (now), by request; by its schedule it is due"],
         ),
         (
             {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
             {"settings": ALL},
             Move.RUN,
-            ["by its schedule it is due at 2026-11-21 08:00:00Z (1h ago)."],
+            ["by its schedule it is due at 2026-11-21 08:00:00Z (1h ago)"],
         ),
         (
             {"slot": NOW + HOUR, "ready": NOW + 1.2 * HOUR, "planned": NOW + HOUR},
             {"settings": CRON},
             Move.LEAVE,
             [
-                "Its schedule is at 03:00 every day (America/Los_Angeles).",
-                "and may start with its share of the jitter at 2026-11-21 10:12:00Z (in 1h 12m).",
+                "schedule    at 03:00 every day (America/Los_Angeles)",
+                "; it may start with its share of the jitter at 2026-11-21 10:12:00Z (in 1h 12m)",
             ],
         ),
         (
             {"slot": NOW - HOUR, "ready": NOW, "planned": NOW - HOUR},
             {},
             Move.RUN,
-            ["It is due at 2026-11-21 08:00:00Z (1h ago), and may start at 2026-11-21 09:00:00Z"],
+            ["due         2026-11-21 08:00:00Z (1h ago); it may start at 2026-11-21 09:00:00Z"],
         ),
-        ({"schedule": ""}, {"settings": resolve([Spec()])}, Move.LEAVE, ["It has no schedule."]),
+        (
+            {"schedule": ""},
+            {"settings": resolve([Spec()])},
+            Move.LEAVE,
+            ["schedule    none: it runs when it is requested"],
+        ),
         (
             {"schedule": "moon phase"},
             {"settings": None},
             Move.LEAVE,
-            ["Its schedule is 'moon phase'."],
+            ["schedule    'moon phase'"],
         ),
         (
             {"schedule": "every 9h"},
             {"settings": None},
             Move.LEAVE,
-            ["Its schedule is every 9 hours, counted from its last start."],
+            ["schedule    every 9 hours, counted from its last start"],
         ),
         (
             {"state": State.PAUSED, "paused": MARK},
@@ -175,18 +182,17 @@ def why(
             Move.LEAVE,
             [
                 "davis (type calendars) is paused.",
-                (
-                    "ann paused it at 2026-11-21 08:00:00Z (1h ago): feeds are broken; no run "
-                    "starts until `blackboard resume`: it is due at 2026-11-21 16:00:00Z (in 7h)."
-                ),
+                "paused      by ann at 2026-11-21 08:00:00Z (1h ago): feeds are broken\n",
+                "due         2026-11-21 16:00:00Z (in 7h)",
+                "to change   `blackboard resume davis`",
             ],
         ),
-        ({"state": State.PAUSED}, {}, Move.LEAVE, ["It was paused; no run starts until"]),
+        ({"state": State.PAUSED}, {}, Move.LEAVE, ["paused      no run starts"]),
         (
             {"state": State.DONE},
             {},
             Move.LEAVE,
-            ["is done.", "Nothing is due any more: `blackboard run` would run it once again."],
+            ["is done.", "nothing is due any more", "`blackboard run davis` runs it once again"],
         ),
         (
             RUNS,
@@ -194,17 +200,18 @@ def why(
             Move.LEAVE,
             [
                 "is running.",
-                "host:1:a started it at 2026-11-21 08:54:00Z (6m ago), as attempt 1 with fence 3.",
-                "It has done 40 of 100.",
+                "at 2026-11-21 08:54:00Z (6m ago) by host:1:a, as attempt 1 with fence 3",
+                "progress    40 of 100",
                 (
-                    "It last renewed its lock 12s ago; unless renewed, the lock is good for 1m 48s "
-                    "more (of 2m) and then stale: any worker that takes calendars may override it."
+                    "lock        last renewed 12s ago; unless renewed, it is good for 1m 48s "
+                    "more (of 2m) and then stale: any worker that takes calendars may override it"
                 ),
-                "After this run it is due at 2026-11-21 16:54:00Z (in 7h 54m).",
-                "Its last run ended ok at 2026-11-21 08:00:12Z (59m 48s ago).",
+                "next        2026-11-21 16:54:00Z (in 7h 54m), after this run",
+                "to change   `blackboard cancel davis` ends the run",
+                "last run    ended ok at 2026-11-21 08:00:12Z (59m 48s ago)\n",
             ],
         ),
-        (RUNS, {"lock": replace(LOCK, progress="[7,null]")}, Move.LEAVE, ["It has done 7. "]),
+        (RUNS, {"lock": replace(LOCK, progress="[7,null]")}, Move.LEAVE, ["progress    7\n"]),
         (
             RUNS,
             {"lock": replace(LOCK, age=130.0)},
@@ -212,9 +219,10 @@ def why(
             [
                 "is running, but its lock is stale.",
                 (
-                    "Its lock was last renewed 2m 10s ago and was good for 2m: the next walk of "
-                    "any worker that takes calendars overrides it and runs attempt 2."
+                    "lock        last renewed 2m 10s ago, and it was good for 2m: the next walk of "
+                    "any worker that takes calendars overrides it and runs attempt 2"
                 ),
+                "to change   `blackboard unlock davis` takes the lock at once",
             ],
         ),
         (
@@ -223,9 +231,9 @@ def why(
             Move.OVERRIDE,
             [
                 (
-                    "Its lock was last renewed before this host was started and was good for 2m: "
+                    "last renewed before this host was started, and it was good for 2m: "
                     "the first worker that takes calendars frees it without another attempt, but "
-                    "none is at work."
+                    "none is at work"
                 )
             ],
         ),
@@ -233,38 +241,38 @@ def why(
             RUNS | {"planned": NOW - 2 * HOUR},
             {"lock": LOCK, "settings": ALL},
             Move.LEAVE,
-            ["After this run it is due at 2026-11-21 07:00:00Z (2h ago)."],
+            ["2026-11-21 07:00:00Z (2h ago), after this run"],
         ),
-        (RUNS, {}, Move.LEAVE, ["Its lock was not found: it has just been released"]),
+        (RUNS, {}, Move.LEAVE, ["lock        not found: it has just been released"]),
         (
             RUNS | {"requests": (QueuedRun(name="a", slot=NOW),)},
             {"lock": LOCK},
             Move.LEAVE,
-            ["Another run was requested and follows."],
+            ["requests    another run was requested and follows"],
         ),
         (
             RUNS,
             {"lock": LOCK, "settings": resolve([Spec()])},
             Move.LEAVE,
-            ["After this run it is due at"],
+            ["(in 7h 54m), after this run"],
         ),
         (
             RUNS | {"schedule": ""},
             {"lock": LOCK, "settings": resolve([Spec()])},
             Move.LEAVE,
-            ["After this run nothing is due any more."],
+            ["nothing is due any more after this run"],
         ),
         (
             RUNS | {"state": State.PAUSED, "paused": MARK},
             {"lock": LOCK},
             Move.LEAVE,
-            ["the run under way may finish, and no run starts until `blackboard resume`."],
+            ["the run under way may finish"],
         ),
         (
             RUNS | {"outcome": None, "failures": 2},
             {"lock": LOCK},
             Move.LEAVE,
-            ["2 failures in a row."],
+            ["last run    2 failures in a row"],
         ),
     ],
 )
@@ -295,23 +303,22 @@ async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
     assert await renew(scene.board, made, progress="[1,2]")
     told = await told_of(scene)
     assert "is running" in told.text
-    assert "has done 1 of 2" in told.text
+    assert "1 of 2" in told.text
     await run_now(scene.other, "davis", trigger="again")
-    assert "Another run was requested" in (await told_of(scene)).text
+    assert "another run was requested" in (await told_of(scene)).text
     scene.later(seconds=31)
     assert (await told_of(scene)).move is Move.OVERRIDE
     await scene.let_go(made, "failed", error="ValueError: boom\nTraceback ...")
     told = await told_of(scene)
     assert (told.move, "ended failed" in told.text) == (Move.RUN, True)
-    assert told.text.endswith("ValueError: boom")
+    assert dict(told.facts)["last run"].endswith("ValueError: boom")
     await pause(scene.other, "davis", scene.mark("enough"))
-    assert "ann paused it at" in (await told_of(scene)).text
+    assert "paused      by ann at" in (await told_of(scene)).text
 
 
 def test_a_partition_has_no_schedule_to_speak_of() -> None:
     pumped = replace(EVERY, endless=True)
     running = why(RUNS, LOCK, settings=pumped).text
-    assert "It is a partition: its pump runs until its worker lets it go." in running
-    assert "schedule" not in running
-    assert "After this run" not in running
-    assert "It is a partition" in why(BEFORE, settings=pumped).text
+    assert "it is a partition, whose pump runs until its worker lets it go" in running
+    assert "after this run" not in running
+    assert "it is a partition" in why(BEFORE, settings=pumped).text

@@ -41,6 +41,7 @@ def context(progress: list[tuple[int, int]], **settings: Any) -> Context:
         log=logging.getLogger("calendars"),
         lost=Held(),
         progress=lambda done, total: progress.append((done, total)),
+        warn=lambda _text: None,
     )
 
 

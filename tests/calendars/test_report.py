@@ -4,7 +4,6 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -113,17 +112,21 @@ def test_a_city_that_loses_more_than_half_of_its_events_warns_until_it_has_them(
 ) -> None:
     clock = Clock()
 
-    def run(feeds: list[dict[str, str]]) -> Any:
+    def run(feeds: list[dict[str, str]]) -> list[str]:
         clock.time += timedelta(hours=8)
-        return aggregate(tmp_path, feeds, run=RunContext(clock=clock)).get("warnings")
+        warnings: list[str] = []
+        aggregate(tmp_path, feeds, run=RunContext(clock=clock, warn=warnings.append))
+        return warnings
 
     with serving({"/many": Answer(MANY), "/few": Answer(FEW)}) as site:
-        assert run(town(site)) is None
+        assert run(town(site)) == []
         site.answers["/many"] = Answer(calendar())
         lost = ["lost more than half of its events: 2 now, 11 before"]
         assert run(town(site)) == run(town(site)) == lost
         site.answers["/many"] = Answer(MANY)
-        assert run(town(site)) is None
+        assert run(town(site)) == []
+        site.answers["/many"] = Answer(status=404)
+        assert run(town(site)) == ["1 of 2 feeds failed"]
 
 
 @pytest.mark.parametrize(

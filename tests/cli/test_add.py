@@ -1,6 +1,7 @@
 """`init` and `add`: what they make, what they say, and what they refuse without a trace."""
 
 import stat
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -100,6 +101,82 @@ def test_first_next_waits_for_the_schedule(blackboard: CommandLine) -> None:
     assert said.json[0]["changed"] is True
 
 
+@pytest.mark.parametrize(
+    ("settings", "args", "now"),
+    [
+        ("", ["--every", "8h"], True),
+        ("", ["--cron", "7 3 29 2 *"], False),
+        ("", ["--rrule", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=3;BYHOUR=4"], False),
+        ("", [], True),
+        ('first = "next"', ["--every", "8h"], False),
+        ('first = "now"', ["--cron", "7 3 29 2 *"], True),
+        ('first = "now"', ["--cron", "7 3 29 2 *", "--first", "next"], False),
+        ('first = "2035-01-01"', ["--every", "8h"], False),
+    ],
+)
+def test_the_first_run_is_that_of_the_item_then_of_its_type_then_of_its_schedule(
+    blackboard: CommandLine, settings: str, args: list[str], *, now: bool
+) -> None:
+    blackboard.write(f"[types.feed]\n{settings}\n")
+    said = blackboard("add", "a", "--type", "feed", *args).out
+    assert said.startswith("a is added (feed) and is due ")
+    assert said.endswith("due now\n") is now
+
+
+@pytest.mark.parametrize("first", ["2h", "in 2h", "120 minutes"])
+def test_first_may_be_a_time_from_now(blackboard: CommandLine, first: str) -> None:
+    said = blackboard("add", "a", "--type", "feed", "--every", "8h", "--first", first).out
+    assert said.endswith(("(in 2h)\n", "(in 1h 59m)\n"))
+
+
+def test_a_time_may_be_a_day_in_the_zone_of_the_type(blackboard: CommandLine) -> None:
+    """It is kept as the time that it means now."""
+    blackboard.write('[types.feed]\ntimezone = "Asia/Tokyo"\n')
+    blackboard("add", "a", "--type", "feed", "--at", "tomorrow 05:00")
+    at = datetime.fromisoformat(blackboard("show", "a", "--json").json[0]["schedule"][3:])
+    assert (at.hour, at.minute, at.utcoffset()) == (5, 0, timedelta(hours=9))
+    assert timedelta(0) < at - datetime.now(UTC) < timedelta(days=2)
+    blackboard("edit", "a", "--at", "yesterday 05:00", "--tz", "UTC")
+    again = datetime.fromisoformat(blackboard("show", "a", "--json").json[0]["schedule"][3:])
+    assert timedelta(days=1) < at - again < timedelta(days=3)
+    assert blackboard.item("a").slot == again
+
+
+def test_steps_that_lead_beyond_their_field_are_pointed_out(blackboard: CommandLine) -> None:
+    for told in (
+        blackboard("add", "a", "--type", "feed", "--cron", "*/90 * * * *"),
+        blackboard("edit", "a", "--cron", "*/90 * * * *"),
+        blackboard("next", "--cron", "*/90 * * * *"),
+    ):
+        assert "*/90 matches the minute 0 alone; for other intervals use every" in told.err
+
+
+def test_a_time_that_has_passed_is_pointed_out(blackboard: CommandLine) -> None:
+    said = blackboard("add", "a", "--type", "feed", "--at", "2020-01-01T00:00Z").out
+    assert said.startswith("a is added (feed) and is due now: its time was 2020-01-01 00:00:00Z (")
+
+
+def test_a_handler_says_when_its_items_run_first(blackboard: CommandLine) -> None:
+    blackboard.write(
+        "from blackboard import handler\n\n"
+        '@handler("feed", every="3h", first="next")\ndef feed(item, ctx):\n    pass\n',
+        "mine.py",
+    )
+    blackboard.write('[board]\njobs = ["mine.py"]\n')
+    assert "(in " in blackboard("add", "a", "--type", "feed").out
+    blackboard.write('[board]\njobs = ["mine.py"]\n[types.feed]\nfirst = "now"\n')
+    assert blackboard("add", "b", "--type", "feed").out.endswith("due now\n")
+
+
+def test_a_rule_that_has_no_next_time_is_refused_unless_it_is_to_run_now(
+    blackboard: CommandLine,
+) -> None:
+    over = ("--rrule", "FREQ=DAILY;UNTIL=20200101T000000Z")
+    problem = blackboard.refused("add", "a", "--type", "feed", *over)
+    assert problem.startswith("first: the schedule has no next time")
+    blackboard("add", "a", "--type", "feed", *over, "--first", "now")
+
+
 def test_a_type_of_the_settings_gives_the_schedule(blackboard: CommandLine) -> None:
     blackboard.write('[types.feed]\nevery = "8h"\n')
     said = blackboard("add", "a", "--type", "feed", "--first", "next", "--json")
@@ -169,7 +246,7 @@ BAD = [
     (["--every", "0s"], "every: "),
     (["--every", ""], "every: it is empty"),
     (["--rrule", "FREQ=SOMETIMES"], "rrule: "),
-    (["--at", "tomorrow"], "at: "),
+    (["--at", "someday"], "at: "),
     (["--every", "8h", "--cron", "@daily"], "cron: "),
     (["--timezone", "Mars/Olympus"], "timezone: "),
     (["--timeout", "soon"], "timeout: "),
@@ -178,6 +255,7 @@ BAD = [
     (["--missed", "some"], "missed: "),
     (["--missed-limit", "0"], "missed_limit: "),
     (["--first", "sometime"], "first: "),
+    (["--every", "1h", "--jitter", "2h"], "jitter: '2h' is longer than the interval"),
     (["--first", "next"], "first: there is no schedule"),
     (["--first", ""], "first: "),
     (["--at", "2020-01-01T00:00", "--first", "next"], "first: the schedule has no next time"),
@@ -228,3 +306,5 @@ def test_a_typo_in_the_settings_refuses_every_command(blackboard: CommandLine) -
     told = blackboard.refused("add", "a", "--type", "calendars")
     assert told.endswith("blackboard.toml:1: there is no such setting (did you mean worker?)")
     assert blackboard.rows() == []
+    blackboard.write('store = "board.db"\n')
+    assert "(write it below [board])" in blackboard.refused("show")

@@ -2,13 +2,14 @@
 
 import re
 import tomllib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 
-from blackboard.cli.apply import differences, make_plan
-from blackboard.model import Item, State
+from blackboard.cli.apply import Declaration, differences, make_plan
+from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
@@ -16,6 +17,7 @@ from blackboard.settings import ItemTable
 from blackboard.spec import Spec, decode_spec, encode_spec
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.clocks import START
 
 __all__ = ["blackboard"]
 
@@ -39,11 +41,10 @@ first = "next"
 
 def test_apply_makes_what_is_declared_and_then_has_nothing_to_do(blackboard: CommandLine) -> None:
     blackboard.write(FILE)
-    assert blackboard("apply").out.splitlines() == [
-        "+ davis (calendars)",
-        "+ two\\nlines (calendars)",
-        "2 to add, 0 to change, 0 to remove, 0 unchanged",
-    ]
+    first, two, counts = blackboard("apply").out.splitlines()
+    assert first == "+ davis (calendars): due now"
+    assert two.startswith("+ two\\nlines (calendars): first ")
+    assert counts == "2 to add, 0 to change, 0 to remove, 0 unchanged"
     davis = blackboard.item("davis")
     assert decode_spec(davis.spec).params == {"feeds": ["https://example.org/a.ics"], "out": "out"}
     assert davis.schedule == "every 8h"
@@ -76,8 +77,90 @@ def test_apply_changes_what_differs_and_removes_only_with_prune(blackboard: Comm
         "0 to add, 1 to change, 0 to remove, 1 unchanged",
     ]
     assert decode_spec(blackboard.item("davis").spec).params["out"] == "new"
-    assert blackboard("apply", "--prune").out.splitlines()[0] == "- other (calendars)"
-    assert "other" not in blackboard.ids()
+    said = blackboard("apply", "--prune")
+    assert said.out == "nothing to do: 2 items as declared\n"
+    assert "1 item of other files, or added by hand: left alone" in said.err
+    blackboard.write(FILE[: FILE.index('[[items]]\nid = "two')])
+    assert "0 to remove" in blackboard("apply").out
+    assert len(blackboard.ids()) == 3
+    told = blackboard.refused("apply", "--prune")
+    assert told.startswith("prune: this would remove 1 item: two\\nlines (say so with --yes")
+    assert (
+        blackboard("apply", "--prune", "--yes").out.splitlines()[0] == "- two\\nlines (calendars)"
+    )
+    assert blackboard.ids() == ["davis", "other"]
+
+
+def items(*ids: str) -> str:
+    return "\n".join(f'[[items]]\nid = "{one}"\ntype = "calendars"\n' for one in ids)
+
+
+def test_prune_touches_only_what_the_file_declared(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann", "ben"), "one.toml")
+    blackboard.write(items("cleo", "dan"), "two.toml")
+    assert "4 to add" in blackboard("apply", "one.toml", "two.toml").out
+    blackboard.write(items("ann"), "one.toml")
+    blackboard("apply", "one.toml", "--prune", "--yes")
+    assert blackboard.ids() == ["ann", "cleo", "dan"]
+    blackboard.write(items("cleo"), "two.toml")
+    blackboard("apply", "one.toml", "--prune", "--yes")
+    assert blackboard.ids() == ["ann", "cleo", "dan"], "another file's"
+    blackboard("apply", "one.toml", "two.toml", "--prune", "--yes")
+    assert blackboard.ids() == ["ann", "cleo"]
+
+
+def test_an_item_that_moves_to_another_file_belongs_to_that(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann", "ben"), "one.toml")
+    blackboard("apply", "one.toml")
+    blackboard.write(items("ben"), "two.toml")
+    assert "~ ben: declared by: " in blackboard("apply", "two.toml").out
+    blackboard.write(items("ann"), "one.toml")
+    blackboard("apply", "one.toml", "--prune")
+    assert blackboard.ids() == ["ann", "ben"]
+
+
+def test_files_in_several_places_have_an_owner(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a file is checked out anew each time, or written by a program."""
+    blackboard.write(items("ann", "ben"), "one.toml")
+    blackboard("apply", "one.toml", "--owner", "towns")
+    assert blackboard.item("ben").declared_by == "towns"
+    monkeypatch.setattr("sys.stdin", StringIO(items("ann")))
+    assert "--owner" in blackboard("apply", "-", "--prune", code=2).err
+    monkeypatch.setattr("sys.stdin", StringIO(items("ann")))
+    said = blackboard("apply", "-", "--prune", "--yes", "--owner", "towns").out
+    assert said.splitlines()[0] == "- ben (calendars)"
+    monkeypatch.setattr("sys.stdin", StringIO(items("cleo") + "every = 5"))
+    assert "<stdin>:4: it is a whole number" in blackboard("apply", "-", code=2).err
+
+
+def test_two_files_do_not_declare_one_item_nor_have_settings_both(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann"), "one.toml")
+    blackboard.write(items("ben", "ann"), "two.toml")
+    told = blackboard.refused("apply", "one.toml", "two.toml")
+    assert told == "id: two.toml:6: 'ann' is declared in one.toml, too (declare it once)"
+    blackboard.write('[board]\nname = "a"\n', "three.toml")
+    blackboard.write('[board]\nname = "b"\n', "four.toml")
+    assert "have settings" in blackboard.refused("apply", "three.toml", "four.toml")
+
+
+def test_at_a_terminal_prune_asks(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    blackboard.write(items("ann", "ben"))
+    blackboard("apply")
+    blackboard.write(items("ann", "cleo"))
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    said = blackboard("apply", "--prune", code=1)
+    assert "- ben (calendars)" in said.err
+    assert "nothing was changed" in said.err
+    assert blackboard.ids() == ["ann", "ben"]
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    blackboard("apply", "--prune")
+    assert blackboard.ids() == ["ann", "cleo"]
 
 
 def test_a_new_default_of_a_type_moves_its_items(blackboard: CommandLine) -> None:
@@ -97,9 +180,10 @@ def test_a_new_default_of_a_type_moves_its_items(blackboard: CommandLine) -> Non
 
 
 def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
-    blackboard("init")
-    blackboard("add", "other", "--type", "calendars")
-    file = blackboard.write(FILE, "towns.toml")
+    gone = '[[items]]\nid = "gone"\ntype = "calendars"\n'
+    file = blackboard.write(gone, "towns.toml")
+    blackboard("apply", str(file))
+    blackboard.write(FILE, "towns.toml")
     before = blackboard.rows()
     said = blackboard("apply", str(file), "--dry-run", "--prune")
     assert said.out.splitlines()[-2:] == [
@@ -108,7 +192,8 @@ def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
     ]
     assert blackboard.rows() == before
     record = blackboard("apply", str(file), "--dry-run", "--json").json
-    assert record["add"][0] == {"id": "davis", "type": "calendars"}
+    assert (record["add"][0]["id"], record["add"][0]["type"]) == ("davis", "calendars")
+    assert record["add"][0]["first"].endswith("Z")
     assert record["dry_run"] is True
 
 
@@ -181,7 +266,7 @@ def test_an_item_of_another_type_refuses_the_file(blackboard: CommandLine) -> No
     told = blackboard.refused("apply")
     assert told == (
         "type: blackboard.toml:7: 'davis' is on the board with the type 'shell' "
-        "(`blackboard rm davis` first)"
+        "(`blackboard edit davis --type calendars` first)"
     )
 
 
@@ -200,6 +285,7 @@ def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) 
     said = blackboard("export").out
     assert len(tomllib.loads(said)["items"]) == 4
     file = blackboard.write(said, "items.toml")
+    assert "bare: declared by: unset -> /" in blackboard("apply", str(file)).out
     assert blackboard("apply", str(file)).out == "nothing to do: 4 items as declared\n"
     blackboard("--board", "copy", "apply", str(file))
     assert blackboard("--board", "copy", "export").out == said
@@ -261,8 +347,8 @@ def board(*items: Item) -> dict[str, Item]:
     return {item.id: item for item in items}
 
 
-def declared(item_id: str, **said: Any) -> ItemTable:
-    return ItemTable(id=item_id, type="t", **said)
+def declared(item_id: str, **said: Any) -> Declaration:
+    return Declaration(item=ItemTable(id=item_id, type="t", **said), by="")
 
 
 def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
@@ -276,15 +362,15 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
         declared("other", cron="@daily", retries=2),
         declared("new"),
     ]
-    plan = make_plan(wanted, now, prune=True)
-    assert list(plan.lines()) == [
-        "+ new (t)",
+    plan = make_plan(wanted, now, prune={""})
+    assert list(plan.lines(START)) == [
+        "+ new (t): due now",
         "~ other: every: 8h -> unset; cron: unset -> @daily",
         "- old (t)",
         "1 to add, 1 to change, 1 to remove, 1 unchanged",
     ]
     assert plan.record() == {
-        "add": [{"id": "new", "type": "t"}],
+        "add": [{"id": "new", "type": "t", "first": None}],
         "change": [
             {
                 "id": "other",
@@ -299,14 +385,20 @@ def test_the_plan_has_a_step_for_each_difference_and_no_other() -> None:
     }
 
 
+def test_the_plan_tells_when_what_it_adds_runs_first() -> None:
+    first = {"new": START + timedelta(hours=17)}
+    plan = replace(make_plan([declared("new")], {}), first=first)
+    assert next(plan.lines(START)) == "+ new (t): first 2026-11-22 02:00:00Z (in 17h)"
+
+
 def test_without_prune_nothing_is_removed() -> None:
-    plan = make_plan([declared("a")], board(there("a", Spec()), there("b", Spec())), prune=False)
+    plan = make_plan([declared("a")], board(there("a", Spec()), there("b", Spec())))
     assert plan.steps == 0
-    assert list(plan.lines()) == ["nothing to do: 1 item as declared"]
+    assert list(plan.lines(START)) == ["nothing to do: 1 item as declared"]
 
 
 def test_first_is_for_new_items_alone() -> None:
-    plan = make_plan([declared("a", first="next")], board(there("a", Spec())), prune=False)
+    plan = make_plan([declared("a", first="next")], board(there("a", Spec())))
     assert plan.steps == 0
 
 

@@ -33,7 +33,7 @@ def _town(blackboard: CommandLine) -> CommandLine:
 # ---- arguments
 
 SCHEDULES = {
-    "a cron field out of range": (["--cron", "61 * * * *"], "cron: '61' is not a minute", "0-59"),
+    "a cron field out of range": (["--cron", "61 * * * *"], "cron: '61' is no minute", "0-59"),
     "cron with too few fields": (["--cron", "0 3 *"], "cron: '0 3 *' has 3 fields", "write five"),
     "cron that never matches": (["--cron", "0 0 31 2 *"], "cron: '0 0 31 2 *' never", "name a day"),
     "a zone that is none": (["--tz", "Mars/Base"], "timezone: there is no zone", "Europe/Berlin"),
@@ -44,7 +44,7 @@ SCHEDULES = {
     "a timeout that is no duration": (["--timeout", "soon"], "timeout: 'soon'", "90s"),
     "a lease too short": (["--stale-after", "1s"], "stale_after: '1s' is too short", "3s"),
     "a rule that is none": (["--rrule", "FREQ=SOMETIMES"], "rrule: FREQ=SOMETIMES", "DAILY"),
-    "a time that is none": (["--at", "yesterday"], "at: 'yesterday' is no time", "2026-"),
+    "a time that is none": (["--at", "someday"], "at: 'someday' is no time", "2026-"),
     "two schedules": (["--every", "1h", "--cron", "@daily"], "cron: an item has one", "keep one"),
     "fewer than no retries": (["--retries", "-1"], "retries: -1 is out of range", "0 to 10000"),
     "a policy that is none": (["--missed", "some"], "missed: 'some'", "one, all or none"),
@@ -185,7 +185,7 @@ TYPOS = {
     "a bad cron": (
         '[[items]]\nid = "a"\ntype = "hello"\ncron = "61 * * * *"',
         "cron: ",
-        ":4: '61' is not a minute",
+        ":4: '61' is no minute",
         "0-59",
     ),
     "an id twice": (

@@ -28,7 +28,8 @@ async def one_walk(path: Path, *, at: datetime) -> None:
     table = await SqliteTable.open(path, clock, Opening(create=True))
     board = await make_board(table, clock, name="blackboard")
     for name, said in SAID.items():
-        await add(board, item_id=name, item_type="feed", spec=Spec(**said))
+        spec = Spec(**said)
+        await add(board, item_id=name, item_type="feed", spec=spec, first=clock.now())
     due = board.walk(0, until=clock.now())
     tokens = [found async for found in due if isinstance(found, Token)]
     settings = [settings_of(token.type, token.spec) for token in tokens]
@@ -61,7 +62,10 @@ def test_a_board_that_was_set_back_is_told_and_put_right(
     code, lines = said("doctor", "--repair")
     assert code == 0
     assert [line.endswith("[repaired]") for line in lines[:2]] == [True, True]
-    assert said("check") == (0, ["all well: 2 items"])
+    code, lines = said("check")
+    assert {line.split()[0] for line in lines} == {"unserved"}, (
+        "they are due, and no worker is there"
+    )
     code, lines = said("doctor")
     assert code == 0
     assert lines[0].startswith("clean")

@@ -21,6 +21,7 @@ from blackboard.display.columns import (
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules.status import ItemStatus
+from blackboard.spec import Labels
 from blackboard.worker.membership import Sighting
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -64,13 +65,18 @@ RUNS: dict[str, Any] = {
 }
 
 
-WARNS = '{"warnings":["lost half of it"]}'
+WARNS = ("lost half of it",)
 
 
 def stands(
-    lock: Lock | None = None, *, stale: bool = False, overdue: bool = False, **item: Any
+    lock: Lock | None = None,
+    *,
+    stale: bool = False,
+    overdue: bool = False,
+    silent: float | None = None,
+    **item: Any,
 ) -> ItemStatus:
-    return ItemStatus(replace(ITEM, **item), lock, stale=stale, overdue=overdue)
+    return ItemStatus(replace(ITEM, **item), lock, stale=stale, overdue=overdue, silent=silent)
 
 
 def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
@@ -82,6 +88,8 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
     ("one", "title", "words", "style"),
     [
         (stands(), "next", "in 7h", Style.PLAIN),
+        (stands(LOCK, silent=240.0, **RUNS), "running", "silent 4m", Style.LOST),
+        (stands(LOCK, silent=240.0, stale=True, **RUNS), "running", "stale 2m", Style.LOST),
         (stands(ready=NOW), "next", "now", Style.PLAIN),
         (stands(ready=NOW + timedelta(seconds=9), attempt=2), "next", "retry in 9s", Style.PLAIN),
         (stands(ready=NOW, attempt=2), "next", "retry now", Style.PLAIN),
@@ -96,9 +104,10 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
         (stands(LOCK, stale=True, **RUNS), "running", "stale 2m", Style.LOST),
         (stands(), "outcome", "-", Style.PLAIN),
         (stands(outcome=Outcome.OK), "outcome", "ok", Style.GOOD),
-        (stands(outcome=Outcome.OK, result=WARNS), "outcome", "warned", Style.LATE),
+        (stands(outcome=Outcome.OK, warnings=WARNS, warned=1), "outcome", "warned", Style.LATE),
+        (stands(outcome=Outcome.OK, warnings=WARNS, warned=3), "outcome", "warned x3", Style.LATE),
         (
-            stands(outcome=Outcome.FAILED, failures=1, result=WARNS),
+            stands(outcome=Outcome.FAILED, failures=1, warnings=WARNS),
             "outcome",
             "failed",
             Style.BAD,
@@ -108,6 +117,19 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
         (stands(outcome=Outcome.TIMEOUT, failures=3), "outcome", "timeout x3", Style.BAD),
         (stands(outcome=Outcome.OK, failures=1), "outcome", "abandoned", Style.BAD),
         (stands(schedule=""), "schedule", "once", Style.PLAIN),
+        (
+            stands(schedule="at 2026-11-21T09:00:00+00:00"),
+            "schedule",
+            "at 2026-11-21 09:00Z",
+            Style.PLAIN,
+        ),
+        (
+            stands(schedule="at 2026-11-21T09:00:30.500000-08:00"),
+            "schedule",
+            "at 2026-11-21 09:00:30-08:00",
+            Style.PLAIN,
+        ),
+        (stands(schedule="at noon"), "schedule", "at noon", Style.PLAIN),
         (stands(), "owner", "-", Style.QUIET),
         (stands(owner="host:1:a"), "owner", "host:1", Style.QUIET),
         (stands(**RUNS), "owner", "host:1", Style.BUSY),
@@ -179,13 +201,13 @@ def test_the_summary_counts_what_matters() -> None:
 
 
 def test_warnings_are_lines_below_the_board() -> None:
-    quiet = stands(outcome=Outcome.FAILED, failures=1, result=WARNS)
-    loud = stands(outcome=Outcome.OK, result='{"warnings":["a\\u001b[31m","b"]}')
+    quiet = stands(outcome=Outcome.FAILED, failures=1, warnings=WARNS)
+    loud = stands(outcome=Outcome.OK, warnings=("a\x1b[31m", "b"))
     lines = [[text for text, _ in line] for line in warning_lines([quiet, stands(), loud])]
     assert lines == [["davis: a\\x1b[31m"], ["davis: b"]]
     assert [text for text, _ in warning_lines([loud] * 20)[-1]] == ["... and 30 warnings more"]
     assert summary([quiet, loud], total=2, now=NOW) == "2 items, 1 failed, 1 warned, next in 7h"
-    assert item_view(loud)["warnings"] == ["a\x1b[31m", "b"]
+    assert item_view(loud, Labels())["warnings"] == ["a\x1b[31m", "b"]
 
 
 def test_a_lost_worker() -> None:
@@ -198,7 +220,7 @@ def test_a_lost_worker() -> None:
 
 
 def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
-    view = item_view(stands(spec="oops", result="{", paused="[1]"))
+    view = item_view(stands(spec="oops", result="{", paused="[1]"), Labels())
     assert (view["params"], view["result"], view["paused"]) == ({}, "{", [1])
 
 
@@ -250,4 +272,34 @@ def test_lag_and_duration_are_seconds() -> None:
     ],
 )
 def test_what_is_alarming(one: ItemStatus, alarms: list[tuple[str, str]]) -> None:
-    assert [(alarm.problem, alarm.message) for alarm in alarms_of(one, now=NOW)] == alarms
+    present = [Sighting(member=replace(MEMBER, owner="fox:8:d", types="calendars"), age=1.0)]
+    told = alarms_of(one, None, present=present, now=NOW)
+    assert [(alarm.problem, alarm.message) for alarm in told] == alarms
+
+
+@pytest.mark.parametrize(
+    ("one", "alarms"),
+    [
+        (stands(ready=NOW + timedelta(hours=2)), []),
+        (
+            stands(ready=NOW - timedelta(seconds=20)),
+            [("unserved", "ready for 20s, and no live worker takes calendars")],
+        ),
+        (
+            stands(overdue=True, ready=NOW - timedelta(hours=2)),
+            [("overdue", "ready for 2h, and no live worker takes calendars")],
+        ),
+        (stands(replace(LOCK, age=90.0), **RUNS), [("silent", "host:1:a was last seen 4m ago")]),
+        (
+            stands(replace(LOCK, age=90.0), stale=True, **RUNS),
+            [("stale", "host:1:a has not renewed its lock for 1m 30s")],
+        ),
+        (stands(state=State.PAUSED, ready=NOW - timedelta(seconds=20)), []),
+    ],
+)
+def test_what_is_alarming_where_the_one_worker_is_silent(
+    one: ItemStatus, alarms: list[tuple[str, str]]
+) -> None:
+    present = [Sighting(member=replace(MEMBER, types="calendars"), age=240.0)]
+    told = alarms_of(one, None, present=present, now=NOW)
+    assert [(alarm.problem, alarm.message) for alarm in told] == alarms

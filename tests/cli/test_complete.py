@@ -16,7 +16,7 @@ def completed(*args: str) -> list[str]:
 
 
 def test_commands_complete(blackboard: CommandLine) -> None:
-    assert completed("re") == ["report", "resume"]
+    assert completed("re") == ["report", "rename", "resume"]
     assert "--store" in completed("--st")
 
 
@@ -37,3 +37,17 @@ def test_what_is_wrong_completes_nothing(blackboard: CommandLine, settings: str)
     blackboard.write(settings)
     assert completed("pause", "da") == []
     assert blackboard.rows() == []
+
+
+def test_types_jobs_and_zones_complete(blackboard: CommandLine) -> None:
+    blackboard.write('[board]\njobs = ["jobs.py"]\n[types.tide]\nevery = "8h"\n')
+    text = "from blackboard import handler\n\n\n@handler('town')\ndef town(item, ctx): ...\n"
+    blackboard.write(text, "jobs.py")
+    assert completed("add", "--type", "t") == ["tail", "tide", "town"]
+    assert completed("show", "--type", "to") == ["town"]
+    assert completed("add", "--tz", "europe/be") == [
+        "Europe/Belfast",
+        "Europe/Belgrade",
+        "Europe/Berlin",
+    ]
+    assert completed("worker", "--jobs", "cal") == ["calendars", "cal"]

@@ -49,7 +49,10 @@ def test_a_board_tells_its_items_runs_and_requests(blackboard: CommandLine) -> N
     assert said["bill"]["billed"] is False
 
 
-KINDS = ("walks", "claims", "releases", "renewals", "races", "membership", "pruning")
+KINDS = (
+    *("walks", "claims", "releases", "renewals", "races", "membership", "pruning"),
+    "coordinator",
+)
 
 
 def test_what_is_said_stands_for_what_is_there(blackboard: CommandLine) -> None:

@@ -4,8 +4,10 @@ import pytest
 
 from blackboard.model import Member, Outcome
 from blackboard.protocol import keys
+from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Delete, Merge
+from blackboard.worker import membership
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -26,14 +28,16 @@ def send(towns: CommandLine, *ops: Delete | Merge, partition: str = "blackboard"
     towns.on_board(commit)
 
 
-def appear(towns: CommandLine, owner: str, types: str = "calendars", running: int = 0) -> None:
+def appear(
+    towns: CommandLine, owner: str, types: str = "calendars", running: int = 0, slots: int = 8
+) -> None:
     async def work(board: BoardTable) -> None:
         now = await board.table.now()
         member = Member(
             owner=owner,
             started=now,
             seen=now,
-            slots=8,
+            slots=slots,
             running=running,
             release="0.1.0",
             types=types,
@@ -51,19 +55,50 @@ def fail(towns: CommandLine, item_id: str) -> None:
 # ---- why
 
 
-def test_why_tells_each_item_in_a_paragraph(towns: CommandLine) -> None:
+def test_why_has_a_line_for_each_fact(towns: CommandLine) -> None:
     fail(towns, "keene")
     davis, keene = towns("why", "davis", "keene").out.split("\n\n")
-    assert davis.startswith("davis (type calendars) is due now. Its schedule is every 8 hours")
-    assert "No worker that takes calendars is at work to start it" in davis
-    assert keene.rstrip().endswith(r"ValueError: boom\x1b[0m")
-    assert davis.count("\n") == 0
+    headline, *facts = davis.splitlines()
+    assert headline == "davis (type calendars) is due now."
+    labels = ("schedule", "due", "next", "to change")
+    assert all(fact.startswith(f"  {label} ") for fact, label in zip(facts, labels, strict=True))
+    assert "every 8 hours" in facts[0]
+    assert facts[2].endswith("no worker that takes calendars is at work to start it")
+    assert r"ValueError: boom\x1b[0m" in keene.split("last run ")[1].splitlines()[0]
 
 
 def test_why_knows_the_workers_that_are_there(towns: CommandLine) -> None:
     appear(towns, "host:1:a")
     appear(towns, "host:2:b", types="feeds")
-    assert "The one worker that takes calendars starts it" in towns("why", "davis").out
+    assert "the one worker that takes calendars starts it" in towns("why", "davis").out
+
+
+def test_why_says_which_runs_hold_the_slots_of_all_workers(towns: CommandLine) -> None:
+    appear(towns, "host:1:a", slots=1)
+    appear(towns, "host:2:b", types="feeds")
+    towns.start("keene", owner="host:1:a")
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"].startswith("slots are full: held by keene; ")
+    assert "--slots" in davis["facts"]["to change"]
+    appear(towns, "host:3:c", slots=1)
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"].startswith("any of the 2 workers that take calendars starts it ")
+
+
+def test_why_says_which_runs_hold_the_permits_of_a_type(towns: CommandLine) -> None:
+    (towns.folder / "blackboard.toml").write_text("[types.calendars]\nconcurrency = 1\n")
+    appear(towns, "host:1:a")
+
+    async def permit(board: BoardTable) -> None:
+        await take(board, Limit("calendars", "", 1), ["keene"], owner="host:1:a")
+
+    towns.on_board(permit)
+    (davis,) = towns("why", "davis", "--json").json
+    assert davis["facts"]["next"] == (
+        "calendars has 1 run at a time on the whole board: held by keene; "
+        "it starts when one of them ends"
+    )
+    assert "concurrency" in davis["facts"]["to change"]
 
 
 def test_why_is_wrapped_where_there_is_a_width(
@@ -79,9 +114,10 @@ def test_why_gives_programs_the_facts(towns: CommandLine) -> None:
     held = towns.start("davis")
     davis, keene = towns("why", "davis", "keene", "--json").json
     assert (davis["decision"], davis["running"], davis["fence"]) == ("leave", True, held.fence)
-    assert davis["stale_after"] == 8 * 3600
+    assert davis["stale_after"] == 300
     assert (keene["decision"], keene["id"]) == ("run", "keene")
-    assert "is running" in davis["why"]
+    assert davis["headline"] == "davis (type calendars) is running."
+    assert davis["facts"]["started"].endswith("as attempt 1 with fence 1")
 
 
 def test_why_uses_the_defaults_of_the_jobs_it_can_load(towns: CommandLine) -> None:
@@ -91,7 +127,7 @@ def test_why_uses_the_defaults_of_the_jobs_it_can_load(towns: CommandLine) -> No
     (jobs / "moons.py").write_text(f"from blackboard import handler\n{handler}")
     towns.write('[board]\njobs = ["work"]\n')
     towns("add", "luna", "--type", "moons")
-    assert "Its schedule is every 3 hours" in towns("why", "luna").out
+    assert "every 3 hours" in towns("why", "luna").out
 
 
 def test_why_of_what_is_not_there_is_refused(towns: CommandLine) -> None:
@@ -128,13 +164,20 @@ def test_no_workers_says_how_to_start_one(towns: CommandLine) -> None:
 
 
 def test_check_of_a_board_in_order(towns: CommandLine) -> None:
+    appear(towns, "rabbit:7:abc")
     assert towns("check").out == "all well: 2 items\n"
-    assert towns("check", "--json").json == {"well": True, "items": 2, "problems": []}
+    assert towns("check", "--json").json == {
+        "well": True,
+        "items": 2,
+        "board_paused": None,
+        "problems": [],
+    }
 
 
 def test_check_names_what_is_wrong(towns: CommandLine) -> None:
     towns("add", "toronto", "--type", "feeds", "--every", "1h")
     fail(towns, "keene")
+    appear(towns, "rabbit:7:abc")
     towns.start("toronto", owner="rabbit:7:abc")
     send(towns, Merge(keys.lock_key("toronto"), {"stale_after": -60.0}, ANY))
     lines = towns("check", "--overdue", "1ms", code=1).out.splitlines()
@@ -167,12 +210,42 @@ def test_with_no_grace_all_that_is_ready_is_overdue(towns: CommandLine, nothing:
     assert towns("check", "later", "--overdue", nothing).out == "all well: 1 item\n"
 
 
+def test_what_is_due_and_taken_by_no_live_worker_is_unserved(towns: CommandLine) -> None:
+    towns("add", "later", "--type", "feeds", "--every", "1h", "--first", "2099-01-01")
+    appear(towns, "rabbit:7:abc", types="shell")
+    lines = towns("check", code=1).out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["unserved", "davis"], ["unserved", "keene"]]
+    assert lines[0].endswith(", and no live worker takes calendars")
+    (first, _) = towns("check", "--overdue", "1ms", "--json", code=1).json["problems"]
+    assert first["problem"] == "overdue"
+    assert first["message"].endswith(", and no live worker takes calendars")
+
+
+def test_a_run_whose_worker_is_silent_is_named_before_its_lock_is_stale(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appear(towns, "rabbit:7:abc")
+    towns.start("davis", owner="fox:8:def")
+    towns.start("keene", owner="rabbit:7:abc")
+    assert towns("check").code == 0
+    assert "last seen" not in towns("why", "keene").out
+    assert towns("show", "keene", "--json").json[0]["silent"] is False
+    monkeypatch.setattr(membership, "LOST_AFTER", -1.0)
+    assert [one["silent"] for one in towns("show", "--json").json] == [False, True]
+    assert " silent 0" in towns("show", "keene").out
+    (line,) = towns("check", code=1).out.splitlines()
+    assert line.startswith("silent   keene  rabbit:7:abc was last seen ")
+    assert "last seen " in towns("why", "keene").out
+    assert "last seen" not in towns("why", "davis").out, "no row says when"
+
+
 @pytest.mark.parametrize("bad", ["", "-0s", "0x", "-1m"])
 def test_a_grace_that_is_no_duration_is_refused(towns: CommandLine, bad: str) -> None:
     assert towns.refused("check", f"--overdue={bad}").startswith("overdue: ")
 
 
 def test_what_is_paused_is_nobodys_alarm(towns: CommandLine) -> None:
+    appear(towns, "rabbit:7:abc")
     fail(towns, "keene")
     towns("check", code=1)
     towns("pause", "keene", "--reason", "we know")
@@ -247,7 +320,7 @@ def test_settings_that_cannot_be_computed_are_told_and_stop_nobody(
         Merge(keys.item_key("davis"), {"spec": spec}, ANY),
         Merge(keys.next_key(item.ready, "davis"), {"spec": spec}, ANY),
     )
-    assert "Its settings cannot be computed here" in towns("why", "davis").out
+    assert "its settings cannot be computed here" in towns("why", "davis").out
     assert towns("why", "davis", "--json").json[0]["decision"] == "leave"
     assert towns("doctor").out.startswith("clean: ")
     towns("show")

@@ -69,6 +69,19 @@ def test_room_is_given_out_by_worth(
     assert squeezed(columns, natural, width) == kept
 
 
+def test_spare_columns_are_left_out_before_any_other_is_cut() -> None:
+    columns = [
+        Column(title="id", least=4, usual=10, worth=9),
+        Column(title="stop", least=4, usual=10, worth=1, spare=True),
+        Column(title="owner", least=2, usual=10, worth=0, spare=True),
+    ]
+    natural = (10, 10, 10)
+    assert squeezed(columns, natural, 34) == [(0, 10), (1, 10), (2, 10)]
+    assert squeezed(columns, natural, 33) == [(0, 10), (1, 10)]
+    assert squeezed(columns, natural, 21) == [(0, 10)]
+    assert squeezed(columns, natural, 7) == [(0, 7)]
+
+
 @pytest.mark.parametrize(
     ("text", "size", "shown"),
     [

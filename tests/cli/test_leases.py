@@ -8,7 +8,7 @@ from blackboard.handlers import Handler, Registry, handlers_of, pump
 from blackboard.model import Claim, Mark, Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import ensure, pause
-from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import names_of
 from blackboard.settings import Settings, resolver
@@ -129,3 +129,20 @@ def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None
 
 def test_watch_needs_a_terminal(town: CommandLine) -> None:
     assert "watch: needs a terminal" in town.refused("leases", "--watch")
+
+
+def test_check_names_the_partitions_that_nobody_serves(town: CommandLine) -> None:
+    assert town("check").code == 0
+
+    async def long_ago(board: BoardTable) -> None:
+        found = await group(board)
+        item = await found.item("1")
+        assert item is not None
+        ready = item.ready - timedelta(minutes=1)
+        rows = [Merge(item_key("1"), {"ready": ready}, ANY)]
+        await found.table.commit(found.partition("1"), rows)
+
+    town.on_board(long_ago)
+    answer = town("check", "--json", code=1).json
+    assert [(one["problem"], one["id"]) for one in answer["problems"]] == [("unowned", "clicks/1")]
+    assert town("check", "--type", "other").code == 0

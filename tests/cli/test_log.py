@@ -1,18 +1,25 @@
 """`blackboard log`: the runs of items, newest first."""
 
+import json
 import re
-from datetime import timedelta
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from blackboard.cli import log
 from blackboard.cli.log import RunQuery, items_with_history, newest_runs
-from blackboard.model import Outcome, Run, replace
+from blackboard.model import LogLine, Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Insert, Merge, Op, Replace
 from tests.cli.command_line import CommandLine, Said, blackboard
+from tests.support.patience import patience
+from tests.support.processes import eventually, own_environ, whole_lines
 
 __all__ = ["blackboard"]
 
@@ -49,6 +56,52 @@ def told(said: Said) -> list[tuple[str, int]]:
 ALL = [("backup", 1), ("dayton", 1), ("davis", 2), ("keene", 1), ("davis", 1)]
 
 
+def test_warnings_of_a_good_run_are_shown_and_counted(towns: CommandLine) -> None:
+    for _ in range(2):
+        run(towns, "davis", result={"events": 3}, warnings=("2 of 60 feeds failed",))
+    _, newest, *_ = towns("log", "davis").out.splitlines()
+    assert "warned" in newest
+    assert newest.endswith("2 of 60 feeds failed")
+    assert "  warnings\n    2 of 60 feeds failed" in towns("log", "davis", "-n", "1", "--full").out
+    assert towns("log", "davis", "--json").json[0]["warnings"] == ["2 of 60 feeds failed"]
+    shown = towns("show", "davis")
+    assert "warned x2" in shown.out
+    assert "davis: 2 of 60 feeds failed" in shown.out
+    [item] = towns("show", "davis", "--json").json
+    assert (item["warned"], item["warnings"]) == (2, ["2 of 60 feeds failed"])
+    run(towns, "davis")
+    [item] = towns("show", "davis", "--json").json
+    assert (item["outcome"], item["warned"], item["warnings"]) == ("ok", 0, [])
+
+
+def test_the_log_of_a_run_is_shown_with_time_and_level(towns: CommandLine) -> None:
+    at = datetime(2026, 11, 21, 9, 0, 4, 250_000, tzinfo=UTC)
+    lines = (
+        LogLine(at=at, level="INFO", logger="feeds", text="reading"),
+        LogLine(at=at, level="WARNING", text="two\nlines"),
+    )
+    run(towns, "davis", log=lines)
+    full = towns("log", "davis", "-n", "1", "--full").out
+    assert full.endswith(
+        "  log\n"
+        "    2026-11-21 09:00:04.250Z  INFO     feeds: reading\n"
+        "    2026-11-21 09:00:04.250Z  WARNING  two\n"
+        "    lines\n"
+    )
+    assert "reading" not in towns("log", "davis", "-n", "1").out
+    assert len(towns("log", "--grep", "READING$", "--json").json) == 1
+    [newest] = towns("log", "davis", "-n", "1", "--full", "--json").json
+    assert newest["log"] == [
+        {"at": "2026-11-21T09:00:04.250Z", "level": "INFO", "logger": "feeds", "text": "reading"},
+        {
+            "at": "2026-11-21T09:00:04.250Z",
+            "level": "WARNING",
+            "logger": None,
+            "text": "two\nlines",
+        },
+    ]
+
+
 def test_json_has_the_keys(towns: CommandLine) -> None:
     newest, *_ = towns("log", "keene", "--json").json
     assert set(KEYS) <= set(newest)
@@ -83,6 +136,12 @@ def test_the_newest_run_of_all_items_comes_first(towns: CommandLine) -> None:
         (["--type", "shell"], ALL[:1]),
         (["--since", "1h"], ALL),
         (["--since", "1ms"], []),
+        (["--since", "today 00:00", "--until", "tomorrow"], ALL),
+        (["--until", "1h ago"], []),
+        (["--until", "2020-01-01"], []),
+        (["--grep", "NO CALENDAR$"], [ALL[3]]),
+        (["--grep", "pars|longer"], [ALL[1], ALL[4]]),
+        (["--grep", '"events":2'], [ALL[2]]),
         (["davis", "--fence", "1"], [("davis", 1)]),
         (["--fence", "2"], [("davis", 2)]),
     ],
@@ -162,7 +221,14 @@ def test_no_runs_is_no_error(towns: CommandLine) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "begin"),
-    [(["nobody"], "id: no item 'nobody'"), (["--since", "now"], "since: 'now' is not a duration")],
+    [
+        (["nobody"], "id: no item 'nobody'"),
+        (["--since", "soon"], "since: 'soon' is no time"),
+        (["--until", "soon"], "until: 'soon' is no time"),
+        (["--grep", "("], "grep: '(' is no regular expression"),
+        (["--follow", "--until", "now"], "follow: it goes on until Ctrl-C"),
+        (["--follow", "--fence", "1"], "follow: it goes on until Ctrl-C"),
+    ],
 )
 def test_bad_input_is_refused(towns: CommandLine, arguments: list[str], begin: str) -> None:
     assert towns.refused("log", *arguments).startswith(begin)
@@ -226,3 +292,44 @@ def test_runs_that_stopped_together_come_in_the_order_of_their_ids(towns: Comman
         ("keene", 1),
         ("davis", 1),
     ]
+
+
+def test_a_terminal_is_told_how_many_runs_are_not_shown(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "newest" not in towns("log", "-n", "2").out
+    monkeypatch.setattr(log, "is_terminal", lambda: True)
+    assert towns("log", "-n", "2").out.endswith("\nthe newest 2 of 5; -n shows more\n")
+    assert towns("log", "-n", "1", "--type", "calendars").out.endswith(
+        "the newest 1 of those that match; -n shows more\n"
+    )
+    assert "-n shows more" not in towns("log").out
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_runs_are_followed_as_they_end(towns: CommandLine, form: list[str]) -> None:
+    """The newest first come in the order in which they ended; each run is told once."""
+    said = towns.folder / "said"
+    with said.open("wb") as out:
+        command = [sys.executable, "-m", "blackboard", "log", "--follow", "-n", "2", *form]
+        following = subprocess.Popen(
+            command,
+            cwd=towns.folder,
+            stdout=out,
+            env=own_environ() | {"BLACKBOARD_STORE": towns.store},
+        )
+    try:
+        eventually(lambda: len(whole_lines(said)) == 2, "the newest two")
+        run(towns, "keene", result={"events": 3})
+        eventually(lambda: len(whole_lines(said)) == 3, "the run that ends")
+        run(towns, "davis", Outcome.FAILED, error=ERROR)
+        eventually(lambda: len(whole_lines(said)) == 4, "the next run")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(patience(20)) == 0
+    finally:
+        following.kill()
+        following.wait()
+    lines = whole_lines(said)
+    ids = [json.loads(line)["id"] if form else line.split()[2] for line in lines]
+    assert ids == ["dayton", "backup", "keene", "davis"]
+    assert "no calendar" in lines[3]

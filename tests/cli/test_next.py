@@ -78,7 +78,6 @@ def test_people_get_words_wall_time_and_utc(blackboard: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        ([], "next: "),
         (["a", "--every", "8h"], "next: "),
         (["--every", "8h", "--cron", "@daily"], "cron: "),
         (["--cron", "0 0 31 2 *"], "cron: "),
@@ -91,6 +90,34 @@ def test_people_get_words_wall_time_and_utc(blackboard: CommandLine) -> None:
 )
 def test_bad_input_is_refused(blackboard: CommandLine, args: list[str], problem: str) -> None:
     assert blackboard.refused("next", *args).startswith(problem)
+
+
+def test_without_arguments_the_next_runs_of_the_board_are_shown(blackboard: CommandLine) -> None:
+    add = ("add", "--type", "calendars", "--first")
+    blackboard(*add, "2035-01-01T00:00:00Z", "davis", "--every", "8h")
+    blackboard(*add, "2035-01-01T03:00:00Z", "keene", "--every", "6h")
+    blackboard(*add, "2035-01-01T01:00:00Z", "once")
+    blackboard(*add, "2035-01-01T00:30:00Z", "paused", "--every", "1h")
+    blackboard("pause", "paused")
+    said = blackboard("next", "-n", "6", "--json").json
+    assert [(one["at"][11:16], one["id"]) for one in said] == [
+        ("00:00", "davis"),
+        ("01:00", "once"),
+        ("03:00", "keene"),
+        ("08:00", "davis"),
+        ("09:00", "keene"),
+        ("15:00", "keene"),
+    ]
+    lines = blackboard("next", "-n", "2", "--after", "2035-01-01T08:00:00Z").out.splitlines()
+    assert [line.split()[0:2] + line.split()[-2:] for line in lines] == [
+        ["2035-01-01", "09:00:00Z", "keene", "(calendars)"],
+        ["2035-01-01", "15:00:00Z", "keene", "(calendars)"],
+    ]
+
+
+def test_a_board_without_active_items_has_no_next_runs(blackboard: CommandLine) -> None:
+    blackboard("init")
+    assert blackboard("next").out == "nothing is due: no item of the board is active\n"
 
 
 def test_an_item_is_told_from_its_ready_time_on(blackboard: CommandLine) -> None:

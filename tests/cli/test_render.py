@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from blackboard.cli.render import event_printer, event_text, watch
+from blackboard.cli.render import event_line, event_text, watch
 from blackboard.display.layout import Line, Style
 from blackboard.events import RunLogged, WorkerStopping
 from blackboard.model import Outcome
@@ -33,13 +33,12 @@ def test_an_event_of_the_worker_names_it() -> None:
 
 
 def test_foreign_text_is_neither_markup_nor_control() -> None:
-    stream = StringIO()
     event = RunLogged("w", "[bold]a\n", "t", 1, message="[red]x[/red]\x1b[2J\nnext", level=20)
-    event_printer(stream)(event, AT)
-    assert stream.getvalue().endswith("\n")
-    assert stream.getvalue().count("\n") == 1
-    assert "[bold]a" in stream.getvalue()
-    assert r"[red]x[/red]\x1b[2J next" in stream.getvalue()
+    line = event_line(StringIO())(event, AT)
+    assert line.endswith("\n")
+    assert line.count("\n") == 1
+    assert "[bold]a" in line
+    assert r"[red]x[/red]\x1b[2J next" in line
 
 
 def test_a_watched_picture_is_drawn_again_and_again(

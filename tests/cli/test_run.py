@@ -184,6 +184,7 @@ def test_wait_gives_up_when_no_worker_takes_the_type(
 ) -> None:
     meanwhile(then=10.0)
     said = towns("run", "davis", "--wait", code=1)
+    assert "davis waits for a worker that takes calendars: none is at work\n" in said.err
     assert "davis waits: no worker takes 'calendars'; start one with `blackboard wo" in said.err
     assert towns.item("davis").state is State.ACTIVE
 

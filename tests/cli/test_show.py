@@ -12,6 +12,7 @@ from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, Said, blackboard
+from tests.support.terminals import terminal
 
 __all__ = ["blackboard"]
 
@@ -198,6 +199,52 @@ def test_a_table_fits_the_columns_there_are(
         assert max(map(len, towns("show").out.splitlines()[:-1])) <= width
     monkeypatch.delenv("COLUMNS")
     assert "x" * 200 in towns("show").out
+
+
+def test_at_80_columns_nothing_important_is_cut_and_the_owner_goes_first(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    towns("add", "nightly-report", "--type", "a-long-type", "--cron", "30 6 * * mon-fri")
+    towns.finish(towns.start("davis"), Outcome.FAILED, error="boom")
+    whole = towns("show").out
+    longest = len(whole.splitlines()[0])
+    monkeypatch.setenv("COLUMNS", str(longest - 1))
+    titles = ["id", "type", "schedule", "start", "stop", "running", "outcome", "next", "owner"]
+    assert towns("show").out.split("\n")[0].split() == titles[:-1]
+    monkeypatch.setenv("COLUMNS", "80")
+    said = towns("show")
+    table = lines(said)
+    important = ("id", "schedule", "running", "outcome", "next")
+    assert "…" not in said.out
+    assert set(important) <= set(table["id"])
+    nightly = dict(zip(table["id"], table["nightly-report"], strict=True))
+    assert nightly["schedule"] == "cron 30 6 * * mon-fri"
+    monkeypatch.delenv("COLUMNS")
+    everything = lines(towns("show"))
+    for item_id, cells in table.items():
+        all_cells = dict(zip(everything["id"], everything[item_id], strict=True))
+        cut = dict(zip(table["id"], cells, strict=True))
+        assert [cut[name] for name in ("id", "outcome")] == [
+            all_cells[name] for name in ("id", "outcome")
+        ]
+    assert table["madison"][table["id"].index("next")] == "paused"
+
+
+@pytest.mark.not_on_azurite("the pager does not depend on the store")
+def test_on_a_terminal_what_is_longer_than_the_screen_is_paged(towns: CommandLine) -> None:
+    pager = towns.folder / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED\ncat\n")
+    pager.chmod(0o755)
+    environment = {"PAGER": str(pager)}
+    with terminal("show", folder=towns.folder, size=(7, 100), environment=environment) as screen:
+        screen.wait_for("PAGED")
+        screen.wait_for("5 items")
+        assert screen.end() == 0
+    with terminal("show", folder=towns.folder, size=(24, 100), environment=environment) as screen:
+        assert screen.end() == 0
+    assert "toronto" in screen.text
+    assert "PAGED" not in screen.text
+    assert "PAGED" not in towns("show").out
 
 
 @pytest.mark.parametrize(

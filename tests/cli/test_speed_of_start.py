@@ -30,7 +30,9 @@ print(code, *sys.modules, file=sys.stderr)
 
 
 def loaded(*args: str, folder: Path) -> set[str]:
-    """The packages and modules that a command line imports; it must succeed."""
+    """The packages and modules that a command line imports. It succeeds; `check` may find what is
+    wrong.
+    """
     done = subprocess.run(
         [sys.executable, "-c", LOADED, *args],
         cwd=folder,
@@ -40,7 +42,7 @@ def loaded(*args: str, folder: Path) -> set[str]:
         check=True,
     )
     code, *modules = done.stderr.splitlines()[-1].split()
-    assert code == "0", done.stderr
+    assert code == "0" or (code, args[0]) == ("1", "check"), done.stderr
     return {name.partition(".")[0] for name in modules} | set(modules)
 
 

@@ -185,3 +185,36 @@ def test_a_reader_that_has_enough_is_no_error(blackboard: CommandLine) -> None:
 
 def test_no_command_is_help_and_exit_code_2(blackboard: CommandLine) -> None:
     assert "Commands:" in blackboard(code=2).err
+
+
+@pytest.mark.parametrize("options", [["--until-idle"], [], ["--processes", "2"]])
+def test_a_worker_makes_a_board_only_when_told_to(
+    blackboard: CommandLine, options: list[str]
+) -> None:
+    (blackboard.folder / "mine.py").write_text(
+        'from blackboard import handler\n\n\n@handler("x")\nasync def x(item, ctx): ...\n'
+    )
+    refused = blackboard.refused("worker", "--jobs", "mine.py", *options)
+    assert "init` makes one" in refused or "make one with `blackboard init`" in refused
+    assert "board" in blackboard("show", code=2).err
+    command = [sys.executable, "-m", "blackboard", "worker", "--jobs", "mine.py", "--init"]
+    done = subprocess.run(
+        [*command, "--once"], cwd=blackboard.folder, capture_output=True, text=True, check=True
+    )
+    assert f"made the board 'blackboard' in {blackboard.store}, with 1 shard" in done.stderr
+    assert blackboard("show").out.startswith("no items yet")
+
+
+@pytest.mark.of_sqlite("the default store is a file")
+def test_the_default_store_lies_beside_the_settings_file(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLACKBOARD_STORE", raising=False)
+    inner = blackboard.folder / "etc"
+    inner.mkdir()
+    blackboard.write("", "etc/blackboard.toml")
+    blackboard("--config", "etc/blackboard.toml", "init")
+    assert (inner / "blackboard.db").is_file()
+    assert not (blackboard.folder / "blackboard.db").exists()
+    monkeypatch.chdir(inner)
+    assert blackboard("init").out == "there is the board 'blackboard' in blackboard.db, shards: 1\n"

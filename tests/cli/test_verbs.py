@@ -61,11 +61,12 @@ def test_a_paused_item_that_is_done_since_says_so_and_is_resumed(towns: CommandL
     assert towns.item("davis").state is State.DONE
     assert towns("pause", "davis").out == "davis was paused already\n"
     assert "resume davis" in towns.refused("run", "davis")
-    told = towns("why", "davis").out
-    assert "until `blackboard resume`. Nothing is due any more." in " ".join(told.split())
+    (told,) = towns("why", "davis", "--json").json
+    assert told["facts"]["next"] == "nothing is due any more"
+    assert told["facts"]["to change"] == "`blackboard resume davis`"
     assert [one["id"] for one in towns("show", "--state", "paused", "--json").json] == ["davis"]
     assert towns("resume", "davis").out == "davis is resumed and is done\n"
-    assert "`blackboard run` would" in towns("why", "davis").out
+    assert "`blackboard run davis` runs it once again" in towns("why", "davis").out
 
 
 def test_cancel_ends_a_run_and_waits_for_the_next_time(towns: CommandLine) -> None:
@@ -155,7 +156,7 @@ def test_a_run_that_ends_meanwhile_is_left_as_it_is(
     async def select(*_: object, **__: object) -> object:
         return [stale[1]]
 
-    monkeypatch.setattr("blackboard.cli.edit.select", select)
+    monkeypatch.setattr("blackboard.cli.many.select", select)
     monkeypatch.setattr("blackboard.protocol.reading.BoardTable.lock", lock)
     before = towns.rows()
     said = towns(verb, "davis", code=1)
@@ -217,3 +218,96 @@ def test_exact_takes_ids_as_written(towns: CommandLine) -> None:
 def test_each_item_is_meant_once(towns: CommandLine) -> None:
     said = towns("pause", "dayton", "da*", "davis", "--json").json
     assert [one["id"] for one in said] == ["dayton", "davis"]
+
+
+def test_labels_choose_items(towns: CommandLine) -> None:
+    towns("edit", "davis", "--tags", "eu, nightly", "--owner", "ops", "--description", "a town")
+    towns("edit", "dayton", "--tags", "eu")
+    towns("add", "report", "--type", "shell", "--set", 'command=["true"]', "--every", "8h")
+    assert towns("pause", "tag:eu").out == "davis is paused\ndayton is paused\n"
+    assert towns("resume", "owner:op*").out == "davis is resumed and is due now\n"
+    assert towns("pause", "type:shell").out == "report is paused\n"
+    assert "no item matches 'tag:us'" in towns("pause", "tag:us", code=2).err
+    assert "no item 'tag:eu'" in towns("pause", "tag:eu", "--exact", code=2).err
+    labels = {"description": "a town", "owner": "ops", "tags": ["eu", "nightly"]}
+    assert json.loads(towns("show", "davis", "--json").out)[0]["labels"] == labels
+    assert "a town; owner ops; #eu #nightly" in towns("why", "davis").out
+    towns("edit", "davis", "--tags", "", "--owner", "")
+    assert json.loads(towns("show", "davis", "--json").out)[0]["labels"]["tags"] == []
+    assert "is no tag" in towns("edit", "davis", "--tags", "-a", code=2).err
+
+
+def test_an_item_is_renamed(towns: CommandLine) -> None:
+    towns.finish(towns.start("davis"))
+    assert towns("rename", "davis", "woodland").out == "woodland is the name of davis now\n"
+    assert towns.item("woodland").runs == 1
+    assert outcomes(towns, "davis") == ["ok"]
+    assert "no item 'davis'" in towns("rename", "davis", "dixon", code=2).err
+    assert "is on this board already" in towns("rename", "dayton", "montclair", code=2).err
+    assert "it is the same" in towns("rename", "dayton", "dayton", code=2).err
+    towns("pause", "dayton")
+    said = "dixon is the name of dayton now and is paused, as it was\n"
+    assert towns("rename", "dayton", "dixon").out == said
+
+
+def test_an_item_gets_another_type(towns: CommandLine) -> None:
+    edited = towns("edit", "davis", "--type", "shell", "--set", 'command=["true"]')
+    assert "type calendars -> shell" in edited.out
+    assert towns.item("davis").type == "shell"
+    towns.start("davis")
+    assert "davis runs" in towns("edit", "davis", "--type", "calendars", code=1).err
+
+
+def test_schedules_have_limits(towns: CommandLine) -> None:
+    towns("edit", "davis", "--max-runs", "1", "--blackout", "sat-sun, 22:00-06:00")
+    assert towns.item("davis").schedule == "every 8h (1 run; not sat-sun, 22:00-06:00)"
+    towns.finish(towns.start("davis"))
+    assert towns.item("davis").state is State.DONE
+    assert (
+        "there is no calendar 'feasts'"
+        in towns("edit", "dayton", "--blackout", "feasts", code=2).err
+    )
+    assert "is out of range" in towns("edit", "dayton", "--max-runs", "0", code=2).err
+    towns("edit", "dayton", "--until", "in 2h")
+    assert "until" in towns.item("dayton").schedule
+
+
+def test_the_board_is_paused_as_a_whole(towns: CommandLine) -> None:
+    towns("pause", "davis")
+    said = towns("pause", "--board", "--reason", "moving").out
+    assert said.startswith("the board is paused, by ")
+    assert ": moving; `blackboard resume --board` ends that" in said
+    assert towns("show").out.splitlines()[0] == said.strip()
+    assert towns("status").out.splitlines()[0] == said.strip()
+    assert towns("status", "--json").json["board_paused"]["reason"] == "moving"
+    assert towns("check").out.splitlines()[0] == said.strip()
+    assert "board       paused by" in towns("why", "dayton").out.replace("  board", "board ")
+    assert towns("pause", "--board").out == said, "the first one stays"
+    assert towns("resume", "--board").out == "the board is resumed\n"
+    assert towns("resume", "--board", "--json").json == {
+        "board": "blackboard",
+        "changed": False,
+        "paused": None,
+    }
+    assert towns.item("davis").is_paused, "its own pause stays"
+    assert "no item is named" in towns("pause", code=2).err
+    towns("init", "--board", "other")
+    towns("pause", "--board", "other")
+    assert "paused" not in towns("show").out.splitlines()[0]
+    assert towns("show", "--board", "other").out.startswith("the board is paused")
+
+
+def test_a_failure_is_acknowledged_until_the_item_runs_again(towns: CommandLine) -> None:
+    towns("rm", "dayton", "montclair", "--yes")
+    towns.finish(towns.start("davis"), Outcome.FAILED)
+    assert "failing" in towns("check", code=1).out
+    assert towns("ack", "davis", "--reason", "known").out == (
+        "davis is acknowledged, with its 1 failure in a row\n"
+    )
+    assert "well" in towns("check").out
+    assert "acknowledged by" in towns("why", "davis").out
+    assert towns("show", "--json").json[0]["acknowledged"]["reason"] == "known"
+    assert "already" in towns("ack", "davis").out
+    towns("run", "davis")
+    towns.finish(towns.start("davis"), Outcome.FAILED)
+    assert "failing" in towns("check", code=1).out

@@ -3,10 +3,11 @@
 import io
 import json
 import logging
+from errno import ENOSPC
 
 import pytest
 
-from blackboard.cli.worker_log import json_line, subscriber
+from blackboard.cli.worker_log import LogForm, json_line, subscriber
 from blackboard.events import Events, Walked, WorkerStarted, WorkerStopping
 from blackboard.model import Outcome
 from tests.support.clocks import START, ManualClock
@@ -75,7 +76,7 @@ def test_a_terminal_is_told_in_words() -> None:
 
 def test_a_terminal_is_told_in_json_when_that_is_asked_for() -> None:
     out = Terminal()
-    subscriber(ManualClock(), level=logging.INFO, stream=out, json=True)(ENDED)
+    subscriber(ManualClock(), level=logging.INFO, stream=out, form="json")(ENDED)
     assert out.getvalue() == json_line(ENDED, START)
 
 
@@ -102,3 +103,43 @@ def test_a_log_whose_disk_was_full_goes_on_and_says_how_much_it_missed(*, termin
     text = out.getvalue()
     assert (text.count("room"), text.count("full")) == (3, 0)
     assert text.count("2 events were missed here: No space left on device") == 1
+
+
+def test_text_may_be_had_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    subscriber(ManualClock(), level=logging.INFO, stream=out, form="text")(ENDED)
+    assert out.getvalue().startswith("09:00:00Z ended ")
+    assert "\x1b" not in out.getvalue()
+
+
+class Disk(io.StringIO):
+    """Has room for so many characters: what is beyond is not written."""
+
+    room = 1_000_000
+
+    def write(self, text: str) -> int:
+        written = super().write(text[: self.room])
+        self.room -= written
+        if written < len(text):
+            raise OSError(ENOSPC, "No space left on device")
+        return written
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_after_a_full_disk_the_log_goes_on_with_whole_lines(form: LogForm) -> None:
+    disk = Disk()
+    events = Events("w")
+    events.subscribe(subscriber(ManualClock(), level=logging.INFO, stream=disk, form=form), "log")
+    events.emit(WorkerStopping, message="the first")
+    disk.room = 12
+    for n in range(5):
+        events.emit(WorkerStopping, message=f"lost {n}")
+    disk.room = 1_000_000
+    events.emit(WorkerStopping, message="the last")
+    first, torn, last, missed = disk.getvalue().splitlines()
+    assert "the first" in first
+    assert len(torn) == 12
+    assert "the last" in last
+    assert "5 events were missed here: No space left" in missed
+    if form == "json":
+        assert json.loads(last)["message"] == "the last"

@@ -5,11 +5,13 @@ every one of the table is sent.
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from blackboard.model import Applied, Outcome, State, replace
 from blackboard.protocol import claims, edits
-from blackboard.protocol.batches import PLANNED, free_ops, late_ops, release_ops, save_ops
+from blackboard.protocol.batches import PLANNED, add_ops, free_ops, late_ops, release_ops, save_ops
 from blackboard.protocol.checkpoints import save
+from blackboard.protocol.retention import Retention, delete_tombstones, is_expired
 from blackboard.table import ANY, Delete, Insert, Op
 from tests.protocol.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
 from tests.support.boards import Scene
@@ -169,10 +171,16 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         scene.table.batches.clear()
         await edits.remove(board, "davis")
         sent.stop("remove")
+        gone = await scene.item()
+        scene.later(days=91)
+        assert is_expired(gone, retention=Retention(), now=scene.clock.now())
+        await delete_tombstones(board, [gone], pause=partial(asyncio.sleep, 0))
+        sent.said.add(f"delete a tombstone: {told(scene.table.batches[-1])}")
         return sent.said
 
     sent = asyncio.run(story())
     pure = {
+        "copy": [add_ops(PAUSED, over=None), add_ops(PAUSED, over=replace(PAUSED, etag="T"))],
         "release": [release_ops(CLAIM, PAUSED, RUN)],
         "override, nothing is run": [free_ops(RUNNING, "L", WAITING, RUN)],
         "late": [
@@ -193,7 +201,11 @@ def test_the_columns_that_a_batch_merges_are_as_shown() -> None:
     assert shown["release"] == released
     assert set(released) >= set(PLANNED)
     good = merged(release_ops(CLAIM, item, RUN))
-    assert shown["release of an `ok`"] == good[len(released) :]
+    assert shown["release of an `ok` that was not skipped"] == good[len(released) :]
+    skipped = merged(release_ops(CLAIM, item, replace(RUN, error="closed on Sundays")))
+    assert skipped == released
+    warned = merged(release_ops(CLAIM, replace(item, warned=1), RUN))
+    assert shown["release that changes the number of warnings"] == warned[len(good) :]
     saved = replace(CLAIM, item=replace(CLAIM.item, checkpoint='"p57"'))
     assert shown["save"] == merged(save_ops(saved.item, item)) == ["checkpoint"]
     emptied = merged(release_ops(saved, item, replace(RUN, outcome=Outcome.FAILED)))

@@ -16,21 +16,36 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from blackboard import spec
-from blackboard.model import Item, Lock, Member, Message, Outcome, Run, State, Token, replace
+from blackboard.model import (
+    Item,
+    Lock,
+    Member,
+    Message,
+    Outcome,
+    Permit,
+    Run,
+    State,
+    Statistics,
+    Token,
+    replace,
+)
 from blackboard.notify.notices import Notice, begin
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.permits import LEASE
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
 from blackboard.protocol.rows import data_of
 from blackboard.rules.due import (
     HOLDERS_SHARE,
+    LONGEST_DEFAULT_LEASE,
     LONGEST_RENEWAL,
     SHORTEST_DEFAULT_LEASE,
     SHORTEST_DEFAULT_LIMIT,
     TAKEOVERS,
+    deadline,
     is_stale,
     renew_every,
 )
@@ -53,7 +68,9 @@ RECORDS: dict[str, type[Any]] = {
     "lock:": Lock,
     "run:": Run,
     "worker:": Member,
+    "permit:": Permit,
     "mail:": Message,
+    "stats": Statistics,
 }
 """By the family of their rows."""
 
@@ -206,6 +223,7 @@ def test_keys_and_ranges_are_as_shown() -> None:
         keys.run_key("davis", 1),
         keys.worker_key(owner),
         keys.notice_key("davis"),
+        keys.permit_key("feed", '"a.example"', 1),
         keys.mail_key(owner, moment, "5e1d" + 28 * "0"),
     ]
     for bound in (keys.next_until(moment), *keys.runs_range("davis"), keys.LOCK):
@@ -230,7 +248,8 @@ def test_partitions_are_as_shown() -> None:
         [keys.partition("town", 0, 1)],
         [keys.partition("town", number, 16) for number in (0, 1)],
         [keys.workers_partition("town")],
-        [keys.meta_partition("town")],
+        [keys.permits_partition("town")],
+        *[[keys.meta_partition("town")]] * 3,
         [keys.partition(group, 0, 1), keys.meta_partition(group), keys.workers_partition(group)],
         [keys.notices_partition("town")],
         [keys.partition(leaders, 0, 1)],
@@ -246,11 +265,14 @@ def test_partitions_are_as_shown() -> None:
     "sentence",
     [
         f"{HOLDERS_SHARE:g} x `stale_after`",
+        f"It is good for `stale_after`, {LEASE:g} s: renew it every {renew_every(LEASE):g} s",
+        f"for {deadline(0.0, LEASE):g} s on your monotonic clock",
         f"every third of `stale_after`, at least every {LONGEST_RENEWAL:g} s",
         f"by more than {AzureTable.resolution:g} s",
         f"attempt > max(retries, {TAKEOVERS})",
         f"clock by more than {JUMP:g} s",
-        f"the interval, at least {SHORTEST_DEFAULT_LEASE.total_seconds():g} s | of its locks",
+        f"the interval, at least {SHORTEST_DEFAULT_LEASE.total_seconds():g} s",
+        f"and at most {LONGEST_DEFAULT_LEASE.total_seconds():g} s | of its locks",
         f"the interval, at least {SHORTEST_DEFAULT_LIMIT.total_seconds():g} s | how long a run",
         f"at least {spec.SHORTEST_LEASE.total_seconds():g} s",
         f"of max(backoff, {format_duration(LONGEST_BACKOFF)}) at most",
@@ -338,4 +360,8 @@ def test_what_the_example_leaves_out_is_written() -> None:
         "outcome",
         "first",
         "checkpoint",
+        "warned",
+        "warnings",
+        "declared_by",
+        "acknowledged",
     }

@@ -14,8 +14,9 @@ from blackboard.notify.notifier import LAST_WORD, PING_EVERY
 from blackboard.notify.settings import NoticeKind, NotifyTable
 from blackboard.notify.ways import _VARIABLES
 from blackboard.settings import load_settings
+from blackboard.spec import Labels
 from tests.support.clocks import START
-from tests.support.listening import NOTICE
+from tests.support.receivers import NOTICE
 
 DOCS = (Path(__file__).resolve().parents[2] / "docs" / "notify.md").read_text(encoding="utf-8")
 COMPOSER = Composer(board="town", worker="rabbit")
@@ -45,7 +46,8 @@ def test_the_json_that_is_shown_has_the_keys_that_are_sent() -> None:
     one, summary = (json.loads(text) for text in blocks("json"))
     assert list(one) == list(COMPOSER.payload(NOTICE, at=START))
     assert list(summary) == list(COMPOSER.summary([NOTICE, NOTICE], at=START))
-    failed = replace(NOTICE, error=one["error"], failures=one["failures"])
+    labels = Labels(**{**one["labels"], "tags": tuple(one["labels"]["tags"])})
+    failed = replace(NOTICE, error=one["error"], failures=one["failures"], labels=labels)
     assert (
         Composer(board="blackboard", worker="rabbit").payload(failed, at=START)["text"]
         == one["text"]

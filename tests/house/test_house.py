@@ -217,7 +217,7 @@ def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) ->
     assert done.stdout == f"{tmp_path}\n"
 
 
-TESTS = "python -m pytest -n 2 --dist worksteal --durations=20 --ignore=tests/proof"
+TESTS = "python -m pytest -n 3 --dist worksteal --durations=20 --ignore=tests/proof"
 LINT = ["ruff format --check .", "ruff check .", "mypy"]
 
 
@@ -302,6 +302,7 @@ PACKAGES = {
     "faketime": "faketime",
     "stress-ng": "stress-ng",
     "fiu-run": "fiu-utils",
+    "redis-server": "redis-server",
 }
 """What brings each of the things that CI needs of a Debian machine."""
 

@@ -16,21 +16,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
-    "records, errors, time": "model errors clock executor phrases results",
+    "records, errors, time": "model errors clock executor phrases results cache",
     "schedules": "schedule schedule.*",
-    "what a run is run with": "spec",
+    "what a run is run with, and which items are meant": "spec patterns",
     "rules: they decide": "rules rules.*",
-    "the contract of a store": "table",
+    "the contracts of a store and of a bus": "table bus",
+    "the bus on Redis": "redis_bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard context handlers loaded runner runners runners.* records events "
-        "tables tables.* stores"
+        "blackboard answers context handlers loaded manifest params runner runners runners.* "
+        "records events tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost leases notify notify.*"
     ),
     "the settings file": "settings",
     "the front door": "assembly inputs board blocking",
+    "how fast a store is": "bench",
     "the worker in a simulated world": "simulator simulator.*",
     "text for people": "display display.*",
     "the demo": "demo demo.*",
@@ -42,6 +44,7 @@ ONLY_IN = {
     "azure": "tables.azure tables.azure_*",
     "click": "cli cli.*",
     "pytest": "testing",
+    "redis": "redis_bus",
     "rich": "cli.render",
     "sqlite3": "tables.sqlite tables.sqlite_*",
     "random": "clock",
@@ -58,7 +61,7 @@ PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "math", "ty
 
 CLOCK_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 
-HEAVY = {"apscheduler", "azure", "dateutil", "httpx2", "icalendar", "rich"}
+HEAVY = {"apscheduler", "azure", "dateutil", "httpx2", "icalendar", "redis", "rich"}
 """What `blackboard --help` does not wait for."""
 
 

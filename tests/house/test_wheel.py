@@ -86,7 +86,6 @@ def test_the_wheel_holds_the_package_and_its_jobs_and_nothing_beside(wheel: Path
     assert tops == {"blackboard", "blackboard_scheduler-0.1.0.dist-info"}
     assert set(names) >= {
         "blackboard/py.typed",
-        "blackboard/_jobs/__init__.py",
         "blackboard/_jobs/shell.py",
         "blackboard/_jobs/calendars/__init__.py",
         "blackboard/tables/azurite/npm/.npmrc",

@@ -3,10 +3,13 @@
 # ruff: noqa: T201 - printing is what is tested
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
 from blackboard import Context, Item, handler
+
+from .plain import ReportParams, answer, log_all
 
 
 @handler("a-describe", cron="0 3 * * *", timezone="Europe/Berlin")
@@ -38,6 +41,31 @@ async def speak(item: Item, ctx: Context) -> None:
     ctx.progress(3, 3)
 
 
+@handler("a-warn")
+async def warn_of_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    for text in item.params["texts"]:
+        ctx.warn(text)
+    await asyncio.to_thread(ctx.warn, "from a thread")
+    return {"warnings": ["in the result"]}
+
+
+@handler("a-answer", every="1h")
+async def answer_as_asked_for(item: Item, ctx: Context) -> None:
+    await asyncio.sleep(0)
+    answer(item.params["kind"])
+
+
+@handler("a-report", params=ReportParams)
+async def report(item: Item, ctx: Context) -> Any:
+    return [type(item.params).__name__, item.params.url, item.params.days]
+
+
+@handler("a-log")
+async def log_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    log_all(item, ctx)
+    await asyncio.to_thread(logging.getLogger("feeds").error, "in a thread")
+
+
 @handler("a-save")
 async def save_what_is_asked_for(item: Item, ctx: Context) -> Any:
     await ctx.save(item.params["value"])
@@ -61,6 +89,8 @@ async def raise_what_is_asked_for(item: Item, ctx: Context) -> None:
     kinds: dict[str, BaseException] = {
         "value": ValueError("bad feed"),
         "exit": SystemExit(3),
+        "good exit": SystemExit(),
+        "good exit 0": SystemExit(0),
         "interrupt": KeyboardInterrupt(),
         "cancelled": asyncio.CancelledError(),
     }

@@ -3,13 +3,15 @@
 # ruff: noqa: T201 - printing is what is tested
 
 import ctypes
+import dataclasses
+import logging
 import os
 import subprocess
 import sys
 import threading
 from typing import Any
 
-from blackboard import Context, Item, handler
+from blackboard import Context, Fail, Item, Retry, Skip, handler
 
 
 @handler("describe", every="8h", timeout="10m", retries=2, fenced=True, slots=3)
@@ -35,6 +37,90 @@ def describe(item: Item, ctx: Context) -> Any:
 @handler("return")
 def return_what_is_asked_for(item: Item, ctx: Context) -> Any:
     return {"value": item.params["value"], "bytes": b"x" * item.params.get("size", 0)}
+
+
+@handler("warn")
+def warn_of_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    for text in item.params["texts"]:
+        ctx.warn(text)
+    thread = threading.Thread(target=ctx.warn, args=("from a thread",))
+    thread.start()
+    thread.join()
+    return {"warnings": ["in the result"]}
+
+
+def log_all(item: Item, ctx: Context) -> None:
+    """By all loggers, at all levels."""
+    feeds = logging.getLogger("feeds")
+    feeds.setLevel(logging.INFO)
+    logging.basicConfig(stream=sys.stdout)  # of no effect on what is kept
+    ctx.log.debug("by %s", "ctx.log")
+    feeds.debug("not emitted")
+    for text in item.params["texts"]:
+        feeds.info(text)
+    try:
+        raise ValueError(item.params["texts"][0])
+    except ValueError:
+        feeds.exception("it failed")
+
+
+@dataclasses.dataclass
+class ReportParams:
+    url: str
+    days: int = 30
+
+
+@handler("report", params=ReportParams)
+def report(item: Item, ctx: Context) -> Any:
+    return [type(item.params).__name__, item.params.url, item.params.days]
+
+
+def answer(kind: str) -> None:
+    """Raises an answer."""
+    match kind:
+        case "retry":
+            raise Retry("5m", "429 Too Many Requests, token hunter2hunter2")
+        case "retry-silently":
+            raise Retry(0.5)
+        case "skip":
+            raise Skip("the feed is closed on Sundays, token hunter2hunter2")
+        case "fail":
+            raise Fail("no such feed, token hunter2hunter2")
+        case "fail-and-retry":
+            raise Fail("the feed is down", retry=True)
+        case "caused":
+            try:
+                raise KeyError("address")
+            except KeyError as problem:
+                raise Fail("the item has no address") from problem
+        case "no-answer":
+            raise Retry("soon")
+
+
+@handler("answer", every="1h")
+def answer_as_asked_for(item: Item, ctx: Context) -> Any:
+    answer(item.params["kind"])
+    return os.getpid()
+
+
+@handler("log")
+def log_what_is_asked_for(item: Item, ctx: Context) -> Any:
+    log_all(item, ctx)
+    thread = threading.Thread(target=logging.getLogger("feeds").error, args=("in a thread",))
+    thread.start()
+    thread.join()
+    if "end" in item.params:
+        os.kill(os.getpid(), 9)
+
+
+@handler("log-in-a-fork")
+def log_in_a_fork(item: Item, ctx: Context) -> None:
+    feeds = logging.getLogger("feeds")
+    feeds.warning("before")
+    if (pid := os.fork()) == 0:
+        feeds.warning("in the fork")
+        os._exit(0)
+    os.waitpid(pid, 0)
 
 
 @handler("save")
@@ -97,6 +183,8 @@ def raise_what_is_asked_for(item: Item, ctx: Context) -> None:
         "long": ValueError("x" * 100_000),
         "endless": ValueError("x" * 3_000_000),
         "exit": SystemExit(3),
+        "good exit": SystemExit(),
+        "good exit 0": SystemExit(0),
         "interrupt": KeyboardInterrupt(),
     }
     raise kinds[item.params["what"]]

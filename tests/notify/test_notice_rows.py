@@ -24,7 +24,7 @@ from blackboard.table import ANY, Data, Merge, Row, read
 from tests.support.boards import Scene, story
 from tests.support.clocks import START
 from tests.support.faults import Fault
-from tests.support.listening import NOTICE
+from tests.support.receivers import NOTICE
 
 DAY = timedelta(days=1)
 OVERDUE = replace(NOTICE, event=NoticeKind.OVERDUE)

@@ -8,17 +8,18 @@ from blackboard.events import NoticeSent, RunEnded
 from blackboard.model import Outcome
 from blackboard.notify.notices import HANDOVER
 from blackboard.notify.settings import NoticeKind
+from blackboard.notify.ways import Route
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import NOTICE, lock_key
 from blackboard.rules.due import TAKEOVERS
 from blackboard.table import Merge
-from tests.support.listening import Box, ends, notices, notifying, told
-from tests.support.working import Workplace, at_work, until
+from tests.support.receivers import Box, ends, notices, notifying, told
+from tests.support.workers import Workplace, until, with_workers
 
 # ---- what is told
 
 
-@at_work
+@with_workers
 async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
@@ -40,11 +41,13 @@ async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> Non
         "type": "feed",
         "outcome": "failed",
         "error": "ValueError: bad\nTraceback ...",
+        "output": None,
         "due": "2026-11-21T09:00:00.000Z",
         "start": "2026-11-21T09:00:00.000Z",
         "stop": "2026-11-21T09:00:00.000Z",
         "attempt": 1,
         "failures": 1,
+        "labels": {"description": "", "owner": "", "tags": []},
         "worker": "me",
         "text": "town: davis failed: ValueError: bad",
     }
@@ -56,7 +59,7 @@ async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> Non
     ]
 
 
-@at_work
+@with_workers
 async def test_what_a_good_run_warns_of_is_told_once_a_day(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
@@ -78,7 +81,21 @@ async def test_what_a_good_run_warns_of_is_told_once_a_day(place: Workplace) -> 
     assert box.got[0]["text"] == "town: davis warns: lost half; and more"
 
 
-@at_work
+@with_workers
+async def test_warnings_are_told_once_so_many_good_runs_in_a_row_had_some(place: Workplace) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="1h")
+    warns = {"warnings": ["2 of 60 feeds failed"]}
+    async with notifying(at, box, warned_after=3):
+        for result in (warns, warns, None, warns, warns):
+            await ends(place, at, result=result)
+        await ends(place, at, Outcome.FAILED)
+        await told(box, ("failed", "davis"))
+        await ends(place, at, result=warns)
+        await told(box, ("failed", "davis"), ("recovered", "davis"), ("warned", "davis"))
+
+
+@with_workers
 async def test_an_item_that_warned_has_nothing_to_recover_from(place: Workplace) -> None:
     """Its failure was not told, because it was tried again: so neither is its end."""
     box, at = Box(), await place.worker()
@@ -92,7 +109,7 @@ async def test_an_item_that_warned_has_nothing_to_recover_from(place: Workplace)
     assert box.told == [("warned", "davis")]
 
 
-@at_work
+@with_workers
 async def test_a_healthy_item_costs_no_request(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
@@ -106,7 +123,7 @@ async def test_a_healthy_item_costs_no_request(place: Workplace) -> None:
     assert box.asked == 0
 
 
-@at_work
+@with_workers
 async def test_a_run_that_is_tried_again_is_not_told(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1d", retries=2, backoff="1s")
@@ -119,7 +136,7 @@ async def test_a_run_that_is_tried_again_is_not_told(place: Workplace) -> None:
     assert (box.got[0]["attempt"], box.got[0]["failures"]) == (3, 3)
 
 
-@at_work
+@with_workers
 async def test_a_flapping_run_pages_nobody(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1d", retries=2, backoff="1s")
@@ -130,7 +147,7 @@ async def test_a_flapping_run_pages_nobody(place: Workplace) -> None:
     assert box.got == []
 
 
-@at_work
+@with_workers
 async def test_an_item_that_is_paused_while_it_runs_alarms_nobody(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
@@ -143,7 +160,7 @@ async def test_an_item_that_is_paused_while_it_runs_alarms_nobody(place: Workpla
     assert box.got == []
 
 
-@at_work
+@with_workers
 async def test_a_handler_that_kills_its_workers_is_told_when_it_is_given_up(
     place: Workplace,
 ) -> None:
@@ -163,7 +180,7 @@ async def test_a_handler_that_kills_its_workers_is_told_when_it_is_given_up(
     )
 
 
-@at_work
+@with_workers
 async def test_a_run_that_is_taken_over_is_not_told(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1d", stale_after="10s")
@@ -176,7 +193,7 @@ async def test_a_run_that_is_taken_over_is_not_told(place: Workplace) -> None:
     assert box.got == []
 
 
-@at_work
+@with_workers
 async def test_a_token_that_nobody_takes_is_overdue_and_told_once(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", item_type="unknown", every="1h")
@@ -194,7 +211,7 @@ async def test_a_token_that_nobody_takes_is_overdue_and_told_once(place: Workpla
     assert (box.got[0]["outcome"], box.got[0]["start"]) == (None, None)
 
 
-@at_work
+@with_workers
 async def test_an_item_that_had_to_wait_for_a_slot_recovers(place: Workplace) -> None:
     box, at = Box(), await place.worker(slots=1)
     await place.add("busy", every="1d")
@@ -213,7 +230,7 @@ async def test_an_item_that_had_to_wait_for_a_slot_recovers(place: Workplace) ->
     assert box.got[1]["text"] == "town: davis recovered, 25m late"
 
 
-@at_work
+@with_workers
 async def test_what_a_walk_takes_is_not_overdue(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1d")
@@ -234,7 +251,7 @@ async def test_what_a_walk_takes_is_not_overdue(place: Workplace) -> None:
         ([], []),
     ],
 )
-@at_work
+@with_workers
 async def test_what_is_not_wanted_is_not_told(
     place: Workplace, on: list[NoticeKind], expected: list[str]
 ) -> None:
@@ -251,7 +268,7 @@ async def test_what_is_not_wanted_is_not_told(
 # ---- once, of many workers
 
 
-@at_work
+@with_workers
 async def test_of_two_workers_that_see_the_same_one_tells(place: Workplace) -> None:
     first, second = Box(), Box()
     one = await place.worker(owner="one")
@@ -263,7 +280,7 @@ async def test_of_two_workers_that_see_the_same_one_tells(place: Workplace) -> N
     assert first.told + second.told == [("overdue", "davis")]
 
 
-@at_work
+@with_workers
 async def test_a_worker_that_starts_tells_nothing_again(place: Workplace) -> None:
     before, after = Box(), Box()
     await place.add("davis", every="1h")
@@ -278,7 +295,7 @@ async def test_a_worker_that_starts_tells_nothing_again(place: Workplace) -> Non
     assert (before.told, after.told) == ([("failed", "davis")], [])
 
 
-@at_work
+@with_workers
 async def test_another_worker_tells_that_it_recovered(place: Workplace) -> None:
     before, after = Box(), Box()
     await place.add("davis", every="1h")
@@ -291,3 +308,40 @@ async def test_another_worker_tells_that_it_recovered(place: Workplace) -> None:
         (await two.run("davis")).end()
         await two.tells(RunEnded)
     assert after.told == [("recovered", "davis")]
+
+
+# ---- to whom
+
+
+@with_workers
+async def test_the_first_route_that_matches_an_item_gets_its_notices(place: Workplace) -> None:
+    everyone = frozenset(NoticeKind)
+    billing, reports, rest = Box("billing"), Box("reports"), Box("rest")
+    at = await place.worker()
+    await place.add("davis", every="1h", tags=["billing"], owner="ann", description="the bills")
+    await place.add("keene", every="1h", owner="bob")
+    await place.add("scratch-1", every="1h", owner="bob")
+    await place.add("woodland", every="1h")
+    routes = [
+        Route(match=("scratch-*",), ways=(), on=everyone),
+        Route(match=("tag:bill*",), ways=(billing,), on=frozenset({NoticeKind.FAILED})),
+        Route(match=("type:report", "owner:bob"), ways=(reports,), on=everyone),
+    ]
+    async with notifying(at, rest, routes=routes):
+        for number, outcome in enumerate((Outcome.FAILED, Outcome.OK)):
+            await at.walk()
+            for one in ("davis", "keene", "scratch-1", "woodland"):
+                (await at.run(one, number)).end(outcome)
+            await at.tells(RunEnded, 4 * (number + 1))
+            place.later(hours=1)
+            events = ("failed", "recovered")[: number + 1]
+            await told(rest, *((event, "woodland") for event in events))
+            await told(reports, *((event, "keene") for event in events))
+            await told(billing, ("failed", "davis"))
+    assert billing.got[0]["labels"] == {
+        "description": "the bills",
+        "owner": "ann",
+        "tags": ["billing"],
+    }
+    assert billing.got[0]["text"].endswith("(owner: ann)")
+    assert await notices(place) == []

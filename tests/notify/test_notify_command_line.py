@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine, blackboard
-from tests.support.listening import Listener, listening
 from tests.support.processes import Site, eventually, own_environ, site
+from tests.support.receivers import Listener, listening
 
 __all__ = ["blackboard"]
 
@@ -148,7 +148,7 @@ def test_without_an_address_it_is_refused(blackboard: CommandLine) -> None:
 
 
 def test_a_worker_without_notify_loads_nothing_that_speaks_http(tmp_path: Path) -> None:
-    line = ["worker", "--jobs", "shell", "--until-idle"]
+    line = ["worker", "--init", "--jobs", "shell", "--until-idle"]
     code = f"import sys; from blackboard.cli import called; called({line}); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -20,12 +20,13 @@ from blackboard.notify.notifier import (
     Notifier,
 )
 from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind, NotifyTable
-from blackboard.notify.ways import NotSent, ways_of
+from blackboard.notify.ways import NotSent, routes_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
+from tests.support.clocks import SeededChance
 from tests.support.faults import Fault
-from tests.support.listening import NOTICE, Box, ends, notices, notifying, told
-from tests.support.working import Workplace, at_work, until
+from tests.support.receivers import NOTICE, Box, ends, notices, notifying, told
+from tests.support.workers import Workplace, until, with_workers
 
 NOT_NOW = NotSent("it answered 500")
 NEVER = NotSent("it answered 404", final=True)
@@ -34,7 +35,7 @@ NEVER = NotSent("it answered 404", final=True)
 # ---- what raises something else
 
 
-@at_work
+@with_workers
 async def test_a_way_that_raises_whatever_keeps_no_other_from_taking_it(place: Workplace) -> None:
     """And is asked for the next notice, too."""
     odd, box, at = Box("odd"), Box(), await place.worker()
@@ -65,7 +66,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
 
     monkeypatch.setattr(module, "confirmed", odd)
 
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         box, at = Box(), await place.worker()
         await place.add("davis", every="1h")
@@ -85,7 +86,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_a_subscriber_that_failed_once_still_hears_of_the_next_run(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,14 +108,23 @@ def _raises(*_: object) -> None:
 # ---- a way that does not take it
 
 
-@at_work
+class HalfWay(SeededChance):
+    """Draws the middle of each range."""
+
+    def fraction(self) -> float:
+        return 0.5
+
+
+@with_workers
 async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
+    """With jitter: the notices of many workers do not come back together."""
     box, at = Box(), await place.worker()
+    at.worker.board.chance = HalfWay(1)
     box.refusals.extend([NOT_NOW, NOT_NOW])
     await place.add("davis", every="1h")
     async with notifying(at, box):
         await ends(place, at, Outcome.FAILED)
-        for pause_ in (NOTICES.pause(1), NOTICES.pause(2)):
+        for pause_ in (NOTICES.pause(1, fraction=0.5), NOTICES.pause(2, fraction=0.5)):
             await place.sleeps(pause_)
             place.later(seconds=pause_)
         await told(box, ("failed", "davis"))
@@ -125,12 +135,12 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
 
 
 def test_a_teller_gives_up_before_another_may_take_over() -> None:
-    ways = ways_of(NotifyTable(webhook="https://a.example", command=["page"]), {})
-    last_try = NOTICES.longest + len(ways) * LONGEST_TIMEOUT.total_seconds()
+    (route,) = routes_of(NotifyTable(webhook="https://a.example", command=["page"]), {})
+    last_try = NOTICES.longest + len(route.ways) * LONGEST_TIMEOUT.total_seconds()
     assert GIVE_UP_AFTER + last_try < HANDOVER
 
 
-@at_work
+@with_workers
 async def test_what_nobody_took_is_told_at_the_next_failure(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     box.refusals.append(NEVER)
@@ -146,7 +156,7 @@ async def test_what_nobody_took_is_told_at_the_next_failure(place: Workplace) ->
     assert row.data["taken"] is True
 
 
-@at_work
+@with_workers
 async def test_one_way_that_took_it_is_enough_and_hears_it_once(place: Workplace) -> None:
     broken, box, at = Box("broken"), Box(), await place.worker()
     broken.refusals.append(NEVER)
@@ -159,7 +169,7 @@ async def test_one_way_that_took_it_is_enough_and_hears_it_once(place: Workplace
     assert at.of(NoticeSent)[0].message == "failed, by box here"
 
 
-@at_work
+@with_workers
 async def test_trouble_is_told_once_a_minute(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     box.refusals.extend([NEVER] * 9)
@@ -177,7 +187,7 @@ async def test_trouble_is_told_once_a_minute(place: Workplace) -> None:
         await at.tells(NoticeFailed, 2)
 
 
-@at_work
+@with_workers
 async def test_a_way_that_raises_what_it_should_not_ends_no_worker(place: Workplace) -> None:
     class Mad(Box):
         async def send(self, payload: Any) -> None:
@@ -193,7 +203,7 @@ async def test_a_way_that_raises_what_it_should_not_ends_no_worker(place: Workpl
     assert not at.task.done()
 
 
-@at_work
+@with_workers
 async def test_work_goes_on_while_a_way_hangs(place: Workplace) -> None:
     class Hanging(Box):
         async def send(self, payload: Any) -> None:
@@ -213,7 +223,7 @@ async def test_work_goes_on_while_a_way_hangs(place: Workplace) -> None:
         await told(box, ("failed", "davis"))
 
 
-@at_work
+@with_workers
 async def test_a_store_that_is_away_puts_it_off(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     await place.add("davis", every="1h")
@@ -257,7 +267,7 @@ async def unconfirmed(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield
 
 
-@at_work
+@with_workers
 async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +285,7 @@ async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
     assert [row.data["taken"] for row in await notices(place)] == [True] * 50
 
 
-@at_work
+@with_workers
 async def test_a_worker_that_ends_tells_what_still_waits_at_once(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +297,7 @@ async def test_a_worker_that_ends_tells_what_still_waits_at_once(
         assert [event for event, _ in box.told] == ["failed", "more"]
 
 
-@at_work
+@with_workers
 async def test_the_line_of_what_waits_is_of_bounded_length(place: Workplace) -> None:
     box, at = Box(), await place.worker()
     async with notifying(at, box) as notifier:
@@ -302,7 +312,7 @@ async def test_the_line_of_what_waits_is_of_bounded_length(place: Workplace) -> 
 # ---- the dead-man address
 
 
-@at_work
+@with_workers
 async def test_a_walk_is_followed_by_a_ping_but_not_oftener_than_is_polite(
     place: Workplace,
 ) -> None:
@@ -319,7 +329,7 @@ async def test_a_walk_is_followed_by_a_ping_but_not_oftener_than_is_polite(
     assert ping.pings == 2
 
 
-@at_work
+@with_workers
 async def test_a_walk_that_failed_is_followed_by_no_ping(place: Workplace) -> None:
     ping, at = Box("dead_man"), await place.worker()
     async with notifying(at, dead_man=ping):
@@ -329,7 +339,7 @@ async def test_a_walk_that_failed_is_followed_by_no_ping(place: Workplace) -> No
     assert ping.asked == 0
 
 
-@at_work
+@with_workers
 async def test_a_ping_that_fails_is_trouble_and_no_more(place: Workplace) -> None:
     ping, at = Box("dead_man"), await place.worker()
     ping.refusals.append(NOT_NOW)
@@ -342,7 +352,7 @@ async def test_a_ping_that_fails_is_trouble_and_no_more(place: Workplace) -> Non
         await until(lambda: ping.pings, "the next ping")
 
 
-@at_work
+@with_workers
 async def test_without_anybody_to_tell_a_walk_speaks_of_nothing_overdue(place: Workplace) -> None:
     at = await place.worker()
     assert at.worker.walk.overdue_after is None

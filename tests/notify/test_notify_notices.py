@@ -11,7 +11,7 @@ import pytest
 from blackboard.notify.notices import LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
 from blackboard.notify.settings import NoticeKind
 from tests.support.clocks import START
-from tests.support.listening import NOTICE
+from tests.support.receivers import NOTICE
 
 COMPOSER = Composer(board="town", worker="rabbit:7301:ab")
 
@@ -80,9 +80,19 @@ def test_what_is_not_known_is_null() -> None:
     assert [key for key, value in payload.items() if value is None] == [
         "outcome",
         "error",
+        "output",
         "start",
         "stop",
     ]
+
+
+def test_the_end_of_the_output_is_sent() -> None:
+    printed = "".join(f"line {number}\n" for number in range(50)) + "\n"
+    payload = COMPOSER.payload(replace(NOTICE, output=printed), at=START)
+    assert payload["output"].splitlines() == [f"line {number}" for number in range(30, 50)]
+    long = COMPOSER.payload(replace(NOTICE, output="x" * 9_000 + "end"), at=START)
+    assert long["output"].endswith("end")
+    assert len(long["output"]) == LONGEST_ERROR
 
 
 def test_a_summary_counts_all_and_names_some() -> None:

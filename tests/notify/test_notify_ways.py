@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from blackboard.notify.settings import NotifyTable, check_address, place
-from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, ways_of
-from tests.support.listening import listening
+from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, routes_of
+from tests.support.receivers import listening
 from tests.support.stores import Run
 
 PAYLOAD = {"event": "failed", "id": "davis", "type": "feed", "outcome": "failed", "text": "naïve"}
@@ -47,7 +47,7 @@ def test_a_dead_man_address_is_asked_for(run: Run) -> None:
         assert way is not None
         run(way.ping())
     assert [(one.method, one.path, one.body) for one in listener.asked] == [("GET", "/ping", b"")]
-    assert ways_of(table, {}) == []
+    assert [route.ways for route in routes_of(table, {})] == [()]
 
 
 def test_a_variable_is_taken_from_the_environment_when_something_is_sent(run: Run) -> None:

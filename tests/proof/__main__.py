@@ -1,6 +1,6 @@
 """The proof of docs/reliability.md, run; and its figures, written into the page.
 
-    python -m tests.proof              the short form: all parts at once, on two processors
+    python -m tests.proof              the short form: all parts at once
     python -m tests.proof --long       the long form, one part after another: hours
     python -m tests.proof --record     writes the figures of the run into the page, part by part
     python -m tests.proof --only worlds,chaos
@@ -24,7 +24,8 @@ from tests.proof.page import with_blocks
 from tests.proof.parts import HERE, PARTS, RESULTS, Left, Part
 
 INTERRUPTED = 130
-SHARED_OUT = ("-n", "2", "--dist", "worksteal")
+SHARED_OUT = ("-n", "3", "--dist", "worksteal")
+"""Three on two processors: what waits and what computes overlap."""
 
 
 def tell(line: str) -> None:

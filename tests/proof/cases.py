@@ -317,13 +317,11 @@ CROWDS: dict[str, Case] = {
     ),
     "BAL02": Case(
         says="Who joins or leaves moves few partitions, and nothing moves in a steady state.",
-        absent=True,
-        why="no worker owns a partition: all walk all shards",
     ),
     "EL02": Case(
         says="An election gives no authority; a lease in the store does.",
-        absent=True,
-        why="there is no election: there is no leader",
+        stores=("memory",),
+        why="the lock of an election is that of any item, which is shown on every store",
     ),
 }
 

@@ -20,10 +20,10 @@ from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
 from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
-from tests.support.ailments import codes, plant, repaired
 from tests.support.boards import Scene, settings_of, story
 from tests.support.faults import Fault
-from tests.support.working import Workplace, at_work
+from tests.support.workers import Workplace, with_workers
+from tests.support.wrong_rows import codes, plant, repaired
 
 __all__ = ["blackboard"]
 
@@ -78,7 +78,7 @@ def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
     assert marked(DEEP) == DEEP
 
 
-@at_work
+@with_workers
 async def test_a_token_under_another_key_holds_up_nobody(place: Workplace) -> None:
     """It comes first in every walk, and nobody could claim it."""
     await place.add("davis")
@@ -91,7 +91,7 @@ async def test_a_token_under_another_key_holds_up_nobody(place: Workplace) -> No
     assert await place.rows(stray) == []
 
 
-@at_work
+@with_workers
 async def test_a_token_in_a_wrong_shard_holds_up_nobody(place: Workplace, *, shards: int) -> None:
     await place.add("davis")
     wrong = place.other.shard(1 - keys.shard_of("davis", shards))
@@ -158,7 +158,7 @@ async def test_an_item_that_says_no_sense_is_refused_and_told(scene: Scene) -> N
     await plant(scene, Merge(KEY, before, ANY))
 
 
-@at_work
+@with_workers
 async def test_a_run_of_a_type_that_is_unknown_here_fails_and_ends_nobody(
     place: Workplace,
 ) -> None:
@@ -206,7 +206,7 @@ def test_a_pause_that_cannot_be_read_is_one_that_nobody_knows_of(blackboard: Com
     blackboard("pause", "davis")
     for broken in ("soon", '"x"', DEEP):
         harm(blackboard, paused=broken)
-        assert "It was paused; no run starts" in blackboard("why", "davis").out
+        assert "no run starts" in blackboard("why", "davis").out
 
 
 def test_a_run_whose_item_has_no_spec_is_not_cancelled_and_that_is_told(

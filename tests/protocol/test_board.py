@@ -14,7 +14,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
-from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable
+from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable, Unknown
 from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import ManualClock, SeededChance
@@ -221,6 +221,17 @@ async def test_a_board_whose_making_was_not_answered_is_opened(scene: Scene) -> 
     made = await make_board(scene.table, scene.clock, shards=3, name="unsure")
     assert made.shards == 3
     assert (await make_board(scene.table, scene.clock, shards=3, name="unsure")).shards == 3
+
+
+@story
+async def test_a_board_whose_making_was_lost_is_made_again(scene: Scene) -> None:
+    """Twice; the third time the store is told of as it is."""
+    scene.table.script(Fault.NEVER, Fault.NEVER)
+    assert (await make_board(scene.table, scene.clock, shards=3, name="unsure")).shards == 3
+    assert (await opened(scene.table.table, scene.clock, name="unsure")).shards == 3
+    scene.table.script(Fault.NEVER, Fault.NEVER, Fault.NEVER)
+    with pytest.raises(Unknown):
+        await make_board(scene.table, scene.clock, shards=3, name="never")
 
 
 @story

@@ -204,7 +204,7 @@ async def test_an_adding_in_doubt_adds_nothing_when_another_life_was_there_meanw
         await remove(scene.other, "davis")
 
     scene.table.script(Fault.LOST)
-    scene.table.script_reads(Fault.NONE, others)
+    scene.table.script_reads(Fault.NONE, Fault.NONE, others)  # item, floor
     assert (await add_here(scene)).item.state is State.REMOVED
     assert (await scene.item()).state is State.REMOVED
 
@@ -233,7 +233,7 @@ async def test_an_adding_that_landed_and_was_removed_since_is_not_repeated(
         await remove(scene.other, "davis")
 
     scene.table.script(Fault.LOST)
-    scene.table.script_reads(Fault.NONE, removed)
+    scene.table.script_reads(Fault.NONE, Fault.NONE, removed)
     assert (await add_here(scene)).item.state is State.REMOVED
     assert await scene.tokens() == []
 

@@ -7,7 +7,7 @@ import pytest
 from blackboard.model import Claim
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, renew
-from blackboard.protocol.edits import cancel, edit, pause, remove, unlock
+from blackboard.protocol.edits import cancel, edit, pause, remove, run_now, unlock
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story
@@ -128,6 +128,21 @@ async def test_a_run_whose_lock_is_lost_saves_nothing(scene: Scene, how: str) ->
         await verb(scene.other, "davis", scene.mark(), fence=made.fence)
     assert await save(scene.board, made, '{"page":58}') is None
     assert (await scene.item()).checkpoint == ("" if how == "remove" else PAGE)
+
+
+@story
+async def test_an_edit_that_brings_a_run_with_params_of_its_own_forward_empties_it(
+    scene: Scene,
+) -> None:
+    """What was saved for other params is of no use to it."""
+    made = await saving(scene)
+    await run_now(scene.other, "davis", once={"page": 7})
+    await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
+    assert (await scene.item()).checkpoint == PAGE
+    await edit(scene.other, "davis", lambda *_: Spec(every="7h"))
+    item = await scene.item()
+    assert (item.once, item.checkpoint) == ('{"page":7}', "")
+    assert (await scene.token()).checkpoint == ""
 
 
 @story

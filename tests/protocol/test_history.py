@@ -10,10 +10,11 @@ from blackboard.model import Item, Outcome, Run, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.retention import (
+    Pruned,
     Retention,
     is_kept,
     prune,
-    prune_next,
+    prune_unreleased,
     prunes_after,
     prunes_itself,
 )
@@ -190,19 +191,22 @@ async def tidied(scene: Scene) -> None:
                 await scene.table.table.commit(scene.board.partition(name), gone)
 
 
+async def no_pause() -> None:
+    """Time stands still."""
+
+
+async def housekept(scene: Scene, **retention: Any) -> Pruned:
+    said = {"runs": 10, "age": timedelta(days=7), **retention}
+    return await prune_unreleased(scene.board, retention=Retention(**said), pause=no_pause)
+
+
 @story
-async def test_each_look_goes_on_to_one_history_of_another(scene: Scene) -> None:
+async def test_histories_that_no_release_prunes_are_pruned(scene: Scene) -> None:
     await unlooked(scene)
-    behind, looks = "", 0
-    while behind or not looks:
-        before = sum((await left_of(scene)).values())
-        shard = scene.board.partition("a")
-        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
-        assert before - sum((await left_of(scene)).values()) in {0, 20}
-        looks += 1
-    assert looks == 7, "six histories, and the end of them"
-    assert await left_of(scene) == GONE
+    assert await housekept(scene) == Pruned(runs=80)
+    assert await left_of(scene) == {**dict.fromkeys("abcd", 0), "e": 20, "nobody": 20}
     assert (await scene.item("a")).state is State.REMOVED, "its fence is kept"
+    assert await housekept(scene) == Pruned()
     await tidied(scene)
 
 
@@ -211,13 +215,8 @@ async def test_a_row_that_cannot_be_read_is_not_in_the_way_of_others(scene: Scen
     await unlooked(scene)
     bad = [Merge(keys.run_key("a", 20), {"outcome": "soon"}, ANY)]
     await scene.table.table.commit(scene.board.partition("a"), bad)
-    behind = ""
-    for _ in range(7):
-        shard = scene.board.partition("a")
-        behind = await prune_next(scene.board, shard, after=behind, retention=TEN)
-    (shown, *_) = await scene.rows("run:")
-    assert shown.key == keys.run_key("a", 20)
-    assert [row for row in await scene.rows("run:") if row.data["item"] in {"b", "c"}] == []
+    assert await housekept(scene) == Pruned(runs=60)
+    assert (await scene.rows("run:a:"))[0].key == keys.run_key("a", 20)
     await tidied(scene)
 
 
@@ -241,10 +240,9 @@ async def test_what_a_late_finisher_comes_back_to_outlasts_a_removal(scene: Scen
     await scene.add("davis")
     await scene.claimed("davis")
     await remove(scene.other, "davis")
-    shard = scene.board.partition("davis")
     for hours, left in ((0, 1), (1, 0)):
         scene.later(hours=hours)
-        await prune_next(scene.board, shard, after="", retention=Retention(runs=0))
+        await housekept(scene, runs=0)
         assert len(await scene.runs("davis")) == left
 
 

@@ -11,6 +11,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import add, cancel, remove, unlock
 from blackboard.protocol.releases import REFUSED, ReleaseOutcome, fit, release
+from blackboard.results import warnings_in
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from tests.support.boards import Scene, finished, story
@@ -51,17 +52,17 @@ async def test_a_cancelled_run_stays_cancelled_unless_it_has_a_result_after_all(
 
 @pytest.mark.case("OP01")
 @story
-async def test_op01_a_result_too_large_for_a_row_is_a_failure_that_names_its_size(
+async def test_op01_a_result_too_large_for_a_row_is_replaced_by_a_warning_with_its_size(
     scene: Scene,
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
     limit = scene.table.max_value
     let_go = await scene.let_go(made, result="x" * limit)
-    assert let_go.run.outcome is Outcome.FAILED
-    assert f"the result is {limit + 2:,} characters" in let_go.run.error
-    assert "write it to a file" in let_go.run.error
-    assert (await scene.item()).result == ""
+    assert let_go.run.outcome is Outcome.OK
+    (warning,) = warnings_in((await scene.item()).result)
+    assert warning.startswith(f"the result, {limit + 2:,} characters of JSON, was not kept")
+    assert "write it to a file" in warning
     scene.later(hours=1)
     largest = await scene.let_go(await scene.claimed("davis"), result="x" * (limit - 2))
     assert largest.run.outcome is Outcome.OK

@@ -7,7 +7,7 @@ import pytest
 from blackboard.model import Applied, Claim, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import change_ops
-from blackboard.protocol.claims import adopt, override, renew
+from blackboard.protocol.claims import adopt, mark_standstill, override, renew
 from blackboard.protocol.edits import edit, pause, remove, run_now, unlock
 from blackboard.rules.due import TAKEOVERS, Move, decide_lock
 from blackboard.spec import Spec
@@ -122,7 +122,7 @@ async def test_a_stale_lock_is_taken_with_the_next_fence_and_the_history_says_ab
     assert (item.runs, item.failures, item.running) == (1, 1, True)
     (run,) = await scene.runs()
     assert (run.fence, run.outcome, run.worker) == (1, Outcome.ABANDONED, "me")
-    assert run.error == "its lock was not renewed for 3600 s"
+    assert run.error == "its lock was not renewed for 300 s"
     await scene.let_go(taken)
     assert await scene.outcomes() == [(1, "abandoned"), (2, "ok")]
 
@@ -232,12 +232,12 @@ async def test_lr07_an_override_that_never_arrived_is_none(scene: Scene) -> None
 async def test_an_override_obeys_an_edit_made_while_the_lock_was_held(scene: Scene) -> None:
     await scene.add("davis")
     await scene.claimed("davis")
-    await edit(scene.other, "davis", lambda *_: Spec(every="5h", params={"x": 1}))
+    await edit(scene.other, "davis", lambda *_: Spec(every="2m", params={"x": 1}))
     await stale(scene)
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
-    assert taken.spec == '{"every":"5h","params":{"x":1}}'
-    assert taken.stale_after == 5 * 3600.0
+    assert taken.spec == '{"every":"2m","params":{"x":1}}'
+    assert taken.stale_after == 120.0
 
 
 @story
@@ -369,3 +369,23 @@ async def test_every_change_of_a_waiting_item_makes_its_token_anew(scene: Scene)
         assert key == keys.next_key(before.ready, "davis")
         assert isinstance(written, Replace)
         assert dict(written.data)["spec"] == after.spec
+
+
+@story
+async def test_what_stood_still_is_taken_over_once(scene: Scene) -> None:
+    await scene.add("davis", every="1h", stale_after="3s", retries=9)
+    made = await scene.claimed()
+    await mark_standstill(scene.board, "davis", made.fence)
+    scene.later(seconds=10)
+    taken = await override(scene.board, await scene.lock(), owner="you")
+    assert taken is not None
+    assert taken.attempt == 2
+    await mark_standstill(scene.board, "davis", made.fence)
+    assert not (await scene.lock()).stood_still
+    await mark_standstill(scene.board, "davis", taken.fence)
+    scene.later(seconds=10)
+    assert await override(scene.board, await scene.lock(), owner="me") is None
+    item = await scene.item()
+    assert (item.waits, item.attempt, item.outcome) == (True, 1, Outcome.ABANDONED)
+    assert item.slot > scene.clock.now()
+    assert "kept the loop" in item.error

@@ -399,3 +399,19 @@ async def test_cr02_a_lock_of_mine_that_no_item_is_run_under_goes(scene: Scene, 
     assert await scene.rows("lock:") == []
     gone = [Delete(row.key, ANY) for row in await scene.rows()]
     await scene.table.table.commit(partition, gone)
+
+
+@story
+async def test_a_skipped_run_leaves_the_result_of_an_earlier_one(scene: Scene) -> None:
+    await scene.add()
+    await scene.let_go(await scene.claimed(), result={"events": 12})
+    scene.later(hours=2)
+    await scene.let_go(await scene.claimed(), error="closed on Sundays")
+    item = await scene.item()
+    assert (item.outcome, item.is_skipped, item.error) == (Outcome.OK, True, "closed on Sundays")
+    assert (item.result, item.result_fence) == ('{"events":12}', 1)
+    assert [run.error for run in await scene.runs()] == ["closed on Sundays", ""]
+    scene.later(hours=2)
+    await scene.let_go(await scene.claimed(), result={"events": 13})
+    item = await scene.item()
+    assert (item.is_skipped, item.error, item.result) == (False, "", '{"events":13}')

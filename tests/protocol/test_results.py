@@ -19,7 +19,11 @@ from blackboard.results import LONGEST_WARNING, MOST_WARNINGS, report_in, warnin
         ('{"warnings":["a"', []),
         ('{"warnings":' + "[" * 100_000, []),
         ('{"warnings":["' + "x" * 9_999 + '"]}', ["x" * LONGEST_WARNING]),
-        ('{"warnings":[' + ",".join(['"a"'] * 999) + "]}", ["a"] * MOST_WARNINGS),
+        ('{"warnings":["a","b","a"]}', ["a", "b"]),
+        (
+            '{"warnings":[' + ",".join(f'"{n}"' for n in range(999)) + "]}",
+            [str(n) for n in range(MOST_WARNINGS)],
+        ),
     ],
 )
 def test_warnings_are_a_list_of_texts_or_none(result: str, warnings: list[str]) -> None:

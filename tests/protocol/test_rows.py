@@ -11,10 +11,12 @@ from blackboard.model import (
     Identifier,
     Item,
     Lock,
+    LogLine,
     Member,
     Message,
     MessageKind,
     Outcome,
+    Permit,
     QueuedRun,
     Run,
     State,
@@ -38,12 +40,16 @@ ITEM = Item(
     planned=NOON,
     start=NOON,
     stop=NOON,
+    acknowledged="{}",
+    declared_by="towns.toml",
     running=True,
     owner="me",
     outcome=Outcome.TIMEOUT,
     result="[1]",
     error="late",
     checkpoint='"p57"',
+    warned=2,
+    warnings=("2 of 60 feeds failed",),
 )
 TOKEN = Token(
     id="a",
@@ -59,6 +65,7 @@ TOKEN = Token(
     failures=1,
     once="",
     checkpoint='"p57"',
+    warned=2,
 )
 LOCK = Lock(
     id="a",
@@ -72,6 +79,17 @@ LOCK = Lock(
     stale_after=60.0,
     attempt=1,
     progress="[1,2]",
+    stood_still=True,
+)
+PERMIT = Permit(
+    type="feed",
+    value='"a.example"',
+    number=1,
+    id="a",
+    owner="me",
+    nonce="n",
+    since=NOON,
+    stale_after=60.0,
 )
 RUN = Run(
     id="a",
@@ -85,6 +103,8 @@ RUN = Run(
     outcome=Outcome.OK,
     worker="me",
     nonce="n",
+    warnings=("2 of 60 feeds failed",),
+    log=(LogLine(at=NOON, level="INFO", text="read"),),
 )
 MEMBER = Member(owner="me", started=NOON, seen=NOON, slots=8, running=1, release="1.0", rank=5)
 MESSAGE = Message(
@@ -96,7 +116,7 @@ MESSAGE = Message(
     number=2,
     ids=(Identifier(5, "me"), Identifier(7, "fox")),
 )
-RECORDS = [ITEM, TOKEN, LOCK, RUN, MEMBER, MESSAGE]
+RECORDS = [ITEM, TOKEN, LOCK, PERMIT, RUN, MEMBER, MESSAGE]
 
 
 def test_a_row_is_not_burdened_with_an_empty_checkpoint_and_a_merge_empties_one() -> None:

@@ -22,7 +22,7 @@ from blackboard.worker.membership import announce, workers
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.verbs import VERBS, ready_for, says
-from tests.support.working import HANDLERS, Workplace, at_work
+from tests.support.workers import HANDLERS, Workplace, with_workers
 
 NEWER = VERSION + 1
 MORE: Data = {"flavour": "vanilla", "weight": 2.5, "crates": 2**40, "ripe": True}
@@ -58,7 +58,7 @@ async def everything(board: BoardTable) -> dict[tuple[str, str], str]:
     }
 
 
-@at_work
+@with_workers
 async def test_what_happens_on_one_board_changes_no_row_of_another(place: Workplace) -> None:
     """They have items of the same ids, due at the same time; a worker is at one of them."""
     table, clock = place.other.table, place.clock
@@ -171,7 +171,7 @@ async def test_settings_that_are_not_known_here_outlast_an_edit(scene: Scene) ->
 
 
 @pytest.mark.case("RR04")
-@at_work
+@with_workers
 async def test_they_are_in_nobodys_way(place: Workplace) -> None:
     """Of a worker, of who looks at the board, of the doctor: in rows of every family."""
     for name in ("davis", "held"):
@@ -228,7 +228,7 @@ async def lower_version(scene: Scene, rows: dict[str, str]) -> None:
 
 
 @pytest.mark.case("RR04")
-@at_work
+@with_workers
 async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace) -> None:
     await place.add("newer")
     await place.add("davis")
@@ -250,7 +250,7 @@ async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace
 
 
 @pytest.mark.case("RR04")
-@at_work
+@with_workers
 async def test_a_stale_lock_of_a_higher_version_is_left_alone(place: Workplace) -> None:
     """Also one of the worker's own, as it were: it has the same owner, and nobody's nonce."""
     await place.add("newer", every="1h", stale_after="10s")
@@ -343,7 +343,7 @@ async def test_a_run_of_an_item_that_became_newer_saves_its_checkpoint_alone(sce
     assert await kept(scene) == MORE
 
 
-@at_work
+@with_workers
 async def test_an_item_that_cannot_be_read_any_more_does_not_end_who_runs_it(
     place: Workplace,
 ) -> None:
@@ -393,7 +393,7 @@ async def test_a_worker_of_a_higher_version_is_passed_over_and_not_forgotten(sce
 # ---- types of the newer version
 
 
-@at_work
+@with_workers
 async def test_types_are_run_by_whoever_knows_them(place: Workplace) -> None:
     await place.add("new", item_type="shiny")
     await place.add("old")
@@ -410,7 +410,7 @@ async def test_types_are_run_by_whoever_knows_them(place: Workplace) -> None:
     assert run.worker == "newer"
 
 
-@at_work
+@with_workers
 async def test_a_stale_lock_of_an_unknown_type_waits_for_who_knows_it(place: Workplace) -> None:
     await place.add("new", item_type="shiny", every="1h", stale_after="10s")
     await place.claimed("new", owner="dead")

@@ -8,6 +8,7 @@ from blackboard import Context, Item, pump
 
 STEP = 0.05
 """Seconds."""
+PARTITIONS = int(os.environ.get("CLICKS_PARTITIONS", "16"))
 
 
 def note(what: str, position: int, partition: Item, ctx: Context) -> None:
@@ -19,7 +20,7 @@ def note(what: str, position: int, partition: Item, ctx: Context) -> None:
         os.close(notes)
 
 
-@pump("clicks", partitions=16, lease="3s", drain="2s")
+@pump("clicks", partitions=PARTITIONS, lease="3s", drain="2s")
 async def clicks(partition: Item, ctx: Context) -> None:
     position = ctx.checkpoint or 0
     note("began", position, partition, ctx)

@@ -214,24 +214,34 @@ def test_a_run_is_taken_over_a_limited_number_of_times(
     assert may_take_over(attempt, retries=retries) is more
 
 
+@pytest.mark.parametrize(("attempt", "more"), [(1, True), (2, False), (3, False)])
+def test_what_ended_its_worker_twice_waits_for_its_next_slot(attempt: int, *, more: bool) -> None:
+    assert may_take_over(attempt, retries=9, stood_still=True) is more
+
+
+FIVE_MINUTES = timedelta(minutes=5)
 DAILY_UNTIL_TODAY = "DTSTART:20261119T030000\nRRULE:FREQ=DAILY;COUNT=3"
 
 
 @pytest.mark.parametrize(
     ("said", "lease_is", "limit_is"),
     [
-        ({"every": "8h"}, timedelta(hours=8), timedelta(hours=8)),
+        ({"every": "8h"}, FIVE_MINUTES, timedelta(hours=8)),
+        ({"every": "8h", "stale_after": "interval"}, timedelta(hours=8), timedelta(hours=8)),
         ({"every": "1s"}, timedelta(seconds=10), timedelta(minutes=1)),
+        ({"every": "1s", "stale_after": "interval"}, timedelta(seconds=10), timedelta(minutes=1)),
+        ({"every": "8h", "stale_after": "1h"}, HOUR, timedelta(hours=8)),
         ({"every": "8h", "stale_after": "3s"}, timedelta(seconds=3), timedelta(hours=8)),
-        ({"every": "8h", "timeout": "1s"}, timedelta(hours=8), timedelta(seconds=1)),
-        ({"cron": "0 3 * * *"}, timedelta(days=1), timedelta(days=1)),
-        ({"cron": "1 12 * * *"}, timedelta(days=1), timedelta(days=1)),
+        ({"every": "8h", "timeout": "1s"}, FIVE_MINUTES, timedelta(seconds=1)),
+        ({"cron": "0 3 * * *"}, FIVE_MINUTES, timedelta(days=1)),
+        ({"cron": "1 12 * * *"}, FIVE_MINUTES, timedelta(days=1)),
         ({"cron": "* * * * *"}, timedelta(minutes=1), timedelta(minutes=1)),
-        ({"at": "2026-11-21T12:00Z"}, HOUR, HOUR),
-        ({}, HOUR, HOUR),
+        ({"at": "2026-11-21T12:00Z"}, FIVE_MINUTES, HOUR),
+        ({"at": "2026-11-21T12:00Z", "stale_after": "interval"}, HOUR, HOUR),
+        ({}, FIVE_MINUTES, HOUR),
     ],
 )
-def test_lease_and_time_limit_are_as_set_or_the_interval(
+def test_lease_and_time_limit_are_as_set_or_follow_from_the_interval(
     said: dict[str, object], lease_is: timedelta, limit_is: timedelta
 ) -> None:
     assert lease(settings(**said), NOON) == lease_is
@@ -253,7 +263,7 @@ def test_a_run_that_comes_shortly_before_its_schedule_has_the_time_of_any_other(
     slot = datetime(2026, 11, 21, 3, tzinfo=UTC) - before
     assert interval(settings(**said), slot) == timedelta(days=1)
     assert time_limit(settings(**said), slot) == timedelta(days=1)
-    assert lease(settings(**said), slot) == timedelta(days=1)
+    assert lease(settings(**said, stale_after="interval"), slot) == timedelta(days=1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ def new_item(run: RunSettings, *, first: datetime | None = None) -> Item:
     ("said", "first", "slot"),
     [
         ({"every": "8h"}, None, NOON),
-        ({"cron": HOURLY}, None, NOON),
+        ({"cron": HOURLY}, None, NOON + timedelta(hours=1)),
+        ({"rrule": "FREQ=DAILY;BYHOUR=3;BYMINUTE=0;BYSECOND=0"}, None, NOON + timedelta(hours=15)),
+        ({"cron": HOURLY}, NOON, NOON),
         ({}, None, NOON),
         ({"every": "8h"}, NOON + DAY, NOON + DAY),
         ({"at": "2026-12-24T18:00Z"}, None, datetime(2026, 12, 24, 18, tzinfo=UTC)),
@@ -34,7 +36,7 @@ def new_item(run: RunSettings, *, first: datetime | None = None) -> Item:
         ({"cron": HOURLY}, NOON + timedelta(microseconds=1500), NOON + timedelta(milliseconds=1)),
     ],
 )
-def test_a_new_item_is_due_at_once_unless_a_first_time_is_given(
+def test_an_every_is_due_at_once_and_others_at_their_next_time_unless_one_is_given(
     said: dict[str, object], first: datetime | None, slot: datetime
 ) -> None:
     new = new_item(settings(**said), first=first)

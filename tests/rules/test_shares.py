@@ -52,8 +52,15 @@ def test_who_holds_most_has_the_odd_one_and_then_the_first_by_name() -> None:
 
 def test_a_group_that_nobody_holds_anything_of_is_dealt_in_turn() -> None:
     free = names_of(5)
-    assert decide(picture(workers="ab", free=free), "a").take == ("0", "2", "4")
-    assert decide(picture(workers="ab", free=free), "b").take == ("1", "3")
+    assert decide(picture(workers="ab", free=free), "a").take == ("0", "1", "3")
+    assert decide(picture(workers="ab", free=free), "b").take == ("2", "4")
+
+
+def test_one_who_lacks_more_comes_before_one_who_lacks_less() -> None:
+    """It looks often, and the other may not know yet that it lacks anything."""
+    found = picture("aaaabbbcc", workers="abc", free=["x"], waiting=["y", "z"])
+    assert decide(found, "c").take == ("x",)
+    assert decide(found, "b").take == ()
 
 
 def test_what_failed_and_is_not_ready_counts_and_is_not_taken() -> None:
@@ -66,11 +73,13 @@ def test_a_stale_partition_goes_back_to_its_owner_where_that_lives_and_has_room(
     found = picture("c", workers="abc", stale=stale, free=["w"])
     assert decide(found, "a").take == ("w", "x")
     assert decide(found, "b").take == ("y",)
+    one = picture("b", workers="ab", stale={"x": "b", "y": "gone", "z": "gone"})
+    assert decide(one, "a").take == ("y", "z"), "b has room for one"
     full = picture("bb", workers="ab", stale={"x": "b", "y": "b"})
     assert decide(full, "a").take == ("x", "y"), "b has no room"
 
 
-def test_what_lay_there_at_the_last_look_is_anybodys_who_has_room() -> None:
+def test_what_lay_there_for_a_round_is_any_workers_who_has_room() -> None:
     found = picture("cccc", workers="abc", free=["x", "y"])
     assert decide(found, "a").take == ("x",)
     assert decide(found, "a", left={"x", "y", "taken since"}).take == ("x", "y")
@@ -79,7 +88,7 @@ def test_what_lay_there_at_the_last_look_is_anybodys_who_has_room() -> None:
 
 def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go() -> None:
     found = picture("b", workers="ab", stale={"x": "gone"}, free=["y", "z"])
-    assert decide(found, "a", late=True).take == ("z",)
+    assert decide(found, "a", late=True).take == ("y",)
     assert decide(picture("aaab", workers="ab"), "a", late=True) == Decision()
 
 

@@ -2,10 +2,22 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from blackboard.model import NEVER, VERSION, Applied, Item, Outcome, QueuedRun, Run, State, replace
+from blackboard.model import (
+    NEVER,
+    VERSION,
+    Applied,
+    Item,
+    LogLine,
+    Outcome,
+    QueuedRun,
+    Run,
+    State,
+    replace,
+)
 from blackboard.rules import transitions
 from blackboard.rules.next_run import MILLISECOND, Planning
 from blackboard.rules.transitions import (
@@ -18,6 +30,7 @@ from blackboard.rules.transitions import (
     applies,
     brought_back,
     claimed,
+    copied,
     freed,
     late_move,
     overridden,
@@ -71,6 +84,10 @@ def planning(by: RunSettings) -> Planning:
 OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
     ItemEvent.ADD: [
         lambda one, by: added("a", "feed", "{}", before=one, settings=by, first=None, now=NOW)
+    ],
+    ItemEvent.COPY: [
+        lambda one, by: copied(PAUSED, "b", before=one, mark="{}", settings=by),
+        lambda one, by: copied(DONE, "b", before=one, mark="{}", settings=by),
     ],
     ItemEvent.CLAIM: [lambda one, by: claimed(one, settings=by, owner="me", now=NOW)],
     ItemEvent.SKIP: [lambda one, by: passed_over(one, settings=by, now=NOW)],
@@ -126,7 +143,7 @@ def test_no_event_lowers_a_fence_or_touches_what_an_item_is(event: ItemEvent, ph
     for made in OUTCOMES[event]:
         after = made(before, GOES_ON)
         assert after.fence - before.fence == (event in RAISES)
-        if event is not ItemEvent.ADD:
+        if event not in {ItemEvent.ADD, ItemEvent.COPY}:
             assert (after.id, after.type, after.born) == (before.id, before.type, before.born)
 
 
@@ -137,6 +154,31 @@ def test_a_new_life_of_an_id_is_born_with_the_fence_that_was_left() -> None:
     tombstone = removed(replace(RUNNING, fence=7), now=NOW)
     again = added("a", "feed", "{}", before=tombstone, settings=GOES_ON, first=None, now=NOW)
     assert (tombstone.fence, again.fence, again.born) == (8, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("before", "floor", "fence"),
+    [
+        (None, 3, 7),
+        (None, 9, 9),
+        (removed(replace(RUNNING, fence=3), now=NOW), 99, 7),
+        (removed(replace(RUNNING, fence=9), now=NOW), 0, 10),
+    ],
+)
+def test_a_copy_has_no_fence_that_was_used_and_no_history(
+    before: Item | None, floor: int, fence: int
+) -> None:
+    found = replace(WAITING, fence=7, born=2, result='"old"', result_fence=5, etag="1")
+    found = replace(found, applied=(Applied(name="a", at=NOW),), runs=3, checkpoint='"p57"')
+    made = copied(found, "b", before=before, floor=floor, mark="{}", settings=GOES_ON)
+    assert (made.id, made.fence, made.born) == ("b", fence, fence)
+    assert (made.result, made.result_fence, made.applied, made.etag) == ('"old"', 0, (), "")
+    assert (made.runs, made.checkpoint, made.paused) == (3, '"p57"', "{}")
+    assert made.ready == found.ready
+
+
+def test_a_copy_of_what_no_tombstone_is_known_of_begins_at_its_own_fence() -> None:
+    assert copied(WAITING, "b", before=None, mark="{}", settings=GOES_ON).fence == WAITING.fence
 
 
 def test_an_override_is_another_attempt_and_the_loss_of_a_run() -> None:
@@ -212,9 +254,9 @@ def test_what_an_addition_makes() -> None:
         type="feed",
         state=State.ACTIVE,
         spec='{"x":1}',
-        slot=NOW,
-        ready=NOW,
-        planned=NOW,
+        slot=NOON + HOUR,
+        ready=NOON + HOUR,
+        planned=NOON + HOUR,
         schedule=GOES_ON.text,
         timezone="Asia/Tokyo",
     )
@@ -230,6 +272,66 @@ def test_what_a_claim_makes() -> None:
         schedule=GOES_ON.text,
         timezone="Asia/Tokyo",
     )
+
+
+def test_what_a_handler_answers_goes_over_retries() -> None:
+    """A retry that was asked for comes however often it was tried, but not after the next slot;
+    none comes where it was refused.
+    """
+    minute = 60.0
+    three = settings(every="1h", retries=3)
+
+    def after(
+        by: RunSettings, outcome: Outcome = Outcome.FAILED, **answer: Any
+    ) -> tuple[int, datetime]:
+        ended = run_of(replace(RUNNING, start=NOW), outcome, now=NOW)
+        left = released(replace(RUNNING, start=NOW), ended, settings=by, fraction=0.5, **answer)
+        return left.attempt, left.ready
+
+    again, following = RUNNING.attempt + 1, (1, NOW + timedelta(hours=1))
+    never = settings(every="1h")
+    assert after(never) == following
+    assert after(never, retry_after=5 * minute) == (again, NOW + timedelta(minutes=5))
+    assert after(three, retry_after=5 * minute) == (again, NOW + timedelta(minutes=5))
+    assert after(never, retry_after=60 * minute) == following
+    assert after(three, retry_after=60 * minute) == following
+    assert after(three)[0] == again
+    assert after(three, final=True) == following
+    assert after(three, Outcome.TIMEOUT, retry_after=5 * minute) == after(three, Outcome.TIMEOUT)
+    once = settings()
+    ended = run_of(RUNNING, Outcome.FAILED, now=NOW)
+    left = released(RUNNING, ended, settings=once, fraction=0.5, retry_after=5 * minute)
+    assert (left.state, left.ready) == (State.ACTIVE, NOW + timedelta(minutes=5))
+
+
+def test_a_skipped_run_is_ok_and_leaves_the_result_of_an_earlier_one() -> None:
+    before = replace(RUNNING, result="r", result_fence=1, failures=2, checkpoint='"p57"')
+    ended = run_of(before, Outcome.OK, now=NOW, error="closed on Sundays")
+    left = released(before, ended, settings=GOES_ON, fraction=0.5)
+    assert (left.outcome, left.error, left.is_skipped) == (Outcome.OK, "closed on Sundays", True)
+    assert (left.result, left.result_fence) == ("r", 1)
+    assert (left.failures, left.checkpoint, left.attempt) == (0, "", 1)
+    assert late_move(left, fence=9, outcome=Outcome.OK, fenced=False, skipped=True) is (
+        LateMove.RECORD
+    )
+
+
+def test_good_runs_in_a_row_that_warn_are_counted() -> None:
+    """A failure in between neither counts nor clears them; a good run without warnings does."""
+
+    def after(item: Item, outcome: Outcome, *warnings: str) -> Item:
+        ended = run_of(item, outcome, now=NOW, warnings=warnings)
+        left = released(item, ended, settings=GOES_ON, fraction=0.5)
+        return replace(left, running=True, state=State.ACTIVE)
+
+    once = after(RUNNING, Outcome.OK, "2 of 60 feeds failed")
+    assert (once.warned, once.warnings) == (1, ("2 of 60 feeds failed",))
+    failed = after(once, Outcome.FAILED, "no feed")
+    assert (failed.warned, failed.warnings) == (1, ("2 of 60 feeds failed",))
+    twice = after(failed, Outcome.OK, "3 of 60 feeds failed")
+    assert (twice.warned, twice.warnings) == (2, ("3 of 60 feeds failed",))
+    well = after(twice, Outcome.OK)
+    assert (well.warned, well.warnings) == (0, ())
 
 
 def test_what_the_end_of_a_run_makes() -> None:
@@ -284,6 +386,7 @@ def test_what_a_pause_and_its_end_make() -> None:
 def test_what_the_history_says_of_a_run() -> None:
     start = NOON + timedelta(seconds=2)
     before = replace(RUNNING, fence=7, attempt=2, start=start)
+    line = LogLine(at=start, level="INFO", text="began")
     found = run_of(before, Outcome.OK, now=NOW)
     assert found == Run(
         id=before.id,
@@ -303,9 +406,19 @@ def test_what_the_history_says_of_a_run() -> None:
         note="",
     )
     said = run_of(
-        before, Outcome.OK, now=NOW, nonce="n", result="r", error="e", output="o", note="p"
+        before,
+        Outcome.OK,
+        now=NOW,
+        nonce="n",
+        result="r",
+        error="e",
+        output="o",
+        log=(line,),
+        note="p",
     )
-    assert said == replace(found, nonce="n", result="r", error="e", output="o", note="p")
+    assert said == replace(
+        found, nonce="n", result="r", error="e", output="o", log=(line,), note="p"
+    )
     assert run_of(replace(before, start=NOON), Outcome.OK, now=NOW).lag == 0.0
     assert run_of(replace(before, start=None), Outcome.OK, now=NOW).start == NOON
 

@@ -16,13 +16,14 @@ from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
+from blackboard.results import warnings_in
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker import release_queue as releases
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
-from tests.support.working import Workplace, at_work
+from tests.support.workers import Workplace, with_workers
 
 JOBS = """
 import msgspec
@@ -220,24 +221,30 @@ def nested(depth: int) -> Any:
     return value
 
 
-ODD: list[Any] = [nested(976), nested(5_000), object(), "\ud800", {1: {object()}}, "x" * MAX_VALUE]
+ODD: list[Any] = [nested(976), nested(5_000), object(), "\ud800", {1: {object()}}]
 
 
-@at_work
+@with_workers
 async def test_whatever_a_runner_answers_its_worker_lets_it_go(place: Workplace) -> None:
     names = [f"item-{n}" for n in range(len(ODD))]
-    for name in (*names, "good"):
+    for name in (*names, "long", "good"):
         await place.add(name, every="1h")
-    worker = await place.worker(slots=len(ODD) + 1)
-    runs = [await worker.run(name) for name in (*names, "good")]
-    for run, result in zip(runs, (*ODD, ["fine"]), strict=True):
+    worker = await place.worker(slots=len(ODD) + 2)
+    runs = [await worker.run(name) for name in (*names, "long", "good")]
+    for run, result in zip(runs, (*ODD, "x" * MAX_VALUE, ["fine"]), strict=True):
         run.end(result=result)
     for name in names:
         assert await place.ended(name) == [(1, "failed")]
-    assert await place.ended("good") == [(1, "ok")]
+    assert await place.ended("good") == await place.ended("long") == [(1, "ok")]
+    long = await place.other.item("long")
+    assert long is not None
+    (warning,) = warnings_in(long.result)
+    assert warning.startswith(
+        "the result, 32,770 characters of JSON, was not kept: a row holds 32,768"
+    )
 
 
-@at_work
+@with_workers
 async def test_an_error_and_an_output_of_any_length_are_cut(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(slots=1)
@@ -246,7 +253,7 @@ async def test_an_error_and_an_output_of_any_length_are_cut(place: Workplace) ->
     assert await place.ended("davis") == [(1, "ok")]
 
 
-@at_work
+@with_workers
 async def test_a_release_that_raises_ends_no_worker_and_no_other_run(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,15 +78,26 @@ def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
     assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
 
 
-def test_a_result_larger_than_a_row_fails_the_run_and_names_both_sizes() -> None:
+def test_a_result_larger_than_a_row_is_replaced_by_a_warning_that_names_both_sizes() -> None:
     async def story(runner: ProcessRunner) -> None:
         for size, told in ((24_600, "32,82"), (65 << 20, "90,876,")):
             ended = await run(runner, "return", value=1, size=size)
-            assert ended.outcome is Outcome.FAILED
-            assert f"the result is {told}" in ended.error
-            assert "32,768" in ended.error
-            assert ended.error.endswith("write it to a file or a blob and return where it is")
-        assert (await run(runner, "return", value=1, size=24_500)).outcome is Outcome.OK
+            assert ended.outcome is Outcome.OK
+            (warning,) = ended.result["warnings"]
+            assert warning.startswith(f"the result, {told}")
+            assert "32,768" in warning
+            assert warning.endswith("write it to a file or a blob and return where it is")
+        assert (await run(runner, "return", value=1, size=24_500)).result["value"] == 1
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("what", ["exit", "exit 0"])
+def test_a_handler_that_exits_without_a_code_has_done_its_work(what: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "raise", what=f"good {what}")
+        assert (ended.outcome, ended.result, ended.error) == (Outcome.OK, None, "")
+        assert (await run(runner, "describe")).outcome is Outcome.OK
 
     with_processes(story)
 

@@ -147,9 +147,9 @@ def test_a_module_that_fails_to_import_in_the_child_fails_the_run_with_its_error
 ) -> None:
     file = tmp_path / "fickle.py"
     declared = "from blackboard import handler\n@handler('fickle')\ndef f(item, ctx): ...\n"
-    file.write_text(declared)
+    here = f"import os\nif os.getpid() != {os.getpid()}:\n    import no_such_module\n"
+    file.write_text(declared + here)
     jobs = load([str(file)], tmp_path)
-    file.write_text(declared + "import no_such_module\n")
 
     async def story(runner: ProcessRunner) -> None:
         execution = runner.start(call_of("fickle", jobs=jobs), Told(), math.inf)

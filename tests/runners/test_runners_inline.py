@@ -86,6 +86,15 @@ def test_what_coroutines_print_is_kept_apart_and_the_worker_prints_as_before(
     assert out == "not a handler\nthe worker says one of 3\nthe worker says from a thread\n"
 
 
+@pytest.mark.parametrize("what", ["exit", "exit 0"])
+def test_a_coroutine_that_exits_without_a_code_has_done_its_work(what: str) -> None:
+    async def story(runner: InlineRunner) -> None:
+        ended = await run(runner, "a-raise", what=f"good {what}")
+        assert (ended.outcome, ended.result, ended.error) == (Outcome.OK, None, "")
+
+    on_the_loop(story)
+
+
 @pytest.mark.parametrize(
     ("what", "first_line"),
     [

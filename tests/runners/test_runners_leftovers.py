@@ -36,6 +36,19 @@ def test_a_child_is_used_again_after_runs_that_put_everything_back() -> None:
     with_processes(story)
 
 
+def test_a_thread_that_was_joined_may_be_listed_a_moment_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = child.state()
+    listed = [before["a thread"] + 1] * 3
+    now = child._threads
+    monkeypatch.setitem(child._LOOKS, "a thread", lambda: before["a thread"] + 1)
+    monkeypatch.setattr(child, "_threads", lambda: listed.pop() if listed else now())
+    assert "a thread" not in child.left(before)
+    monkeypatch.setattr(child, "_threads", lambda: before["a thread"] + 1)
+    assert "a thread" in child.left(before)
+
+
 def test_a_dump_that_a_run_has_planned_does_not_end_the_next() -> None:
     async def story(runner: ProcessRunner) -> None:
         (pid, _) = (await run(runner, "tidy")).result

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.cron import HORIZON, Cron, read_fields
+from blackboard.schedule.cron import HORIZON, Cron, idle_steps, read_fields
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "cron"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared cron tables are not here")
@@ -91,13 +91,13 @@ REFUSED = [
     ("TZ=UTC 0 3 * * *", "6 fields", "timezone"),
     ("@fortnightly", "1 fields", "@weekly"),
     ("@reboot", "@reboot", "use every"),
-    ("60 * * * *", "'60' is not a minute", "0-59"),
-    ("* 24 * * *", "'24' is not a hour", "0-23"),
-    ("* * 0 * *", "'0' is not a day of month", "1-31"),
+    ("60 * * * *", "'60' is no minute", "0-59"),
+    ("* 24 * * *", "'24' is no hour", "0-23"),
+    ("* * 0 * *", "'0' is no day of month", "1-31"),
     ("* * 32 * *", "'32'", "1-31"),
-    ("* * * 13 *", "'13' is not a month", "1-12 or jan-dec"),
+    ("* * * 13 *", "'13' is no month", "1-12 or jan-dec"),
     ("* * * 0 *", "'0'", "jan-dec"),
-    ("* * * * 8", "'8' is not a day of week", "0-7 or sun-sat"),
+    ("* * * * 8", "'8' is no day of week", "0-7 or sun-sat"),
     ("* * * * foo", "'foo'", "sun-sat"),
     ("jan * * * *", "'jan'", "0-59"),
     ("* * * * monday", "cannot be read", "lists"),
@@ -542,3 +542,23 @@ def test_a_later_question_never_has_an_earlier_answer(
     assert first is not None
     assert second is not None
     assert first <= second
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("*/90 * * * *", "*/90 matches the minute 0 alone"),
+        ("5 6,20/8 * * *", "20/8 matches the hour 20 alone"),
+        ("0 0 * Jan-Mar/3 *", "Jan-Mar/3 matches the month 1 alone"),
+        ("*/45 */5 * * *", ""),
+        ("@daily", ""),
+    ],
+)
+def test_a_step_beyond_its_field_is_pointed_out(expression: str, words: str) -> None:
+    assert idle_steps(expression) == words
+
+
+def test_a_refusal_has_names_as_they_were_written() -> None:
+    with pytest.raises(BadInput, match="'MON' is no minute"):
+        Cron("MON 3 * * *")
+    assert read_fields("0 3 * JAN Mon-FRI") == read_fields("0 3 * jan mon-fri")

@@ -24,6 +24,14 @@ READ = [
     ("05m", timedelta(minutes=5)),
     ("3653d", LONGEST),
     (timedelta(minutes=2), timedelta(minutes=2)),
+    ("1.5h", timedelta(hours=1, minutes=30)),
+    ("0.25s", timedelta(milliseconds=250)),
+    ("8 hours", timedelta(hours=8)),
+    ("1 hour 30 minutes", timedelta(hours=1, minutes=30)),
+    ("2 weeks 1 day", timedelta(weeks=2, days=1)),
+    ("10mins 5secs", timedelta(minutes=10, seconds=5)),
+    ("1hr", timedelta(hours=1)),
+    ("20 milliseconds", timedelta(milliseconds=20)),
 ]
 
 REFUSED: list[tuple[Any, str, str]] = [
@@ -38,7 +46,12 @@ REFUSED: list[tuple[Any, str, str]] = [
     ("", "not a duration", "write it like"),
     ("h", "not a duration", "write it like"),
     ("soon", "not a duration", "write it like"),
-    ("1.5h", "not a duration", "write it like"),
+    ("1.h", "not a duration", "write it like"),
+    (".5h", "not a duration", "write it like"),
+    ("0.0005h", "not a duration", "write it like"),
+    ("0.001ms", "finer than a millisecond", "whole milliseconds"),
+    ("3 months", "not a duration", "write it like"),
+    ("1hour30", "not a duration", "write it like"),
     ("-5m", "not a duration", "write it like"),
     ("30m1h", "not a duration", "write it like"),
     ("1h1h", "not a duration", "write it like"),

@@ -166,6 +166,16 @@ def test_an_at_is_between_the_years_1000_and_9000(at: str, *, allowed: bool) -> 
             make_schedule(at=at)
 
 
+def test_an_at_may_be_a_datetime_of_its_zone() -> None:
+    noon = datetime(2026, 7, 1, 12)  # noqa: DTZ001 - wall time
+    assert make_schedule(at=noon, zone="Europe/Berlin") == Once(
+        utc("2026-07-01T10:00+00:00"), "Europe/Berlin"
+    )
+    with pytest.raises(BadInput) as caught:
+        make_schedule(at=noon.replace(year=9000))
+    assert caught.value.field == "at"
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [

@@ -60,11 +60,15 @@ class Scene:
     """The same board in another process, whose requests are all answered."""
 
     async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
-        """An item that runs every hour, unless it is said otherwise; due at once."""
+        """An item that runs every hour, unless it is said otherwise; due at once or at `at`."""
         from blackboard.protocol.edits import add
 
         said = said or {"every": "1h"}
-        return (await add(self.other, item_id=item_id, item_type=item_type, spec=Spec(**said))).item
+        first = self.clock.now() if said.keys() & {"cron", "rrule"} else None
+        spec = Spec(**said)
+        return (
+            await add(self.other, item_id=item_id, item_type=item_type, spec=spec, first=first)
+        ).item
 
     async def fill(self, count: int, **said: Any) -> list[str]:
         """Items of one shard that run every eight hours, unless it is said otherwise; ready one

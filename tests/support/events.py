@@ -30,8 +30,10 @@ def ended(
         worker="host:1:ab",
         result=None,
         error=error,
+        skipped="",
         warnings=(),
         output="",
+        log=(),
         note=None,
     )
     return RunEnded(
@@ -43,7 +45,8 @@ def ended(
         release=release,
         ready=START,
         failures=0,
-        retries=0,
+        warned=0,
+        retried=False,
     )
 
 

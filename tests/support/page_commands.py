@@ -16,6 +16,7 @@ from tests.support.patience import patience
 
 VOLATILE = (
     (re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+    (re.compile(r"\(in [\d dhms]+\)"), "(IN TIME)"),
     (re.compile(r"\b\d+s ago|\bnow\b"), "JUST NOW"),
     (re.compile(r"\b\d+(\.\d)?s\b"), "SECONDS"),
     (re.compile(r"\b[\w.-]+:\d+(?= |$)", re.MULTILINE), "WORKER"),

@@ -48,6 +48,11 @@ def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = P
     return found
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that other processes write to: the last one may be half written yet."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
 def own_environ() -> dict[str, str]:
     """The environment here, without what would be settings of a board."""
     return {name: text for name, text in os.environ.items() if "BLACKBOARD" not in name}
@@ -116,7 +121,7 @@ class Site:
         """`blackboard worker`, with all handlers of the chaos jobs; at another address of the
         store, if one is given.
         """
-        jobs = ("--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
+        jobs = ("--init", "--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
         return self.start("worker", "--store", store or self.store, *jobs, *args, environ=environ)
 
     def start(self, *args: str, environ: Mapping[str, str] = NOTHING) -> Started:

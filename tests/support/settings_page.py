@@ -27,6 +27,11 @@ BELOW = """\
 
 Settings of a job, which its handlers get as `ctx.settings`. Those of `calendars` are in
 [calendars](calendars.md), those of `shell` in [handlers](handlers.md).
+
+## `[calendars]`
+
+Windows by name, for `blackout`: `holidays = ["01-01", "12-24..12-26"]`. See
+[schedules](schedules.md#times-without-runs).
 """
 
 

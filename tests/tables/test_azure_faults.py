@@ -27,8 +27,8 @@ from blackboard.table import (
 )
 from blackboard.tables import azure_transport
 from blackboard.tables.azurite import Emulator
-from tests.support.behind_proxy import Place, place_behind
 from tests.support.boards import finished, settings_of
+from tests.support.proxied_board import Place, place_behind
 from tests.support.proxy import (
     BUSY,
     EmptyPages,
@@ -180,9 +180,10 @@ def test_a_page_without_an_answer_is_a_store_that_is_away(proxy: Proxy, fault: F
 def test_who_is_refused_a_connection_knows_that_nothing_was_applied(proxy: Proxy) -> None:
     async def story(place: Place) -> None:
         proxy.refuse()
+        # The page comes first: it finds out that the connection which was kept is no more.
         for asked in (
-            place.through.table.commit("p", [Insert("a", {"n": 1})]),
             rows_of(place.through.table, "p"),
+            place.through.table.commit("p", [Insert("a", {"n": 1})]),
         ):
             with pytest.raises(Unavailable) as away:
                 await asked

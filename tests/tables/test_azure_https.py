@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.identities import Https, emulator_over_https, giving, token
+from tests.support.identity_servers import Https, emulator_over_https, giving, token
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]

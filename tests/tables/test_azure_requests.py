@@ -21,7 +21,7 @@ from blackboard.tables import azurite
 from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
 from tests.support.patience import patience
-from tests.support.working import IN_BULK, PATIENCE, SINGLY
+from tests.support.workers import IN_BULK, PATIENCE, SINGLY
 
 
 class Logged:
@@ -68,7 +68,7 @@ async def opened(logged: Logged) -> Table:
 def test_what_a_run_costs(logged: Logged, items: int, slots: int, most: float) -> None:
     async def story() -> None:
         table = await opened(logged)
-        board = await new_board(table, items, item_type="coroutine")
+        board = await new_board(table, items, item_type="bench-coroutine")
         before = replace(table.requests)
         assert logged.requests(at_least=before.total) == before
         await worker_on(board, slots=slots).work(Mode.UNTIL_IDLE)
@@ -85,7 +85,7 @@ def test_what_nothing_to_do_costs(logged: Logged) -> None:
 
     async def story() -> None:
         table = await opened(logged)
-        board = await new_board(table, 300, item_type="coroutine")
+        board = await new_board(table, 300, item_type="bench-coroutine")
         await worker_on(board, slots=100).work(Mode.UNTIL_IDLE)
         worker = worker_on(board, slots=100, cycle=timedelta(seconds=0.2))
         walked: list[Walked] = []

@@ -13,7 +13,7 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from blackboard.tables import azure_credentials
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import Credential, NoToken, Tokens, credential_for
-from tests.support.identities import AUDIENCE, Giver, giving
+from tests.support.identity_servers import AUDIENCE, Giver, giving
 
 ANN = "https://ann.table.core.windows.net/town"
 

@@ -15,10 +15,12 @@ import pytest
 
 from blackboard.clock import SystemClock
 from blackboard.table import (
+    ANY,
     Busy,
     Conflict,
     Insert,
     Merge,
+    Op,
     read,
 )
 from blackboard.tables.sqlite import SqliteTable
@@ -234,6 +236,43 @@ def test_a_cancelled_caller_does_not_stop_its_batch(path: Path, run: Run) -> Non
         return [row.key for row in rows]
 
     assert run(story()) == ["a"]
+
+
+def test_batches_that_wait_share_a_transaction_and_a_refused_one_leaves_the_others_alone(
+    table: SqliteTable, run: Run
+) -> None:
+    statements: list[str] = []
+
+    async def story() -> list[object]:
+        await table.commit(P, [Insert("taken", {"n": 0})])
+        await watch(table, statements)
+        keys = [f"k{number}" for number in range(9)]
+        batches: list[list[Op]] = [[Insert(key, {"n": 1}), Insert(f"{key}.", {})] for key in keys]
+        batches[4].append(Insert("taken", {"n": 1}))
+        batches[6] = [Merge("k1", {"m": 2}, ANY)]
+        commits = [table.commit(P, batch) for batch in batches]
+        return await asyncio.gather(*commits, return_exceptions=True)
+
+    answers = run(story())
+    assert statements.count("COMMIT") < 4  # the first does not wait for the others
+    conflict = answers.pop(4)
+    assert isinstance(conflict, Conflict)
+    assert conflict.index == 2
+    etags = {etag for answer in answers if isinstance(answer, list) for etag in answer}
+    assert len(etags) == len(answers) == 8
+    rows = {row.key: dict(row.data) for row in run(rows_of(table, P))}
+    assert rows.keys() == {
+        "taken",
+        *(f"k{n}{dot}" for n in (0, 1, 2, 3, 5, 7, 8) for dot in ("", ".")),
+    }
+    assert rows["k1"] == {"n": 1, "m": 2}
+    assert rows["taken"] == {"n": 0}
+
+
+async def watch(table: SqliteTable, statements: list[str]) -> None:
+    """Writes down what SQLite is told from now on."""
+    connection = table._file._connection
+    await table._thread.call(lambda: connection.set_trace_callback(statements.append))
 
 
 def test_a_caller_cancelled_while_it_opens_leaves_no_thread(path: Path) -> None:

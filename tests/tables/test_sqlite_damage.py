@@ -1,5 +1,6 @@
 """A board in a file when the disk is full, or the file damaged, cut short or removed."""
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -102,7 +103,7 @@ def test_df02_a_disk_that_fills_up_loses_nothing_acknowledged(small_disk: Path, 
     run(story())
 
 
-def test_a_batch_that_fails_among_its_writes_leaves_nothing(
+def test_a_batch_that_fails_among_its_writes_leaves_nothing_and_the_others_alone(
     table: SqliteTable, path: Path, run: Run
 ) -> None:
     run(table.commit(P, [Insert("a", {"n": 1}), Insert("b", {"n": 1})]))
@@ -115,6 +116,15 @@ def test_a_batch_that_fails_among_its_writes_leaves_nothing(
     with pytest.raises(Unavailable, match="poisoned"):
         run(table.commit(P, [Delete("a", ANY), Merge("b", {"n": 2}, ANY), Insert("z", {"n": 1})]))
     assert run(rows_of(table, P)) == before
+
+    async def together() -> list[object]:
+        keys = ("c", "d", "z", "e")
+        commits = [table.commit(P, [Insert(key, {"n": 1})]) for key in keys]
+        return await asyncio.gather(*commits, return_exceptions=True)
+
+    answers = run(together())
+    assert [isinstance(one, Unavailable) for one in answers] == [False, False, True, False]
+    assert [row.key for row in run(rows_of(table, P))] == ["a", "b", "c", "d", "e"]
     run(table.commit(P, [Delete("a", ANY)]))
 
 

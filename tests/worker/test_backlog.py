@@ -4,13 +4,20 @@ from datetime import timedelta
 
 from blackboard.model import Token
 from blackboard.spec import RunSettings
-from blackboard.worker.backlog import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, Backlog, Candidate
+from blackboard.worker.backlog import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PAUSE_GROWTH,
+    Backlog,
+    Candidate,
+    rotated,
+)
 from tests.support.clocks import START
 
 SECOND = timedelta(seconds=1)
 
 
-def token(item_id: str, *, after: int) -> Candidate:
+def token(item_id: str, *, after: int, priority: int = 0) -> Candidate:
     ready = START + after * SECOND
     made = Token(
         id=item_id,
@@ -26,7 +33,7 @@ def token(item_id: str, *, after: int) -> Candidate:
         failures=0,
         once="",
     )
-    return Candidate(made, RunSettings())
+    return Candidate(made, RunSettings(priority=priority))
 
 
 def walked() -> Backlog:
@@ -172,3 +179,15 @@ def test_a_walk_does_not_forget_the_pause() -> None:
     backlog.found_none(0, 110.0)
     backlog.begin(200.0)
     assert pause(backlog) == FIRST_PAUSE
+
+
+def test_the_highest_priority_goes_first_and_then_the_most_overdue() -> None:
+    backlog = Backlog(cycle=60.0, shards=2)
+    backlog.put(0, [token("a", after=0), token("b", after=10, priority=5)])
+    backlog.put(1, [token("c", after=5, priority=-1), token("d", after=7, priority=5)])
+    now = START + 60 * SECOND
+    assert ids(backlog.ready(now)) == "dbac"
+    assert ids(backlog.ready_in(0, now)) == "ba"
+    assert ids(backlog.ready(START + 6 * SECOND)) == "ac", "only among those that are ready"
+    some = [token(one, after=0, priority=one == "z") for one in "wxyz"]
+    assert ids(rotated(some, 0.25)) == "zxyw"

@@ -19,7 +19,7 @@ from blackboard.table import Merge, Op
 from blackboard.worker import heartbeat
 from blackboard.worker.heartbeat import LONGEST_STANDSTILL, LOST_GRACE
 from tests.support.faults import Fault
-from tests.support.working import AtWork, FakeRun, Workplace, at_work, until
+from tests.support.workers import FakeRun, WorkerScene, Workplace, until, with_workers
 
 BEAT = 1.0
 
@@ -39,7 +39,7 @@ def renewals(place: Workplace) -> list[Sequence[Op]]:
     ]
 
 
-async def held(place: Workplace, **said: str) -> tuple[AtWork, FakeRun]:
+async def held(place: Workplace, **said: str) -> tuple[WorkerScene, FakeRun]:
     """A run under way."""
     await place.add("davis", every="2h", timeout="2h", **said)
     worker = await place.worker()
@@ -50,7 +50,7 @@ async def held(place: Workplace, **said: str) -> tuple[AtWork, FakeRun]:
 def test_a_lock_is_renewed_every_third_of_its_lease_or_minute(
     lease: str, every: int, open_table: object
 ) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         _, run = await held(place, stale_after=lease)
         await beats(place, every - 1)
@@ -64,7 +64,7 @@ def test_a_lock_is_renewed_every_third_of_its_lease_or_minute(
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_the_deadline_counts_from_the_sending_and_is_before_anybody_may_take_it(
     place: Workplace,
 ) -> None:
@@ -76,7 +76,7 @@ async def test_the_deadline_counts_from_the_sending_and_is_before_anybody_may_ta
     assert run.deadlines[-1] == began + 10 + 24
 
 
-@at_work
+@with_workers
 async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Workplace) -> None:
     _, run = await held(place, stale_after="5m")
     run.report.progress(1, 3)
@@ -96,7 +96,7 @@ async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Wo
     assert len(renewals(place)) == 2
 
 
-@at_work
+@with_workers
 async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_with_the_next(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +125,7 @@ async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_wit
 @pytest.mark.case("LR05")
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
 def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_table: object) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         worker, run = await held(place, stale_after="30s")
         place.table.script(fault)
@@ -138,7 +138,7 @@ def test_a_renewal_without_a_reply_is_settled_by_reading(fault: Fault, open_tabl
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Workplace) -> None:
     """It is told once, not with every try."""
     worker, run = await held(place, stale_after="30s")
@@ -152,7 +152,7 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
     place.later(seconds=LONGEST)  # what is no renewal waits longer
 
 
-@at_work
+@with_workers
 async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Workplace) -> None:
     """Its handler is told, and stopped a little later; should nobody have taken the lock, its
     item is due at once.
@@ -173,7 +173,7 @@ async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Wor
     assert (event.id, event.fence) == ("davis", 1)
 
 
-@at_work
+@with_workers
 async def test_a_lock_that_was_unlocked_is_found_by_the_next_walk(place: Workplace) -> None:
     worker, run = await held(place, stale_after="1h")
     await unlock(place.other, "davis", place.mark("stuck"), fence=1)
@@ -187,7 +187,7 @@ async def test_a_lock_that_was_unlocked_is_found_by_the_next_walk(place: Workpla
     assert (1, "superseded") in await place.outcomes()
 
 
-@at_work
+@with_workers
 async def test_a_handler_that_ends_when_told_of_its_lost_lock_is_not_stopped(
     place: Workplace,
 ) -> None:
@@ -202,7 +202,7 @@ async def test_a_handler_that_ends_when_told_of_its_lost_lock_is_not_stopped(
     assert run.stopped is None
 
 
-@at_work
+@with_workers
 async def test_a_worker_that_stood_still_asks_before_it_gives_up(place: Workplace) -> None:
     """Nobody may have been there to take its lock."""
     worker, run = await held(place, stale_after="30s")
@@ -213,7 +213,7 @@ async def test_a_worker_that_stood_still_asks_before_it_gives_up(place: Workplac
     assert worker.of(LockLost) == []
 
 
-@at_work
+@with_workers
 async def test_a_worker_that_stood_still_over_an_answer_looks_at_it_first(
     place: Workplace,
 ) -> None:
@@ -236,7 +236,7 @@ async def test_a_worker_that_stood_still_over_an_answer_looks_at_it_first(
 # ---- the beat as others hear it
 
 
-@at_work
+@with_workers
 async def test_whoever_listens_hears_until_when_the_loop_may_stand_still(place: Workplace) -> None:
     """As long as the shortest lease may be trusted, and a little more; at last for ever."""
     idle = await place.worker(owner="idle", handlers={})
@@ -250,7 +250,7 @@ async def test_whoever_listens_hears_until_when_the_loop_may_stand_still(place: 
     assert worker.turned[-1] == math.inf
 
 
-@at_work
+@with_workers
 async def test_a_lease_that_ran_out_leaves_time_for_the_next_beat(place: Workplace) -> None:
     worker, _ = await held(place, stale_after="1h")
     place.later(seconds=4000)
@@ -258,7 +258,7 @@ async def test_a_lease_that_ran_out_leaves_time_for_the_next_beat(place: Workpla
     assert min(worker.turned[-1], math.inf) > place.clock.monotonic() + BEAT
 
 
-@at_work
+@with_workers
 async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one_batch(
     place: Workplace,
 ) -> None:
@@ -281,7 +281,7 @@ async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one
     assert len(releases) == 2, "the renewal, and one release"
 
 
-@at_work
+@with_workers
 async def test_two_runs_of_one_item_are_renewed_apart_and_the_older_is_lost(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +309,7 @@ def saves(place: Workplace) -> list[Sequence[Op]]:
     ]
 
 
-@at_work
+@with_workers
 async def test_saves_of_a_run_follow_each_other_and_its_release_needs_no_settling(
     place: Workplace,
 ) -> None:
@@ -324,7 +324,7 @@ async def test_saves_of_a_run_follow_each_other_and_its_release_needs_no_settlin
     assert (await place.item("davis")).checkpoint == ""
 
 
-@at_work
+@with_workers
 async def test_an_edit_that_a_save_came_upon_counts_for_the_next_slot(place: Workplace) -> None:
     """The release goes by the item as the save has read it, and so by its new schedule."""
     _, run = await held(place, stale_after="30s")
@@ -339,7 +339,7 @@ async def test_an_edit_that_a_save_came_upon_counts_for_the_next_slot(place: Wor
     assert item.slot == item.start + timedelta(hours=7)
 
 
-@at_work
+@with_workers
 async def test_a_renewal_that_is_answered_after_a_save_leaves_what_was_saved(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +360,7 @@ async def test_a_renewal_that_is_answered_after_a_save_leaves_what_was_saved(
     assert len(saves(place)) == 2
 
 
-@at_work
+@with_workers
 async def test_a_save_finds_out_that_the_lock_is_lost_and_the_run_is_stopped(
     place: Workplace,
 ) -> None:
@@ -376,7 +376,7 @@ async def test_a_save_finds_out_that_the_lock_is_lost_and_the_run_is_stopped(
     assert (await place.item("davis")).checkpoint == ""
 
 
-@at_work
+@with_workers
 async def test_what_the_store_refuses_is_raised_and_the_run_goes_on(place: Workplace) -> None:
     worker, run = await held(place, stale_after="30s")
     place.table.script(Fault.REFUSED)
@@ -388,7 +388,7 @@ async def test_what_the_store_refuses_is_raised_and_the_run_goes_on(place: Workp
     assert await place.ended("davis") == [(1, "ok")]
 
 
-@at_work
+@with_workers
 async def test_locks_that_are_due_together_are_renewed_in_one_batch_and_a_lost_one_keeps_no_other(
     place: Workplace,
 ) -> None:

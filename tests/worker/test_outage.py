@@ -27,7 +27,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode
 from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock, TurnedWake
-from tests.support.working import HANDLERS, FakeRunner, board_on
+from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 Found = TypeVar("Found", bound=BoardEvent)
 

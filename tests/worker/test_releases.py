@@ -2,15 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 
 from blackboard.events import LockLost, RunEnded
-from blackboard.model import State
 from blackboard.protocol import keys
-from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Leases, Released, release
 from blackboard.protocol.retention import Retention
@@ -18,10 +15,10 @@ from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.table import Busy, Etag, Merge, Op, Unknown
 from blackboard.worker import release_queue as releases
 from blackboard.worker.release_queue import STUCK
-from tests.support.working import Workplace, at_work, ids_of_shard, until
+from tests.support.workers import Workplace, ids_of_shard, until, with_workers
 
 
-@at_work
+@with_workers
 async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +48,7 @@ async def test_a_run_that_has_ended_keeps_its_lock_until_it_is_written(
     assert await place.ended("second") == [(1, "ok")]
 
 
-@at_work
+@with_workers
 async def test_a_run_is_renewed_while_the_store_has_no_time_for_its_release(
     place: Workplace,
 ) -> None:
@@ -91,7 +88,7 @@ def test_a_run_is_renewed_while_its_release_has_no_answer(
 ) -> None:
     """And told once, whichever of the two the store has done first."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         await place.add("davis", every="1h", stale_after="10s")
         worker = await place.worker()
@@ -123,7 +120,7 @@ def test_a_run_is_renewed_while_its_release_has_no_answer(
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_a_renewal_that_comes_after_the_release_has_landed_is_no_loss(
     place: Workplace,
 ) -> None:
@@ -158,7 +155,7 @@ async def test_a_renewal_that_comes_after_the_release_has_landed_is_no_loss(
 def test_a_slow_shard_holds_up_no_release_of_another_and_no_slot(open_table: object) -> None:
     """Its runs have ended: what they wait for is no work."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         assert shards == place.board.shards
         sick, well = ids_of_shard(place.board, 0)[:3], sorted(ids_of_shard(place.board, 1)[:4])
@@ -199,7 +196,7 @@ def renewed(place: Workplace, item_id: str) -> list[Op]:
     return [op for op in sent if isinstance(op, Merge) and op.key == key]
 
 
-@at_work
+@with_workers
 async def test_pruning_keeps_no_slot(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = asyncio.Event()
 
@@ -216,27 +213,3 @@ async def test_pruning_keeps_no_slot(place: Workplace, monkeypatch: pytest.Monke
     (await worker.run("elko")).end()
     await worker.tells(RunEnded, 2)
     pruned.set()
-
-
-@at_work
-async def test_the_history_of_a_removed_item_is_pruned_by_the_releases_of_others(
-    place: Workplace,
-) -> None:
-    await place.add("davis", every="5s", stale_after="60s")
-    await place.add("elko", every="5s", stale_after="60s")
-    worker = await place.worker(slots=2, retention=Retention(runs=1, age=timedelta(days=1)))
-    for name in ("davis", "elko"):
-        (await worker.run(name)).end()
-    await worker.tells(RunEnded, 2)
-    await remove(place.other, "davis")
-    place.later(days=2)
-    for number in (1, 2):
-        worker.wake.now()
-        (await worker.run("elko", number)).end()
-        await worker.tells(RunEnded, 2 + number)
-        place.later(seconds=10)
-    await worker.worker.releases.pruned()
-    assert [run async for run in place.other.runs("davis")] == []
-    removed = await place.other.item("davis")
-    assert removed is not None
-    assert removed.state is State.REMOVED

@@ -10,40 +10,38 @@ from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
 from blackboard.worker.membership import ANNOUNCE_EVERY, workers
 from tests.support.boards import make_board
-from tests.support.village import Village, in_a_village
+from tests.support.fleet import Fleet, with_fleet
 
 CYCLE = 30.0
 
 
-async def remake(village: Village, *, shards: int) -> BoardTable:
+async def remake(fleet: Fleet, *, shards: int) -> BoardTable:
     """All rows go; then there is a board of the same name."""
-    await delete(village)
-    return await make_board(
-        village.table.table, village.clock, shards=shards, name=village.board.name
-    )
+    await delete(fleet)
+    return await make_board(fleet.table.table, fleet.clock, shards=shards, name=fleet.board.name)
 
 
-async def delete(village: Village) -> None:
-    table, name = village.table.table, village.board.name
+async def delete(fleet: Fleet) -> None:
+    table, name = fleet.table.table, fleet.board.name
     for part in (meta_partition(name), f"{name}-workers", partition(name, 0, 1)):
         rows = [row async for row in table.scan(part)]
         for row in rows:
             await table.commit(part, [Delete(row.key, ANY)])
 
 
-@in_a_village
+@with_fleet
 async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
-    village: Village,
+    fleet: Fleet,
 ) -> None:
     """It would look for ever where nothing is."""
-    await village.add("davis", every="1h")
-    ann = await village.hire("ann", cycle=CYCLE)
-    await village.turn(CYCLE)
+    await fleet.add("davis", every="1h")
+    ann = await fleet.hire("ann", cycle=CYCLE)
+    await fleet.turn(CYCLE)
     assert ann.order == ["davis"]
-    board = await remake(village, shards=4)
+    board = await remake(fleet, shards=4)
     for number in range(8):
         await add(board, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
-    await village.turn(ANNOUNCE_EVERY + 5)
+    await fleet.turn(ANNOUNCE_EVERY + 5)
     assert ann.task.done()
     with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this worker again"):
         await ann.task
@@ -51,37 +49,37 @@ async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
     assert ann.order == ["davis"], "what it cannot place it leaves alone"
 
 
-@in_a_village
+@with_fleet
 async def test_a_board_that_is_gone_is_waited_for_and_known_when_it_is_back(
-    village: Village,
+    fleet: Fleet,
 ) -> None:
-    ann = await village.hire("ann", cycle=CYCLE)
-    await village.turn(CYCLE)
-    await delete(village)
-    await village.turn(3 * ANNOUNCE_EVERY)
+    ann = await fleet.hire("ann", cycle=CYCLE)
+    await fleet.turn(CYCLE)
+    await delete(fleet)
+    await fleet.turn(3 * ANNOUNCE_EVERY)
     assert not ann.task.done()
-    await make_board(village.table.table, village.clock, shards=2, name=village.board.name)
-    await village.turn(ANNOUNCE_EVERY)
+    await make_board(fleet.table.table, fleet.clock, shards=2, name=fleet.board.name)
+    await fleet.turn(ANNOUNCE_EVERY)
     assert ann.task.done()
 
 
-@in_a_village
-async def test_a_board_that_is_made_anew_as_it_was_is_worked_on(village: Village) -> None:
-    ann = await village.hire("ann", cycle=CYCLE)
-    await village.turn(CYCLE)
-    await remake(village, shards=1)
-    await village.add("toronto", every="1h")
-    await village.turn(ANNOUNCE_EVERY + CYCLE)
+@with_fleet
+async def test_a_board_that_is_made_anew_as_it_was_is_worked_on(fleet: Fleet) -> None:
+    ann = await fleet.hire("ann", cycle=CYCLE)
+    await fleet.turn(CYCLE)
+    await remake(fleet, shards=1)
+    await fleet.add("toronto", every="1h")
+    await fleet.turn(ANNOUNCE_EVERY + CYCLE)
     assert ann.order == ["toronto"]
-    assert [one.member.owner for one in await workers(village.board)] == ["ann"]
+    assert [one.member.owner for one in await workers(fleet.board)] == ["ann"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (1, 3)])
-@in_a_village
+@with_fleet
 async def test_until_it_is_noticed_only_items_that_lie_where_they_should_are_taken(
-    village: Village, before: int, after: int
+    fleet: Fleet, before: int, after: int
 ) -> None:
-    table, clock, name = village.table.table, village.clock, "county"
+    table, clock, name = fleet.table.table, fleet.clock, "county"
     old = await make_board(table, clock, shards=before, name=name)
     await table.commit(meta_partition(name), [Delete(BOARD_KEY, ANY)])
     new = await make_board(table, clock, shards=after, name=name)

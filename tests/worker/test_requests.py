@@ -17,15 +17,15 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import ANNOUNCE_EVERY
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
-from tests.support.working import (
+from tests.support.workers import (
     IN_BULK,
     KEEP_ALL,
     SINGLY,
-    AtWork,
+    WorkerScene,
     Workplace,
-    at_work,
     board_on,
     until,
+    with_workers,
 )
 
 HOUR = timedelta(hours=1)
@@ -51,7 +51,7 @@ async def stale(place: Workplace, item_id: str) -> None:
     place.later(seconds=5)
 
 
-async def all_done(worker: AtWork, count: int) -> None:
+async def all_done(worker: WorkerScene, count: int) -> None:
     await until(lambda: worker.worker.releases.runs == count, f"{count} runs end")
     await until(worker.is_idle, "the worker sleeps")
 
@@ -63,7 +63,7 @@ async def all_done(worker: AtWork, count: int) -> None:
 def test_an_idle_cycle_is_a_page_of_each_shard(shards: int, open_table: object) -> None:
     """However many items there are, and whatever else a worker does meanwhile."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         for n in range(5):
             await place.add(f"item-{n}", every="1h")
@@ -77,7 +77,7 @@ def test_an_idle_cycle_is_a_page_of_each_shard(shards: int, open_table: object) 
     story(open_table=open_table, shards=shards)
 
 
-@at_work
+@with_workers
 async def test_an_idle_worker_writes_once_a_minute(place: Workplace) -> None:
     await place.worker(cycle=HOUR)
     await place.sleeps(ANNOUNCE_EVERY)
@@ -91,7 +91,7 @@ async def test_an_idle_worker_writes_once_a_minute(place: Workplace) -> None:
         assert spent() == Requests(commits=1)
 
 
-@at_work
+@with_workers
 async def test_nothing_is_asked_until_the_next_token_is_ready(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(at_once=True, cycle=2 * HOUR)
@@ -104,7 +104,7 @@ async def test_nothing_is_asked_until_the_next_token_is_ready(place: Workplace) 
 # ---- one by one
 
 
-@at_work
+@with_workers
 async def test_a_backlog_in_one_slot_costs_two_requests_a_run(place: Workplace) -> None:
     ids = await place.fill(100)
     spent = counter(place)
@@ -114,7 +114,7 @@ async def test_a_backlog_in_one_slot_costs_two_requests_a_run(place: Workplace) 
     assert spent().total / 100 <= SINGLY
 
 
-@at_work
+@with_workers
 async def test_what_becomes_ready_one_by_one_costs_two_requests_a_run(place: Workplace) -> None:
     """The walk before it has seen it coming."""
     for n in range(10):
@@ -133,7 +133,7 @@ async def test_what_becomes_ready_one_by_one_costs_two_requests_a_run(place: Wor
     assert (spent().pages, len(place.table.batches) - before) == (0, 20)
 
 
-@at_work
+@with_workers
 async def test_pruning_is_a_small_part(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(at_once=True, cycle=2 * HOUR)
@@ -148,7 +148,7 @@ async def test_pruning_is_a_small_part(place: Workplace) -> None:
     assert asked / 101 <= SINGLY
 
 
-@at_work
+@with_workers
 async def test_more_of_a_type_than_is_known_wakes_its_slot_again(place: Workplace) -> None:
     """Its one slot is full and others are free: what was not read is not forgotten."""
     ids = [f"rare-{n:02}" for n in range(80)]
@@ -172,7 +172,7 @@ async def _bulk(place: Workplace) -> None:
 
 
 @pytest.mark.case("TH04")
-@at_work
+@with_workers
 async def test_a_thousand_in_a_hundred_slots_are_claimed_and_let_go_in_batches(
     place: Workplace,
 ) -> None:
@@ -205,7 +205,7 @@ def test_batches_of_a_hundred_rows_are_enough_for_that() -> None:
 # ---- what is known is not what is promised
 
 
-@at_work
+@with_workers
 async def test_there_is_a_look_every_cycle_however_much_is_known(place: Workplace) -> None:
     ids = await place.fill(30)
     worker = await place.worker(slots=1, cycle=timedelta(minutes=1))
@@ -213,6 +213,7 @@ async def test_there_is_a_look_every_cycle_however_much_is_known(place: Workplac
     place.later(seconds=59)
     (await worker.run(ids[0])).end()
     await worker.run(ids[1])
+    await until(lambda: worker.wake.wishes, "the walk has ended")
     assert spent().pages == 0
     assert worker.wake.wishes[-1] == pytest.approx(1)
     place.later(seconds=2)
@@ -221,7 +222,7 @@ async def test_there_is_a_look_every_cycle_however_much_is_known(place: Workplac
     assert spent().pages == 1
 
 
-@at_work
+@with_workers
 async def test_a_stale_lock_goes_before_what_is_known(place: Workplace) -> None:
     """A walk found it while no slot was free, and saw a token coming that is ready by now."""
     await place.add("soon", every="30m")
@@ -242,7 +243,7 @@ async def test_a_stale_lock_goes_before_what_is_known(place: Workplace) -> None:
     assert worker.order == ["soon", "long", "gone"]
 
 
-@at_work
+@with_workers
 async def test_what_is_known_and_was_moved_meanwhile_is_not_run(place: Workplace) -> None:
     """It is a lost race, and the rest is claimed; then every claim is preceded by a look."""
     ids = await place.fill(30)
@@ -260,7 +261,7 @@ async def test_what_is_known_and_was_moved_meanwhile_is_not_run(place: Workplace
     assert spent().pages == 2
 
 
-@at_work
+@with_workers
 async def test_what_is_known_and_could_not_be_claimed_is_next(place: Workplace) -> None:
     """The claim never came, or the store was away."""
     ids = await place.fill(30)
@@ -273,7 +274,7 @@ async def test_what_is_known_and_could_not_be_claimed_is_next(place: Workplace) 
     assert worker.order[:4] == [ids[0], ids[2], ids[1], ids[3]]
 
 
-@at_work
+@with_workers
 async def test_a_known_slot_that_nobody_wants_any_more_is_passed_over(place: Workplace) -> None:
     for name in ("a", "b"):
         await place.add(name, cron="0 * * * *", missed="none")
@@ -290,7 +291,7 @@ async def test_a_known_slot_that_nobody_wants_any_more_is_passed_over(place: Wor
     assert worker.order == ["a", "b", "a"]
 
 
-@at_work
+@with_workers
 async def test_a_retry_is_not_forgotten_for_what_is_known(place: Workplace) -> None:
     """Nobody has read its token: when it is ready, and a slot is free, there is a look."""
     await place.add("davis", every="59m", retries=1, backoff="10s")
@@ -310,7 +311,7 @@ async def test_a_retry_is_not_forgotten_for_what_is_known(place: Workplace) -> N
     await worker.run("davis", 2)
 
 
-@at_work
+@with_workers
 async def test_types_and_settings_that_are_not_ours_are_not_known(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(at_once=True, cycle=2 * HOUR)
@@ -330,7 +331,7 @@ async def test_types_and_settings_that_are_not_ours_are_not_known(place: Workpla
 # ---- what is told of it
 
 
-@at_work
+@with_workers
 async def test_walks_tell_what_was_asked_for_since_the_last(place: Workplace) -> None:
     await place.fill(20)
     worker = await place.worker(slots=4, at_once=True)

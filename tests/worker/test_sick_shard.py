@@ -23,7 +23,7 @@ from blackboard.worker.membership import workers
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock, SeededChance, TurnedWake
-from tests.support.working import HANDLERS, FakeRunner, board_on, ids_of_shard
+from tests.support.workers import HANDLERS, FakeRunner, board_on, ids_of_shard
 
 SHARDS, PER_SHARD = 4, 4
 EVERY, LEASE, CYCLE = 20.0, 10.0, 5.0

@@ -11,11 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from blackboard.model import Item, Outcome
+from blackboard.protocol.reading import BoardTable
 from blackboard.runners import guard
 from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
-from tests.support import turning
+from tests.support import loop_child as turning
 from tests.support.patience import patience
-from tests.support.processes import all_gone, eventually, is_gone
+from tests.support.processes import all_gone, eventually, is_gone, site, whole_lines
 
 WORKER = 4711
 
@@ -83,7 +85,7 @@ def test_a_stopped_process_is_known_from_one_that_runs() -> None:
 
 
 class Turning:
-    """A process of `turning.py`."""
+    """A process of `loop_child.py`."""
 
     def __init__(self, folder: Path) -> None:
         self.said, self.complained = folder / "out", folder / "err"
@@ -117,7 +119,7 @@ class Turning:
 
     @property
     def guard(self) -> int:
-        return int(self.said.read_text().split()[-1])
+        return int(whole_lines(self.said)[-1].split()[-1])
 
 
 @pytest.fixture
@@ -179,9 +181,67 @@ def test_a_guard_that_takes_the_place_of_another_watches_the_loop(child: Turning
     os.kill(first, signal.SIGKILL)
     eventually(lambda: is_gone(first), "the guard ends")
     eventually(
-        lambda: child.said.read_text().splitlines()[-1].split()[-1] not in {"None", str(first)},
+        lambda: whole_lines(child.said)[-1].split()[-1] not in {"None", str(first)},
         "another comes",
     )
     child.below += psutil.Process(child.process.pid).children()
     child.tell("block")
     assert child.process.wait(patience(60)) == -signal.SIGABRT
+
+
+# ---- a worker that one of its coroutines ends
+
+BLOCKING = """
+import asyncio
+import time
+
+from blackboard import handler
+
+
+@handler("greedy", every="1h", stale_after="3s")
+async def greedy(item, ctx):
+    await asyncio.gather(asyncio.sleep(0), asyncio.create_task(computes()))
+
+
+async def computes():
+    time.sleep(600)
+
+
+@handler("patient", every="1h", stale_after="3s")
+async def patient(item, ctx):
+    await asyncio.sleep(600)
+"""
+
+
+def test_the_last_line_of_a_worker_names_the_item_and_its_handler(tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(BLOCKING)
+    with site(tmp_path, str(tmp_path / "blackboard.db")) as place:
+        place.add("greedy-1", type_="greedy")
+        place.add("patient-1", type_="patient")
+        for _ in range(2):
+            worker = place.worker("--jobs", "greedy.py")
+            assert worker.ended() == -signal.SIGABRT
+            last = worker.events[-1]
+            assert (last["event"], last["item"], last["type"]) == (
+                "loop stands still",
+                "greedy-1",
+                "greedy",
+            )
+            assert "in computes" in worker.text
+        survivor = place.works(place.worker("--jobs", "greedy.py"))
+
+        async def found(board: BoardTable) -> list[Item | None]:
+            return [await board.item(one) for one in ("greedy-1", "patient-1")]
+
+        def waits_while_the_other_runs() -> bool:
+            greedy, patient = place.run(found)
+            return bool(greedy and greedy.waits and patient and patient.attempt == 3)
+
+        eventually(waits_while_the_other_runs, "one waits for its next slot, the other goes on")
+        assert survivor.process.poll() is None
+        greedy, _ = place.run(found)
+        assert greedy is not None
+        assert greedy.outcome is Outcome.ABANDONED
+        assert "kept the loop" in greedy.error
+        assert greedy.start is not None
+        assert greedy.slot > greedy.start

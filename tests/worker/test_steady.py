@@ -7,9 +7,9 @@ import pytest
 
 from blackboard.events import ClockJumped
 from blackboard.worker.store_breaker import CONFIRMED_AFTER
-from tests.support.ailments import found
 from tests.support.clocks import START
-from tests.support.village import Village, in_a_village
+from tests.support.fleet import Fleet, with_fleet
+from tests.support.wrong_rows import found
 
 HOUR, YEARS, CYCLE = 3600.0, 3653 * 86_400.0, 30.0
 
@@ -25,36 +25,36 @@ HOUR, YEARS, CYCLE = 3600.0, 3653 * 86_400.0, 30.0
     ids=" ".join,
 )
 @pytest.mark.parametrize("jump", [YEARS, -YEARS])
-@in_a_village
+@with_fleet
 async def test_a_clock_that_is_wrong_for_a_moment_sets_nothing_back(
-    village: Village, jump: float, said: dict[str, Any]
+    fleet: Fleet, jump: float, said: dict[str, Any]
 ) -> None:
     for name in ("davis", "later"):
-        await village.add(name, **said)
-    ann = await village.hire("ann", cycle=CYCLE)
-    await village.turn(3 * CYCLE - 3, step=1)
+        await fleet.add(name, **said)
+    ann = await fleet.hire("ann", cycle=CYCLE)
+    await fleet.turn(3 * CYCLE - 3, step=1)
     assert sorted(ann.order) == ["davis", "later"]
-    before = [await village.item(name) for name in ("davis", "later")]
-    village.clock.jump(jump)
-    await village.turn(CONFIRMED_AFTER - 2, step=1)
-    village.clock.jump(-jump)
+    before = [await fleet.item(name) for name in ("davis", "later")]
+    fleet.clock.jump(jump)
+    await fleet.turn(CONFIRMED_AFTER - 2, step=1)
+    fleet.clock.jump(-jump)
     assert ann.of(ClockJumped), "it looked meanwhile"
-    await village.turn(4 * CYCLE, step=1)
-    assert [await village.item(name) for name in ("davis", "later")] == before
-    assert (await found(village.board)).findings == []
+    await fleet.turn(4 * CYCLE, step=1)
+    assert [await fleet.item(name) for name in ("davis", "later")] == before
+    assert (await found(fleet.board)).findings == []
 
 
-@in_a_village
-async def test_a_jump_is_told_and_costs_a_look(village: Village) -> None:
+@with_fleet
+async def test_a_jump_is_told_and_costs_a_look(fleet: Fleet) -> None:
     """As after a night in which the machine was suspended."""
-    await village.add("davis", cron="0 10 * * *")
-    await village.add("held", every="4h", stale_after="1m")
-    ann = await village.hire("ann", cycle=CYCLE)
-    await village.turn(CYCLE, step=1)
-    village.clock.jump(24 * HOUR)
-    morning = village.clock.now()
-    await village.turn(2 * CYCLE + CONFIRMED_AFTER, step=1)
-    runs = await village.history()
+    await fleet.add("davis", cron="0 10 * * *")
+    await fleet.add("held", every="4h", stale_after="1m")
+    ann = await fleet.hire("ann", cycle=CYCLE)
+    await fleet.turn(CYCLE, step=1)
+    fleet.clock.jump(24 * HOUR)
+    morning = fleet.clock.now()
+    await fleet.turn(2 * CYCLE + CONFIRMED_AFTER, step=1)
+    runs = await fleet.history()
     assert [run.slot for run in runs[1:]] == [START + timedelta(hours=1)]
     assert runs[-1].start >= morning + timedelta(seconds=CONFIRMED_AFTER - 1)
     jumped, counts = ann.of(ClockJumped)

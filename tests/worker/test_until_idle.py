@@ -8,18 +8,18 @@ from blackboard.protocol import keys
 from blackboard.table import ANY, Merge
 from blackboard.worker.worker import Mode
 from tests.support.stores import OpenTable
-from tests.support.working import (
-    AtWork,
+from tests.support.workers import (
+    WorkerScene,
     Workplace,
-    at_work,
     beside_a_stray_token,
     beside_an_odd_lock,
     ids_of_shard,
     until,
+    with_workers,
 )
 
 
-async def waiting(place: Workplace, **settings: Any) -> AtWork:
+async def waiting(place: Workplace, **settings: Any) -> WorkerScene:
     """A worker that has looked, and waits for another's end."""
     working = asyncio.ensure_future(place.worker(Mode.UNTIL_IDLE, **settings))
     await until(
@@ -32,7 +32,7 @@ async def waiting(place: Workplace, **settings: Any) -> AtWork:
     return worker
 
 
-@at_work
+@with_workers
 async def test_until_idle_waits_for_what_another_was_faster_at(place: Workplace) -> None:
     await place.add("davis")
     place.later(seconds=1)
@@ -52,7 +52,7 @@ async def test_until_idle_waits_for_what_another_was_faster_at(place: Workplace)
 def test_until_idle_leaves_nothing_that_is_due_to_others(open_table: OpenTable) -> None:
     """Somebody was faster in one shard; what is known of another is read again a little later."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         first, second = (ids_of_shard(place.board, number)[0] for number in range(shards))
         for item_id in (first, second):
@@ -73,7 +73,7 @@ def test_until_idle_leaves_nothing_that_is_due_to_others(open_table: OpenTable) 
     story(open_table=open_table, shards=2)
 
 
-@at_work
+@with_workers
 async def test_until_idle_does_not_wait_for_a_lock_that_cannot_be_taken_over(
     place: Workplace,
 ) -> None:
@@ -84,7 +84,7 @@ async def test_until_idle_does_not_wait_for_a_lock_that_cannot_be_taken_over(
             await worker.looks_again()
 
 
-@at_work
+@with_workers
 async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
     """It knows of nothing that is due, and another is still at work."""
     await place.add("other", every="1h")
@@ -97,7 +97,7 @@ async def test_until_idle_looks_before_it_ends(place: Workplace) -> None:
     await worker.ended()
 
 
-@at_work
+@with_workers
 async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: Workplace) -> None:
     """It is that of a missed slot, beside the one that its item has."""
     async with beside_a_stray_token(place):
@@ -107,7 +107,7 @@ async def test_until_idle_does_not_wait_for_a_token_that_nobody_can_take(place: 
             await worker.looks_again()
 
 
-@at_work
+@with_workers
 async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
     place: Workplace,
 ) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.events import RunEnded, SlotSkipped
-from blackboard.model import Lock, Token
+from blackboard.model import Lock, Mark, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
@@ -14,13 +14,13 @@ from blackboard.protocol.retention import Retention
 from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.worker.shard_tasks import SLOW
 from tests.support.stores import OpenTable
-from tests.support.working import (
+from tests.support.workers import (
     Workplace,
     add_later,
-    at_work,
     beside_an_odd_lock,
     ids_of_shard,
     until,
+    with_workers,
 )
 
 
@@ -28,22 +28,22 @@ def after_the_next_reading(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
     """Something happens when the rows of a shard were read, and nobody has looked at them all."""
-    honest, actions = BoardTable.walk, [action]
+    honest, actions = BoardTable.read_shard, [action]
 
     async def walk(
         board: BoardTable, shard: int, *, until: datetime
-    ) -> AsyncIterator[Lock | Token]:
+    ) -> AsyncIterator[Lock | Token | Mark]:
         async for found in honest(board, shard, until=until):
             yield found
         if actions:
             await actions.pop()()
 
-    monkeypatch.setattr(BoardTable, "walk", walk)
+    monkeypatch.setattr(BoardTable, "read_shard", walk)
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, alone: bool) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         for number in range(60):  # more than a walk keeps in mind
             await place.add(f"rare-{number:02}", item_type="rare")
@@ -63,7 +63,7 @@ def test_what_comes_next_is_seen_beside_a_full_type(open_table: OpenTable, *, al
 def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
     open_table: OpenTable,
 ) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         worker = await place.worker(slots=2)
         for number in range(2):
@@ -91,7 +91,7 @@ def test_what_becomes_ready_while_another_shard_is_read_is_not_forgotten(
 def test_who_was_slower_in_one_shard_looks_soon_at_what_it_knows_of_another(
     open_table: OpenTable,
 ) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         first, second = (ids_of_shard(place.board, number)[0] for number in range(shards))
         for item_id in (first, second):
@@ -117,7 +117,7 @@ def test_a_shard_that_was_passed_over_for_what_was_lost_is_looked_at_soon(
 ) -> None:
     """A token was known for the only slot, and is taken by another."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         known, unread = (ids_of_shard(place.board, number)[0] for number in range(shards))
         await add_later(place, known, 2)
@@ -140,7 +140,7 @@ def test_a_shard_that_was_passed_over_for_what_was_lost_is_looked_at_soon(
     story(open_table=open_table, shards=2)
 
 
-@at_work
+@with_workers
 async def test_what_is_let_go_while_its_shard_is_read_is_run_when_it_is_ready(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +161,7 @@ async def test_what_is_let_go_while_its_shard_is_read_is_run_when_it_is_ready(
     await worker.run("davis", 1)
 
 
-@at_work
+@with_workers
 async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workplace) -> None:
     """There was none when the walk began, and who let go knew of nothing that was due."""
     await place.add("davis", every="1h")
@@ -179,7 +179,7 @@ async def test_a_slot_that_is_freed_while_a_shard_is_read_is_filled(place: Workp
     await worker.run("elko")
 
 
-@at_work
+@with_workers
 async def test_a_slot_that_is_freed_is_for_what_lies_behind_the_tokens_of_others(
     place: Workplace,
 ) -> None:
@@ -198,7 +198,7 @@ async def test_a_slot_that_is_freed_is_for_what_lies_behind_the_tokens_of_others
 def test_what_waits_when_a_walk_ends_is_what_a_freed_slot_is_for(open_table: OpenTable) -> None:
     """Of two that are overdue in the same second, one became so while the other was read."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace, shards: int) -> None:
         place.clock.advance(0.05)
         await place.add(ids_of_shard(place.board, 1)[0])
@@ -224,7 +224,7 @@ def test_what_waits_when_a_walk_ends_is_what_a_freed_slot_is_for(open_table: Ope
     story(open_table=open_table, shards=2)
 
 
-@at_work
+@with_workers
 async def test_what_is_read_after_a_lost_race_is_what_a_freed_slot_is_for(
     place: Workplace,
 ) -> None:
@@ -248,7 +248,7 @@ async def test_what_is_read_after_a_lost_race_is_what_a_freed_slot_is_for(
     await until(lambda: set(worker.order) == {"second", "third"}, "both are run")
 
 
-@at_work
+@with_workers
 async def test_what_is_freed_and_not_run_is_looked_for_soon(place: Workplace) -> None:
     """A slot whose attempts are used up: the next one is due by now."""
     await place.add("davis", every="10s", stale_after="10s")
@@ -265,7 +265,7 @@ async def test_what_is_freed_and_not_run_is_looked_for_soon(place: Workplace) ->
     await worker.run("davis")
 
 
-@at_work
+@with_workers
 async def test_a_lock_that_cannot_be_taken_over_is_left_to_the_next_look(place: Workplace) -> None:
     async with beside_an_odd_lock(place):
         worker = await place.worker()
@@ -278,7 +278,7 @@ async def test_a_lock_that_cannot_be_taken_over_is_left_to_the_next_look(place: 
         assert not any(wish < 1 for wish in worker.wake.wishes)
 
 
-@at_work
+@with_workers
 async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Workplace) -> None:
     """Neither a type it does not know, nor a slot that is passed over."""
     await place.add("hourly", cron="0 * * * *", missed="none")
@@ -301,7 +301,7 @@ async def test_what_is_not_for_this_worker_is_nothing_that_others_took(place: Wo
 def test_tokens_that_fit_no_item_block_nobody_however_many(
     open_table: OpenTable, slots: int
 ) -> None:
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         doubles: list[str] = []
         for number in range(slots):
@@ -323,7 +323,7 @@ def test_tokens_that_fit_no_item_block_nobody_however_many(
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_a_row_of_the_history_that_cannot_be_read_ends_no_worker(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(retention=Retention(runs=1))

@@ -12,10 +12,10 @@ from blackboard.protocol.releases import FinishedRun, Leases, Released, release
 from blackboard.worker import release_queue as releases
 from blackboard.worker.backlog import PAUSE_GROWTH
 from tests.support.faults import Fault
-from tests.support.working import Workplace, at_work, until
+from tests.support.workers import Workplace, until, with_workers
 
 
-@at_work
+@with_workers
 async def test_an_item_is_run_again_in_time_though_the_reply_to_its_release_was_lost(
     place: Workplace,
 ) -> None:
@@ -30,7 +30,7 @@ async def test_an_item_is_run_again_in_time_though_the_reply_to_its_release_was_
     await worker.run("davis", 1)
 
 
-@at_work
+@with_workers
 async def test_a_release_that_took_long_makes_nothing_late(place: Workplace) -> None:
     """What is next counts from now, not from the end of the run."""
     await place.add("davis", every="20s", stale_after="40s")
@@ -51,7 +51,7 @@ async def test_a_release_that_took_long_makes_nothing_late(place: Workplace) -> 
     assert min(worker.wake.wishes) <= left.total_seconds() < 20
 
 
-@at_work
+@with_workers
 async def test_a_retry_of_ones_own_waits_for_nobody(place: Workplace) -> None:
     """However often others were faster: they do not know of it."""
     await place.add("davis", every="1h", retries=1, backoff="4s")
@@ -67,7 +67,7 @@ async def test_a_retry_of_ones_own_waits_for_nobody(place: Workplace) -> None:
     await worker.run("davis", 1)
 
 
-@at_work
+@with_workers
 async def test_a_token_that_was_read_before_its_release_was_told_is_expected_once(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,13 +14,13 @@ from blackboard.events import (
     SlotSkipped,
     StoreEvent,
 )
-from blackboard.model import Claim, Lock, Token
+from blackboard.model import Claim, Lock, Mark, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
 from tests.support.faults import Fault
-from tests.support.working import AtWork, Workplace, at_work, beside_a_stray_token, until
+from tests.support.workers import WorkerScene, Workplace, beside_a_stray_token, until, with_workers
 
 
 async def abandoned(place: Workplace, item_id: str = "davis", **said: str) -> Claim:
@@ -42,21 +42,21 @@ async def spoil(place: Workplace, item_id: str, spec: str) -> None:
 # ---- what is read
 
 
-@at_work
+@with_workers
 async def test_a_token_that_is_read_twice_is_claimed_once(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scan is no snapshot: a row that moves meanwhile may be seen in both places."""
-    honest = BoardTable.walk
+    honest = BoardTable.read_shard
 
     async def twice(
         board: BoardTable, shard: int, *, until: datetime
-    ) -> AsyncIterator[Lock | Token]:
+    ) -> AsyncIterator[Lock | Token | Mark]:
         async for found in honest(board, shard, until=until):
             yield found
             yield found
 
-    monkeypatch.setattr(BoardTable, "walk", twice)
+    monkeypatch.setattr(BoardTable, "read_shard", twice)
     await place.add("davis")
     await place.add("elko")
     worker = await place.worker()
@@ -68,7 +68,7 @@ async def test_a_token_that_is_read_twice_is_claimed_once(
 # ---- slots
 
 
-@at_work
+@with_workers
 async def test_free_slots_are_filled_most_overdue_first(place: Workplace) -> None:
     for item_id in ("z", "m", "a"):
         await place.add(item_id)
@@ -81,7 +81,7 @@ async def test_free_slots_are_filled_most_overdue_first(place: Workplace) -> Non
     assert worker.order == ["z", "m", "a"]
 
 
-@at_work
+@with_workers
 async def test_most_overdue_counts_over_all_shards(place: Workplace, shards: int) -> None:
     ids = [f"item-{n}" for n in range(12)]
     for item_id in ids:
@@ -98,7 +98,7 @@ test_most_overdue_counts_over_all_shards = pytest.mark.parametrize("shards", [3]
 )
 
 
-@at_work
+@with_workers
 async def test_a_type_has_no_more_than_its_slots(place: Workplace) -> None:
     """Nor does it keep the others waiting."""
     for item_id in ("rare-1", "rare-2", "rare-3"):
@@ -114,7 +114,7 @@ async def test_a_type_has_no_more_than_its_slots(place: Workplace) -> None:
     assert len(worker.order) == 4
 
 
-@at_work
+@with_workers
 async def test_a_type_has_no_more_than_its_slots_of_what_is_taken_over(place: Workplace) -> None:
     for item_id in ("rare-1", "rare-2", "rare-3"):
         await abandoned(place, item_id, item_type="rare")
@@ -129,7 +129,7 @@ async def test_a_type_has_no_more_than_its_slots_of_what_is_taken_over(place: Wo
     assert [event.run.outcome for event in worker.of(RunEnded)] == ["ok"], "none is put back"
 
 
-@at_work
+@with_workers
 async def test_a_full_type_is_no_reason_to_walk_all_the_time(place: Workplace) -> None:
     for item_id in ("rare-1", "rare-2"):
         await place.add(item_id, item_type="rare")
@@ -138,7 +138,7 @@ async def test_a_full_type_is_no_reason_to_walk_all_the_time(place: Workplace) -
     assert worker.wake.wishes == []
 
 
-@at_work
+@with_workers
 async def test_a_release_is_a_reason_to_walk_only_when_more_is_due(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -152,7 +152,7 @@ async def test_a_release_is_a_reason_to_walk_only_when_more_is_due(place: Workpl
 # ---- what is left alone
 
 
-@at_work
+@with_workers
 async def test_unknown_types_are_left_alone_and_block_nobody(place: Workplace) -> None:
     for n in range(5):
         await place.add(f"strange-{n}", item_type="strange")
@@ -166,7 +166,7 @@ async def test_unknown_types_are_left_alone_and_block_nobody(place: Workplace) -
 def test_settings_that_cannot_be_computed_are_left_alone(spec: str, open_table: object) -> None:
     """And told once, not with every walk."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         await place.add("odd")
         await place.add("davis")
@@ -182,7 +182,7 @@ def test_settings_that_cannot_be_computed_are_left_alone(spec: str, open_table: 
     story(open_table=open_table)
 
 
-@at_work
+@with_workers
 async def test_tokens_of_a_newer_version_are_left_alone(place: Workplace) -> None:
     await place.add("newer")
     token = await place.token("newer")
@@ -199,7 +199,7 @@ async def test_tokens_of_a_newer_version_are_left_alone(place: Workplace) -> Non
     )
 
 
-@at_work
+@with_workers
 async def test_missed_slots_that_are_not_wanted_are_passed_over(place: Workplace) -> None:
     await place.add("davis", cron="0 * * * *", missed="none")
     worker = await place.worker()
@@ -213,7 +213,7 @@ async def test_missed_slots_that_are_not_wanted_are_passed_over(place: Workplace
     assert worker.order == ["davis"]
 
 
-@at_work
+@with_workers
 async def test_a_missed_slot_that_cannot_be_passed_over_is_no_reason_to_look_all_the_time(
     place: Workplace,
 ) -> None:
@@ -230,7 +230,7 @@ async def test_a_missed_slot_that_cannot_be_passed_over_is_no_reason_to_look_all
 # ---- races
 
 
-@at_work
+@with_workers
 async def test_after_a_lost_race_what_is_left_is_claimed(place: Workplace) -> None:
     for item_id in ("a", "b", "c"):
         await place.add(item_id)
@@ -245,7 +245,7 @@ async def test_after_a_lost_race_what_is_left_is_claimed(place: Workplace) -> No
     assert worker.order == ["b", "c"]
 
 
-@at_work
+@with_workers
 async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) -> None:
     for n in range(10):
         await place.add(f"item-{n}")
@@ -264,7 +264,7 @@ async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) ->
 
 
 @pytest.mark.case("CR02")
-@at_work
+@with_workers
 async def test_a_token_without_its_item_goes_and_the_rest_is_claimed(place: Workplace) -> None:
     await place.add("orphan")
     place.later(seconds=1)
@@ -277,7 +277,7 @@ async def test_a_token_without_its_item_goes_and_the_rest_is_claimed(place: Work
     assert token.id not in worker.order
 
 
-@at_work
+@with_workers
 async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Workplace) -> None:
     """It is no race, so there is no hurry to try it again."""
     await place.add("double")
@@ -299,7 +299,7 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
 
 
 @pytest.mark.case("LR09", "L2")
-@at_work
+@with_workers
 async def test_a_claim_that_landed_late_is_adopted(place: Workplace) -> None:
     await place.add("davis")
     place.table.script(Fault.LATE)
@@ -312,7 +312,7 @@ async def test_a_claim_that_landed_late_is_adopted(place: Workplace) -> None:
     assert len(worker.of(LockAdopted)) == 1
 
 
-@at_work
+@with_workers
 async def test_locks_of_runs_under_way_are_not_adopted(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -322,7 +322,7 @@ async def test_locks_of_runs_under_way_are_not_adopted(place: Workplace) -> None
     assert worker.of(LockAdopted) == []
 
 
-@at_work
+@with_workers
 async def test_an_adopted_lock_with_settings_nobody_knows_is_left(place: Workplace) -> None:
     await place.add("odd", every="1h", stale_after="3s")
     await place.claimed("odd", owner="me")
@@ -336,7 +336,7 @@ async def test_an_adopted_lock_with_settings_nobody_knows_is_left(place: Workpla
     assert (await place.lock("odd")).etag == before.etag
 
 
-@at_work
+@with_workers
 async def test_a_stale_lock_is_overridden_in_a_free_slot(place: Workplace) -> None:
     await abandoned(place)
     worker = await place.worker(slots=1)
@@ -348,7 +348,7 @@ async def test_a_stale_lock_is_overridden_in_a_free_slot(place: Workplace) -> No
     assert "dead" in event.message
 
 
-@at_work
+@with_workers
 async def test_without_a_free_slot_a_stale_lock_waits_for_one(place: Workplace) -> None:
     await place.add("long")
     worker = await place.worker(slots=1)
@@ -360,7 +360,7 @@ async def test_without_a_free_slot_a_stale_lock_waits_for_one(place: Workplace) 
     await worker.run("davis")
 
 
-@at_work
+@with_workers
 async def test_an_override_takes_its_slot_before_the_tokens_do(place: Workplace) -> None:
     await place.add("waiting")
     await abandoned(place)
@@ -369,7 +369,7 @@ async def test_an_override_takes_its_slot_before_the_tokens_do(place: Workplace)
     assert worker.order == ["davis"]
 
 
-@at_work
+@with_workers
 async def test_a_fresh_lock_of_another_is_left_alone(place: Workplace) -> None:
     await place.add("davis", every="1h", stale_after="3s")
     await place.claimed("davis", board=place.other, owner="another")
@@ -379,7 +379,7 @@ async def test_a_fresh_lock_of_another_is_left_alone(place: Workplace) -> None:
     assert await place.outcomes() == []
 
 
-@at_work
+@with_workers
 async def test_an_override_lost_to_another_is_no_claim(place: Workplace) -> None:
     await abandoned(place)
 
@@ -395,7 +395,7 @@ async def test_an_override_lost_to_another_is_no_claim(place: Workplace) -> None
 # ---- a store that is away
 
 
-@at_work
+@with_workers
 async def test_what_was_taken_is_run_although_the_walk_fails(place: Workplace) -> None:
     """The override is answered, the claims are not."""
     ids = [f"item-{n}" for n in range(3)]
@@ -412,7 +412,7 @@ async def test_what_was_taken_is_run_although_the_walk_fails(place: Workplace) -
 
 
 @pytest.mark.case("SO04")
-@at_work
+@with_workers
 async def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(place: Workplace) -> None:
     """It is told when it goes, and when it is back."""
     await place.add("davis")
@@ -428,7 +428,7 @@ async def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(place: 
     assert "is back after" in returned.message
 
 
-@at_work
+@with_workers
 async def test_a_walk_that_comes_too_soon_asks_nothing(place: Workplace) -> None:
     await place.add("davis")
     place.table.script_reads(Fault.AWAY)
@@ -440,7 +440,7 @@ async def test_a_walk_that_comes_too_soon_asks_nothing(place: Workplace) -> None
     await worker.run("davis")
 
 
-async def back(place: Workplace, worker: AtWork) -> None:
+async def back(place: Workplace, worker: WorkerScene) -> None:
     """Walks until one is let through."""
     for _ in range(3):  # another request may go before it
         await worker.walk()
@@ -451,7 +451,7 @@ async def back(place: Workplace, worker: AtWork) -> None:
 # ---- when to look again
 
 
-@at_work
+@with_workers
 async def test_the_next_walk_is_when_the_next_token_is_ready(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(cycle=timedelta(hours=2))
@@ -462,7 +462,7 @@ async def test_the_next_walk_is_when_the_next_token_is_ready(place: Workplace) -
     assert worker.wake.wishes[-1] == 40 * 60
 
 
-@at_work
+@with_workers
 async def test_a_token_beyond_the_cycle_is_left_to_a_later_walk(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(cycle=timedelta(minutes=1))
@@ -472,7 +472,7 @@ async def test_a_token_beyond_the_cycle_is_left_to_a_later_walk(place: Workplace
     assert worker.wake.wishes == []
 
 
-@at_work
+@with_workers
 async def test_a_run_that_could_not_be_let_go_is_nobodys_until_its_lock_is_stale(
     place: Workplace,
 ) -> None:

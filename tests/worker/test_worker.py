@@ -23,7 +23,7 @@ from tests.support.boards import disagreements
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.patience import patience
-from tests.support.working import Workplace, at_work, board_on, ids_of_shard, until
+from tests.support.workers import Workplace, board_on, ids_of_shard, until, with_workers
 
 KEPT = 16
 """Runs in the history of an item; who keeps so few looks as often."""
@@ -31,7 +31,7 @@ KEPT = 16
 # ---- a run, from its claim to its release
 
 
-@at_work
+@with_workers
 async def test_what_is_due_is_run_and_let_go(place: Workplace) -> None:
     await place.add("davis", every="1h", params={"feeds": 2})
     worker = await place.worker()
@@ -46,7 +46,7 @@ async def test_what_is_due_is_run_and_let_go(place: Workplace) -> None:
     assert (await place.runs())[0].duration == 7
 
 
-@at_work
+@with_workers
 async def test_plain_functions_run_in_processes_and_coroutines_on_the_loop(
     place: Workplace,
 ) -> None:
@@ -58,7 +58,7 @@ async def test_plain_functions_run_in_processes_and_coroutines_on_the_loop(
     assert (worker.inline.order, worker.process.order) == (["a"], ["b"])
 
 
-@at_work
+@with_workers
 async def test_every_event_of_a_run_says_which_run_it_is(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -74,7 +74,7 @@ async def test_every_event_of_a_run_says_which_run_it_is(place: Workplace) -> No
     assert worker.of(RunLogged)[0].level == 30
 
 
-@at_work
+@with_workers
 async def test_a_failed_run_is_tried_again_when_its_backoff_is_over(place: Workplace) -> None:
     await place.add("davis", every="1h", retries=1, backoff="20s")
     worker = await place.worker()
@@ -90,7 +90,7 @@ async def test_a_failed_run_is_tried_again_when_its_backoff_is_over(place: Workp
     assert await place.ended("davis", runs=2) == [(1, "failed"), (2, "ok")]
 
 
-@at_work
+@with_workers
 async def test_a_run_past_its_time_limit_is_stopped(place: Workplace) -> None:
     await place.add("davis", every="1h", timeout="90s")
     worker = await place.worker()
@@ -104,19 +104,38 @@ async def test_a_run_past_its_time_limit_is_stopped(place: Workplace) -> None:
     assert (await place.runs())[0].error == "it ran longer than 1m30s"
 
 
-@at_work
+@with_workers
 async def test_the_time_limit_of_a_run_ends_with_it(place: Workplace) -> None:
     await place.add("davis", every="1h", timeout="90s")
+    await place.add("winters", every="1h", timeout="2m")
     worker = await place.worker()
-    run = await worker.run("davis")
+    first, second = await worker.run("davis"), await worker.run("winters")
     await place.sleeps(90)
-    run.end()
+    first.end()
     await worker.tells(RunEnded)
-    limit = place.clock.monotonic() + 90
-    assert all(wake.done() for when, _, wake in place.clock._sleepers if when == limit)
+    place.later(seconds=91)
+    await place.sleeps(29)  # until the limit of the other
+    assert first.stopped is None
+    place.later(seconds=30)
+    assert await place.ended("winters") == [(1, "timeout")]
+    assert second.stopped is not None
 
 
-@at_work
+@with_workers
+async def test_a_limit_that_comes_first_is_kept_whenever_it_was_set(place: Workplace) -> None:
+    await place.add("davis", every="1h", timeout="10m")
+    worker = await place.worker()
+    await worker.run("davis")
+    await place.add("winters", every="1h", timeout="90s")
+    await worker.walk()
+    await worker.run("winters")
+    await place.sleeps(90)
+    place.later(seconds=91)
+    assert await place.ended("winters") == [(1, "timeout")]
+    assert (await place.runs("davis")) == []
+
+
+@with_workers
 async def test_params_that_lack_a_variable_are_a_failed_run(place: Workplace) -> None:
     await place.add("davis", every="1h", params={"key": "${NO_SUCH_VARIABLE}"})
     worker = await place.worker()
@@ -125,7 +144,7 @@ async def test_params_that_lack_a_variable_are_a_failed_run(place: Workplace) ->
     assert worker.order == []
 
 
-@at_work
+@with_workers
 async def test_odd_params_for_once_are_a_failed_run_and_no_end_of_the_worker(
     place: Workplace,
 ) -> None:
@@ -141,7 +160,7 @@ async def test_odd_params_for_once_are_a_failed_run_and_no_end_of_the_worker(
     await place.ended("davis")
 
 
-@at_work
+@with_workers
 async def test_a_change_made_while_it_runs_is_obeyed_by_the_release(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -153,7 +172,7 @@ async def test_a_change_made_while_it_runs_is_obeyed_by_the_release(place: Workp
     assert item.planned - item.start == timedelta(minutes=5)  # type: ignore[operator]
 
 
-@at_work
+@with_workers
 async def test_an_item_that_was_paused_while_it_ran_waits_for_nobody(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -164,7 +183,7 @@ async def test_an_item_that_was_paused_while_it_ran_waits_for_nobody(place: Work
     assert await place.tokens() == []
 
 
-@at_work
+@with_workers
 async def test_a_run_now_that_was_asked_for_meanwhile_is_next(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -176,7 +195,7 @@ async def test_a_run_now_that_was_asked_for_meanwhile_is_next(place: Workplace) 
     await worker.run("davis", 1)
 
 
-@at_work
+@with_workers
 async def test_many_that_end_together_are_let_go_in_few_batches(place: Workplace) -> None:
     ids = [f"item-{n}" for n in range(20)]
     for item_id in ids:
@@ -190,7 +209,7 @@ async def test_many_that_end_together_are_let_go_in_few_batches(place: Workplace
     assert len(place.table.batches) - before <= 3
 
 
-@at_work
+@with_workers
 async def test_an_outcome_waits_for_a_store_that_is_away(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker()
@@ -210,7 +229,7 @@ async def test_an_outcome_waits_for_a_store_that_is_away(place: Workplace) -> No
     assert await place.outcomes("davis") == [(1, "ok")]
 
 
-@at_work
+@with_workers
 async def test_the_history_is_pruned_as_it_grows(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(retention=Retention(runs=KEPT))
@@ -224,7 +243,7 @@ async def test_the_history_is_pruned_as_it_grows(place: Workplace) -> None:
     assert fences == list(range(KEPT + 1, 2 * KEPT + 1))
 
 
-@at_work
+@with_workers
 async def test_pruning_that_the_store_does_not_answer_is_left_for_later(place: Workplace) -> None:
     await place.add("davis", every="1h")
     worker = await place.worker(retention=Retention(runs=KEPT // 2))
@@ -242,7 +261,7 @@ async def test_pruning_that_the_store_does_not_answer_is_left_for_later(place: W
 # ---- when a worker is done
 
 
-@at_work
+@with_workers
 async def test_once_is_one_walk_and_the_runs_that_it_started(place: Workplace) -> None:
     await place.add("a")
     place.later(seconds=1)
@@ -254,7 +273,7 @@ async def test_once_is_one_walk_and_the_runs_that_it_started(place: Workplace) -
     assert await place.outcomes("a") == [(1, "ok")]
 
 
-@at_work
+@with_workers
 async def test_once_waits_for_a_walk_that_the_store_answers(place: Workplace) -> None:
     await place.add("davis")
     place.table.script_reads(Fault.AWAY)
@@ -270,7 +289,7 @@ async def test_once_waits_for_a_walk_that_the_store_answers(place: Workplace) ->
     await worker.ended()
 
 
-@at_work
+@with_workers
 async def test_an_empty_board_is_idle_at_once(place: Workplace) -> None:
     for mode in (Mode.ONCE, Mode.UNTIL_IDLE):
         worker = await place.worker(mode)
@@ -278,7 +297,7 @@ async def test_an_empty_board_is_idle_at_once(place: Workplace) -> None:
         assert not worker.wake.running
 
 
-@at_work
+@with_workers
 async def test_until_idle_goes_on_while_anything_is_due(place: Workplace) -> None:
     ids = [f"item-{n}" for n in range(7)]
     for item_id in ids:
@@ -289,7 +308,7 @@ async def test_until_idle_goes_on_while_anything_is_due(place: Workplace) -> Non
     assert sorted(worker.order) == ids
 
 
-@at_work
+@with_workers
 async def test_until_idle_waits_for_what_others_run(place: Workplace) -> None:
     """Should the other die, its item is due again."""
     await place.add("davis", every="1h", stale_after="3s")
@@ -303,14 +322,14 @@ async def test_until_idle_waits_for_what_others_run(place: Workplace) -> None:
     assert await place.outcomes() == [(1, "abandoned"), (2, "ok")]
 
 
-@at_work
+@with_workers
 async def test_until_idle_does_not_wait_for_types_it_does_not_take(place: Workplace) -> None:
     await place.add("davis", item_type="strange")
     await place.claimed("davis", board=place.other, owner="another")
     await (await place.worker(Mode.UNTIL_IDLE)).ended()
 
 
-@at_work
+@with_workers
 async def test_until_idle_passes_over_missed_slots_and_ends(place: Workplace) -> None:
     await place.add("davis", cron="0 * * * *", missed="none")
     first = await place.worker(Mode.UNTIL_IDLE, at_once=True)
@@ -326,7 +345,7 @@ async def test_until_idle_passes_over_missed_slots_and_ends(place: Workplace) ->
 # ---- when it is asked to stop
 
 
-@at_work
+@with_workers
 async def test_asked_to_stop_it_claims_nothing_and_lets_what_runs_finish(place: Workplace) -> None:
     await place.add("a")
     worker = await place.worker(slots=1)
@@ -346,7 +365,7 @@ async def test_asked_to_stop_it_claims_nothing_and_lets_what_runs_finish(place: 
 
 
 @pytest.mark.case("RR02")
-@at_work
+@with_workers
 async def test_after_the_grace_what_runs_is_put_back(place: Workplace) -> None:
     """Due at once, for the same slot and attempt: it was not its fault."""
     await place.add("davis", every="1h", retries=3)
@@ -365,7 +384,7 @@ async def test_after_the_grace_what_runs_is_put_back(place: Workplace) -> None:
 
 
 @pytest.mark.case("RR06")
-@at_work
+@with_workers
 async def test_asked_twice_it_gives_no_grace(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(grace=timedelta(hours=1))
@@ -377,7 +396,7 @@ async def test_asked_twice_it_gives_no_grace(place: Workplace) -> None:
 
 
 @pytest.mark.case("RR06")
-@at_work
+@with_workers
 async def test_asked_twice_while_the_grace_passes_it_gives_no_more(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(grace=timedelta(hours=1))
@@ -391,7 +410,7 @@ async def test_asked_twice_while_the_grace_passes_it_gives_no_more(place: Workpl
     assert await place.outcomes() == [(1, "cancelled")]
 
 
-@at_work
+@with_workers
 async def test_a_worker_asked_to_stop_while_it_walks_takes_nothing_more(place: Workplace) -> None:
     await place.add("davis", every="1h", stale_after="3s")
     await place.claimed("davis", board=place.other, owner="dead")
@@ -413,7 +432,7 @@ async def test_a_worker_asked_to_stop_while_it_walks_takes_nothing_more(place: W
     assert worker.order == ["davis", "another"]
 
 
-@at_work
+@with_workers
 async def test_what_a_worker_gets_after_it_was_asked_to_stop_is_put_back(place: Workplace) -> None:
     """Its claim was under way. The same slot and attempt wait for another, and no handler is
     called.
@@ -433,14 +452,14 @@ async def test_what_a_worker_gets_after_it_was_asked_to_stop_is_put_back(place: 
     assert await place.outcomes() == [(1, "cancelled")]
 
 
-@at_work
+@with_workers
 async def test_a_claim_of_a_slow_shard_keeps_no_slot_and_is_put_back_if_there_is_none(
     place: Workplace,
 ) -> None:
     await slow_claim(place, slots=1, put_back=True)
 
 
-@at_work
+@with_workers
 async def test_a_claim_of_a_slow_shard_is_run_if_there_is_a_slot(place: Workplace) -> None:
     await slow_claim(place, slots=2, put_back=False)
 
@@ -482,7 +501,7 @@ async def slow_claim(place: Workplace, *, slots: int, put_back: bool) -> None:
     assert sorted(worker.order) == sorted([slow, quick])
 
 
-@at_work
+@with_workers
 async def test_a_full_type_keeps_no_other_type_from_its_slots(place: Workplace) -> None:
     """However many of it are more overdue than the others."""
     for number in range(40):
@@ -500,7 +519,7 @@ async def test_a_full_type_keeps_no_other_type_from_its_slots(place: Workplace) 
     assert worker.order[-1] == "feed-3"
 
 
-@at_work
+@with_workers
 async def test_a_handler_that_does_not_stop_holds_nobody_up_for_ever(place: Workplace) -> None:
     """Its runner gives it up; here it does so when it is closed."""
     await place.add("davis", every="1h", stale_after="10s")
@@ -514,7 +533,7 @@ async def test_a_handler_that_does_not_stop_holds_nobody_up_for_ever(place: Work
 
 
 @pytest.mark.case("RR02")
-@at_work
+@with_workers
 async def test_a_store_that_is_away_does_not_keep_a_worker_from_ending(place: Workplace) -> None:
     """What it could not write back goes stale, and is overridden."""
     await place.add("davis", every="1h", stale_after="3s")
@@ -534,7 +553,7 @@ async def test_a_store_that_is_away_does_not_keep_a_worker_from_ending(place: Wo
 # ---- what it tells of itself
 
 
-@at_work
+@with_workers
 async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(slots=3, cycle=timedelta(seconds=30))
@@ -545,7 +564,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     (listed,) = await workers(place.other)
     assert listed.member.running == 1
     assert (listed.member.owner, listed.member.slots, listed.member.cycle) == ("me", 3, 30.0)
-    assert listed.member.types == "feed,fenced,plain,rare"
+    assert listed.member.types == "feed,fenced,plain,polite,rare,scarce"
     assert listed.member.seen > listed.member.started
     run.end()
     worker.worker.stop()
@@ -561,7 +580,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
 def test_a_wall_clock_that_jumps_takes_no_lock(jump: int, open_table: object) -> None:
     """Neither from whoever holds it, nor in the eyes of others."""
 
-    @at_work
+    @with_workers
     async def story(place: Workplace) -> None:
         await place.add("davis", every="1h", stale_after="30s", timeout="1h")
         worker = await place.worker()

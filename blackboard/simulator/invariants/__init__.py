@@ -8,6 +8,7 @@ the fences that were used, the runs that completed, the requests of people.
     checkpoints  what runs save stays until a good run ends; the next run goes on there
     requests     what people ask for stays, happens once, and reaches the life that it read
     runs         handlers have a trusted lock and their params, and stop in time
+    limits       no more runs of a type go on at a time than the board allows
     liveness     stale locks go first; once faults stop, what is due starts; no needless requests
 """
 

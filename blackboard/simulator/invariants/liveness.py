@@ -13,14 +13,15 @@ requests as it has work.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 
 from blackboard.events import Walked
 from blackboard.model import Item, Lock
-from blackboard.protocol.keys import LOCK, lock_key
+from blackboard.protocol.keys import BOARD_KEY, LOCK, lock_key
+from blackboard.protocol.permits import Limit
 from blackboard.simulator.changes import AppliedChange, Shadows, Touch, is_newer
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
@@ -59,6 +60,8 @@ class Liveness:
     shadows: Shadows
     workers: Workers
     handler_runs: HandlerRuns
+    has_permit: Callable[[Item], bool]
+    """Whether a permit is left for an item."""
     _unknown: dict[str, int] = field(default_factory=dict)
     """By nonce: the complete walks of a worker when it first lacked a lock of its own."""
     _taken: list[TakenLock] = field(default_factory=list)
@@ -68,6 +71,11 @@ class Liveness:
     @property
     def _cycle(self) -> float:
         return self.scenario.cycle.total_seconds()
+
+    @property
+    def _types(self) -> Collection[str]:
+        """Those of items: partitions and elections have invariants of their own."""
+        return self.scenario.types.handlers.keys()
 
     # ---- at each write
 
@@ -104,7 +112,7 @@ class Liveness:
         unheld = set()
         for item_id, shadow in self.shadows.of.items():
             lock = shadow.lock
-            if lock is None:
+            if lock is None or lock.type not in self._types:
                 continue
             holder = self.workers.by_name.get(lock.owner)
             if holder is None or self._has(holder, lock):
@@ -193,9 +201,13 @@ class Liveness:
         first: Item | None = None
         for item_id, shadow in self.shadows.of.items():
             item, lock = shadow.item, shadow.lock
+            if item is not None and item.type not in self._types:
+                continue
             untouched = self.timeline.now - shadow.touched
             if lock is not None and untouched > lock.stale_after + self.bound:
-                if has_room(lock.type, is_newer(shadow)):
+                if has_room(lock.type, is_newer(shadow)) and (
+                    item is None or self.has_permit(item)
+                ):
                     since = f"was not touched for {untouched:.0f} s"
                     yield lock.nonce, f"{item_id}: the lock of {lock.owner} {since}"
             elif (
@@ -203,6 +215,7 @@ class Liveness:
                 and item.waits
                 and item.ready < latest
                 and has_room(item.type, is_newer(shadow))
+                and self.has_permit(item)
             ):
                 first = item if first is None or item.ready < first.ready else first
         if first is not None:
@@ -241,20 +254,29 @@ class Priority:
     """Checks every claim against the walks of its worker before."""
 
     def __init__(
-        self, shadows: Shadows, workers: Workers, partition_of: Callable[[str], str]
+        self,
+        shadows: Shadows,
+        workers: Workers,
+        partition_of: Callable[[str], str],
+        limit_of: Callable[[Item], Limit | None],
     ) -> None:
         self._shadows = shadows
         self._workers = workers
+        self._limit_of = limit_of
         self._partition_of = partition_of
         self._read: dict[str, LocksRead] = {}
 
     def __call__(self, change: AppliedChange) -> None:
         member = self._workers.by_name.get(change.sender.name)
         for touch in change.of(Lock):
-            if member is not None and isinstance(touch.op, Insert) and isinstance(touch.new, Lock):
-                self._claims(member.process, touch.new, sent=change.sent)
+            new = touch.new
+            if member is None or not isinstance(touch.op, Insert) or not isinstance(new, Lock):
+                continue
+            if new.type in self._workers.scenario.types.handlers:
+                self._claims(member, new, sent=change.sent)
 
-    def _claims(self, process: Process, claimed: Lock, *, sent: float) -> None:
+    def _claims(self, member: WorkerProcess, claimed: Lock, *, sent: float) -> None:
+        process = member.process
         read = self._read.get(process.name)
         if read is None or sent < read.ended:
             return
@@ -264,12 +286,21 @@ class Priority:
                 continue
             if is_newer(shadow) and not process.newer:
                 continue
+            if self._is_limited_apart(item_id, claimed.id):
+                continue
+            if lock.nonce in member.worker.holdings.nonces:
+                continue  # its run goes on here, or is being stopped
             stale = shadow.touched + lock.stale_after + RESOLUTION
             partition = self._partition_of(item_id)
             is_there = self._partition_of(claimed.id) == partition
             if is_there and read.reads.get(partition, 0.0) > stale:
                 what = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
                 raise Violation("PRIORITY", what, item=item_id)
+
+    def _is_limited_apart(self, *ids: str) -> bool:
+        """Whether one may have a permit while the other has none."""
+        items = [self._shadows.of[item_id].item for item_id in ids]
+        return len({item and self._limit_of(item) for item in items}) > 1
 
     def walked(self, process: Process, moment: float) -> None:
         """A walk of a worker has ended."""
@@ -311,6 +342,8 @@ class Refusals:
         if not isinstance(problem, Conflict):
             return
         op = ops[problem.index]
+        if op.key == BOARD_KEY:
+            return  # each part of a worker makes its board, if it is not there
         times = self._times.setdefault(op.key, Counter())
         expected = (process.name, sender, "" if isinstance(op, Insert) else op.etag)
         times[expected] += 1

@@ -73,7 +73,10 @@ class OperatorChanges:
         if isinstance(schedule, Once):
             yield "SLOT", "slot", whole_milliseconds(schedule.moment), after.slot
         else:
-            yield from _no_later(after.slot, change.latest)
+            following = None
+            if after.first is None and schedule is not None and not isinstance(schedule, Every):
+                following = next_due(schedule, change.latest)
+            yield from _no_later(after.slot, following or change.latest)
         yield "SLOT", "planned", after.slot, after.planned
         yield "ATTEMPTS", "attempt", 1, after.attempt
 

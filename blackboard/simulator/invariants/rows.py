@@ -9,12 +9,14 @@ keeps what a newer version wrote.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import ITEM, item_key, lock_key, next_key
+from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import version_of
 from blackboard.rules.next_run import slots_in_line
+from blackboard.rules.transitions import REMEMBERED
 from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.store import MORE, Written
@@ -85,6 +87,35 @@ def _of_token(item: Item, token: Token, key: str) -> Iterator[tuple[str, str]]:
         of_token, of_item = getattr(token, name), getattr(item, name)
         if of_token != of_item:
             yield "TOKEN", f"differs in {name}: {of_token}, the item {of_item}"
+
+
+KEPT = Retention()
+YOUNGEST_TOMBSTONE = REMEMBERED - timedelta(minutes=2)
+"""The store's clock may have been set by a minute meanwhile."""
+
+
+def check_deleted(change: AppliedChange) -> None:
+    """DELETED: of items only tombstones go, and no sooner than requests are forgotten; of histories
+    what is too much, and what is left of an earlier life.
+    """
+    for touch in change.of(Item):
+        old = touch.old
+        if isinstance(touch.op, Delete) and isinstance(old, Item):
+            if old.state is not State.REMOVED or change.sender.is_person:
+                raise Violation("DELETED", f"an item that is {old.state.value}", item=change.id)
+            if touch.age < YOUNGEST_TOMBSTONE.total_seconds():
+                what = f"a tombstone that was written {touch.age:.0f} s ago"
+                raise Violation("DELETED", what, item=change.id)
+    item = change.shadow.item
+    if item is None or item.state is State.REMOVED:
+        return
+    for touch in change.of(Run):
+        old = touch.old
+        if isinstance(touch.op, Delete) and isinstance(old, Run):
+            newer = item.fence - old.fence
+            if old.fence > item.born and newer < KEPT.runs:
+                what = f"run {old.fence}, with {newer} fences above it"
+                raise Violation("DELETED", what, item=change.id)
 
 
 FREEING = {"unlock", "cancel"}
@@ -263,7 +294,8 @@ class History:
         if change.sender.is_person or change.is_save or change.of(Lock) or change.of(Token):
             return
         for touch in change.of(Item):
-            self._came_late(change, touch)
+            if not isinstance(touch.op, Delete):
+                self._came_late(change, touch)
 
     def _came_late(self, change: AppliedChange, touch: Touch) -> None:
         old, op = touch.old, touch.op

@@ -1,17 +1,19 @@
-"""Invariants of handlers: UNTRUSTED, PARAMS, STOPPED.
+"""Invariants of handlers: UNTRUSTED, PARAMS, STOPPED, TWO PUMPS.
 
-A handler is called under a lock that its worker may still trust, with the params of its item. A
-handler that lost its lock, ran longer than its limit, or belongs to a worker that was asked to stop
-ends within a bound. Time in which its process is stopped does not count.
+A handler, or a pump, is called once for each fence, under a lock that its worker may still trust,
+with the params of its item. A handler that lost its lock, ran longer than its limit, or belongs to
+a worker that was asked to stop ends within a bound. Time in which its process is stopped does not
+count. NOT LOST: no handler is notified that its lock is gone while the lock is there.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blackboard.model import Item, Lock
-from blackboard.simulator.changes import AppliedChange
+from blackboard.simulator.changes import AppliedChange, Shadows
 from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants import Violation
+from blackboard.simulator.network import TIMEOUT
 from blackboard.simulator.processes import Timeline
 from blackboard.simulator.workers import GRACE, Workers
 from blackboard.spec import RunSettings, params_of
@@ -29,6 +31,8 @@ LAST_WALK = 20.0
 """Seconds until a walk that has begun ends."""
 SOON = 1.0
 """Seconds after which a worker that was asked to stop sends no claim."""
+READ = SOON + TIMEOUT
+"""As long, for an override: it reads the item before."""
 
 
 @dataclass(slots=True)
@@ -39,7 +43,9 @@ class Leased:
     stale_after: float
     limit: float | None
     """The time limit of the run in seconds, where the item has one."""
-    given: list[tuple[str, str]]
+    is_called: bool = False
+    """Whether a handler was called under it."""
+    given: list[tuple[str, str]] = field(default_factory=list)
     """Spec and `once` of the item since its claim: an adopted claim is run with the latest."""
 
 
@@ -47,9 +53,14 @@ class HandlerInvariants:
     """Checks each write of a lock, each start and end of a handler; all handlers every cycle."""
 
     def __init__(
-        self, timeline: Timeline, workers: Workers, settings_of: Callable[[Item], RunSettings]
+        self,
+        timeline: Timeline,
+        shadows: Shadows,
+        workers: Workers,
+        settings_of: Callable[[Item], RunSettings],
     ) -> None:
         self._timeline = timeline
+        self._shadows = shadows
         self._workers = workers
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
@@ -61,7 +72,7 @@ class HandlerInvariants:
             if isinstance(lock, Lock) and item is not None:
                 self._written(change, item, lock, is_new=isinstance(touch.op, Insert | Replace))
             if isinstance(touch.op, Insert | Replace):
-                self._claimed(change)
+                self._claimed(change, soon=SOON if isinstance(touch.op, Insert) else READ)
         lock = change.shadow.lock
         if item is not None and lock is not None and change.of(Item):
             leased = self._leased[item.id, lock.fence]
@@ -80,11 +91,11 @@ class HandlerInvariants:
         else:
             self._leased[item.id, lock.fence].moment = change.moment
 
-    def _claimed(self, change: AppliedChange) -> None:
+    def _claimed(self, change: AppliedChange, *, soon: float) -> None:
         """STOPPED: a worker that was asked to stop claims nothing more."""
         member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
-        if asked is not None and change.sent > asked + SOON:
+        if asked is not None and change.sent > asked + soon:
             what = f"{change.sender.name} claims, {change.sent - asked:.1f} s after it was to stop"
             raise Violation("STOPPED", what, item=change.id)
 
@@ -96,6 +107,10 @@ class HandlerInvariants:
         leased = self._leased.get((call.item.id, call.fence))
         if leased is None:
             raise Violation("UNTRUSTED", "it runs without a lock", item=call.item.id)
+        if leased.is_called:
+            what = f"a second handler is called under fence {call.fence}"
+            raise Violation("TWO PUMPS", what, item=call.item.id)
+        leased.is_called = True
         untouched = self._timeline.now - leased.moment
         stood_still = process.went_on > self._timeline.now - SOON
         if untouched > TRUSTED * RATES * leased.stale_after and not stood_still:
@@ -107,6 +122,14 @@ class HandlerInvariants:
             what = f"{call.item.params} were given, and {params_of(*leased.given[-1])} asked for"
             raise Violation("PARAMS", what, item=call.item.id)
 
+    def loses(self, handler_run: HandlerRun) -> None:
+        """A handler was notified that its lock was taken away."""
+        call = handler_run.call
+        lock = self._shadows.of[call.item.id].lock
+        if lock is not None and (lock.owner, lock.fence) == (call.worker, call.fence):
+            what = f"{call.worker} takes fence {call.fence} for lost, and has it"
+            raise Violation("NOT LOST", what, item=call.item.id)
+
     def ends(self, handler_run: HandlerRun) -> None:
         """A handler has ended, by itself or because it was stopped."""
         self._in_time(handler_run)
@@ -116,6 +139,13 @@ class HandlerInvariants:
         for one in handler_runs:
             if one.process.runs:
                 self._in_time(one)
+
+    def _grace(self, item_type: str) -> float:
+        """Seconds for a handler of a worker that was asked to stop. A pump goes on for a round."""
+        for group in self._workers.scenario.groups:
+            if group.name == item_type:
+                return group.round + group.drain + LAST_WALK
+        return GRACE.total_seconds() + LAST_WALK
 
     def _in_time(self, handler_run: HandlerRun) -> None:
         call, process = handler_run.call, handler_run.process
@@ -127,7 +157,7 @@ class HandlerInvariants:
         for since, seconds, why in (
             (handler_run.lost, LOST, "lost its lock"),
             (handler_run.began, leased.limit, "was called"),
-            (asked, GRACE.total_seconds() + LAST_WALK, "was asked to stop"),
+            (asked, self._grace(call.item.type), "was asked to stop"),
         ):
             if since is None or seconds is None:
                 continue

@@ -101,7 +101,7 @@ class Transitions:
 
     def _lease(self, item: Item, lock: Lock) -> Iterator[Difference]:
         lease = self._settings_of(item).stale_after
-        if lease is not None:
+        if isinstance(lease, timedelta):
             yield "LEASE", "stale_after", lease.total_seconds(), lock.stale_after
 
     # ---- ends

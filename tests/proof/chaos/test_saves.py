@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.proof.form import LONG
-from tests.support.processes import Site
+from tests.support.processes import Site, whole_lines
 
 WORKERS, ITEMS, STEPS, TROUBLES = (6, 60, 200, 30) if LONG else (3, 6, 40, 4)
 
@@ -40,7 +40,7 @@ class Told:
 
 def noted(site: Site) -> dict[str, Told]:
     told: dict[str, Told] = defaultdict(Told)
-    for line in (site.folder / "notes").read_text().splitlines():
+    for line in whole_lines(site.folder / "notes"):
         said, item, fence, _worker = line.split(" ", 3)
         what, _, position = said.partition(":")
         told[item].note(what, int(position), int(fence))

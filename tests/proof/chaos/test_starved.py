@@ -9,7 +9,6 @@ clients. The figures are left where `test_storm.py` leaves its own, in `starved-
 import asyncio
 import os
 import signal
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from blackboard.table import Row
 from blackboard.tables.sqlite_file import Stamp
 from tests.proof.chaos.figures import tell
 from tests.proof.chaos.machine import the_machine
-from tests.proof.chaos.programs import program
+from tests.proof.chaos.programs import hogs
 from tests.proof.form import LONG
 from tests.support.processes import Site
 
@@ -61,24 +60,6 @@ class Figures:
     renew_every: float
     longest_between: float
     lost_locks: int
-
-
-@contextmanager
-def hogs() -> Iterator[None]:
-    """Each in a session of its own: some kernels give a session as a whole what one worker gets.
-    They would end by themselves, should nobody be left to end them.
-    """
-    stress = program("stress-ng", package="stress-ng")
-    command = [stress, "--cpu", "1", "--timeout", f"{SECONDS + 200:.0f}s", "--quiet"]
-    started = [subprocess.Popen(command, start_new_session=True) for _ in range(HOGS)]
-    try:
-        yield
-        assert [one.poll() for one in started] == [None] * HOGS
-    finally:
-        for one in started:
-            one.send_signal(signal.SIGTERM)
-        for one in started:
-            one.wait()
 
 
 @contextmanager
@@ -142,7 +123,7 @@ def test_starved_workers_keep_their_locks(
         workers = [site.works(site.worker("--grace", "0s")) for _ in range(2)]
         for item in items:
             site.begun(item)
-        with service_of(lasting_store, request), hogs():
+        with service_of(lasting_store, request), hogs(HOGS, seconds=SECONDS + 200):
             until = time.monotonic() + SECONDS
             seen = site.run(lambda board: renewals(board, until=until))
         for worker in workers:

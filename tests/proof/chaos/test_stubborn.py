@@ -37,8 +37,8 @@ def test_children_that_hold_everything_up_cost_no_lock(site: Site) -> None:
 @pytest.mark.case("PP06", "KI09")
 def test_a_coroutine_that_blocks_the_loop_ends_its_worker(site: Site) -> None:
     """Whether it lets other threads run or none; with a traceback that names it. Its item does not
-    go round the workers for ever: after some takeovers it waits for its next slot. The others are
-    served.
+    go round the workers for ever: after some takeovers, or after two if the second worker could
+    write down what stopped it, it waits for its next slot. The others are served.
     """
     site.add("bad", type_="holds-up-the-loop", stale_after="3s", how=["sleep", "regex"])
     site.add("good-0", type_="quick", stale_after="3s", every="1h")
@@ -58,7 +58,7 @@ def test_a_coroutine_that_blocks_the_loop_ends_its_worker(site: Site) -> None:
             living.append(site.works(site.worker()))
             site.add(f"good-{deaths}", type_="quick", stale_after="3s")
     assert site.outcomes("bad") == [(fence, "abandoned") for fence in range(1, deaths + 1)]
-    assert deaths == 4
+    assert deaths in {2, 4}
     goods = [f"good-{n}" for n in range(deaths + 1)]
     eventually(lambda: site.is_ok(*goods), "the other items are run")
     assert site.doctor()["clean"]

@@ -15,7 +15,7 @@ from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import may_take_over
 from blackboard.worker.running import NO_SLOT
-from tests.support.processes import Site
+from tests.support.processes import Site, whole_lines
 
 TAKEN = {Outcome.ABANDONED, Outcome.SUPERSEDED}
 
@@ -52,7 +52,7 @@ def histories(site: Site) -> list[History]:
 
 def noted(log: Path) -> list[Noted]:
     """All runs that were written down, in the order of their beginning."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in whole_lines(log)]
     ends = {(one["id"], one["fence"]): one["at"] for one in lines if one["what"] == "ended"}
     return [
         Noted(

@@ -24,14 +24,14 @@ from blackboard.protocol.edits import add, pause, remove, run_now
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
-from blackboard.spec import Spec
+from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
 from blackboard.worker.membership import workers
 from tests.proof.damage.mutations import Kept, Mutation, Mutator
 from tests.support.boards import disagreeing
 from tests.support.clocks import ManualClock
 from tests.support.stores import OpenTable
-from tests.support.working import HANDLERS, AtWork, FaultyShards, Workplace, board_on, until
+from tests.support.workers import HANDLERS, FaultyShards, WorkerScene, Workplace, board_on, until
 
 SHARDS = 2
 HEALTHY = 12
@@ -66,7 +66,7 @@ class Harmed:
         return self.place.other
 
     @property
-    def worker(self) -> AtWork:
+    def worker(self) -> WorkerScene:
         return self.place.workers[0]
 
     # ---- the board before
@@ -184,7 +184,7 @@ class Harmed:
         """What `show`, `log` and `workers` do."""
         found = await read_status(self.board)
         for one in found.statuses:
-            assert item_view(one)["id"] == one.item.id
+            assert item_view(one, Labels())["id"] == one.item.id
             assert item_cells(one, now=found.now, absolute=False)
         assert summary(found.statuses, total=len(found.statuses), now=found.now)
         assert {one.item.id for one in found.statuses} >= set(self.healthy)

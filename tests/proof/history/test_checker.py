@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from blackboard.model import replace
 from tests.proof.figures import leave
 from tests.proof.history.checker import Finding, by_key, check
-from tests.proof.history.making import Making, make
+from tests.proof.history.explain import told
+from tests.proof.history.generate import Making, make
 from tests.proof.history.model import NEW, Answer, Operation, Verb, after
 from tests.proof.history.planted import WAYS, History, damaged
-from tests.proof.history.told import told
 from tests.support.stores import STORES
 
 CLIENTS = ("ann", "ben", "cem")

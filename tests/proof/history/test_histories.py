@@ -18,12 +18,12 @@ from blackboard.protocol import batches, keys, releases
 from blackboard.table import ANY, Insert, Op
 from tests.proof.figures import leave
 from tests.proof.form import LONG
-from tests.proof.history.another import make_by_processes
 from tests.proof.history.checker import Finding, by_key, check
+from tests.proof.history.client_process import make_by_processes
 from tests.proof.history.clients import Habits
-from tests.proof.history.making import OPERATIONS, Making, make
+from tests.proof.history.explain import told
+from tests.proof.history.generate import OPERATIONS, Making, make
 from tests.proof.history.model import Answer, Operation, Verb
-from tests.proof.history.told import told
 from tests.support.stores import STORES, OpenTable
 
 TIMES = 10 if LONG else 1

@@ -1,7 +1,7 @@
 """The protocol as a model, to be read and to be searched.
 
 Read `store.py` and `rows.py`, then `batches.py`: that is the protocol. Then who sends them and what
-they do in doubt: `walks.py`, `runs.py`, `people.py`. What must hold: `judges.py`. What it takes:
+they do in doubt: `walks.py`, `runs.py`, `operators.py`. What must hold: `judges.py`. What it takes:
 `conditions.py`.
 
     python -m tests.proof.model               the shortest story for each condition left out

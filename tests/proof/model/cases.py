@@ -5,7 +5,7 @@ enough to show what happens when one is left out.
 from typing import NamedTuple
 
 from tests.proof.model import judges
-from tests.proof.model.people import VERBS
+from tests.proof.model.operators import VERBS
 from tests.proof.model.world import Bounds
 
 KEPT = {

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.proof.model import people, workers
+from tests.proof.model import operators as people
+from tests.proof.model import workers
 from tests.proof.model.conditions import ALL, Conditions
 from tests.proof.model.judges import RESTS
 from tests.proof.model.steps import Step, View, landings

@@ -13,7 +13,7 @@ from tests.proof.form import LONG
 from tests.proof.model import judges, runs
 from tests.proof.model.cases import KEPT, LEFT_OUT, NIGHTLY, LeftOut
 from tests.proof.model.conditions import ALL, Conditions, without
-from tests.proof.model.people import VERBS
+from tests.proof.model.operators import VERBS
 from tests.proof.model.search import search, successors
 from tests.proof.model.steps import Step, View, acknowledged, becomes
 from tests.proof.model.symmetry import plain

@@ -1,5 +1,5 @@
 """The rules are changed in every small way, and their tests notice; `survivors.toml` has the reason
-for each change that they cannot notice.
+for each change that they cannot notice. The short form of the proof makes three changes of ten.
 """
 
 from pathlib import Path
@@ -7,18 +7,23 @@ from pathlib import Path
 import pytest
 
 from tests.proof.figures import leave
+from tests.proof.form import LONG
 from tests.proof.mutants.mutmut import KILLED, TOOL, Mutmut
 from tests.proof.mutants.verdict import LIST, judge, read_list
 
 PROCESSES = 2
+CHOSEN = "*" if LONG else "*[147]"
+"""Names of mutants. They end with the number of the mutant of a function."""
 
 
 @pytest.mark.timeout(1800)
 def test_the_tests_of_the_rules_notice_every_change(tmp_path: Path) -> None:
     mutmut = Mutmut(tmp_path)
-    fates = mutmut.run(processes=PROCESSES)
+    fates = mutmut.run(CHOSEN, processes=PROCESSES)
     survivors = [mutmut.change(name) for name in fates if fates[name] not in KILLED]
-    verdict = judge(len(fates), survivors, read_list(LIST.read_text()))
+    listed = read_list(LIST.read_text())
+    known = {one: why for one, why in listed.items() if LONG or one in survivors}
+    verdict = judge(len(fates), survivors, known)
     figures = {
         "tool": TOOL,
         "mutants": verdict.mutants,

@@ -25,6 +25,7 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.running import Holding, Slots
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
+from tests.proof.planted.scenarios import newer
 
 TWO_MINUTES = timedelta(minutes=2)
 
@@ -341,6 +342,7 @@ OVERSIGHTS = (
         patches=((releases, "late_move", gives_it_a_late_result),),
         shows="VERSIONS",
         walks=False,
+        draw=newer,
     ),
     Planted(
         name="newer edited",

@@ -17,10 +17,13 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.running import Holdings
 from blackboard.worker.store_breaker import GuardedTable, StoreBreaker
 from blackboard.worker.walk import Walk
-from tests.proof.planted import broken
-from tests.proof.planted.broken import without_etag
+from tests.proof.planted import replacements as broken
+from tests.proof.planted.limits import LIMITS
 from tests.proof.planted.oversights import OVERSIGHTS
 from tests.proof.planted.planting import Planted
+from tests.proof.planted.replacements import without_etag
+from tests.proof.planted.scenarios import lossy, unanswered
+from tests.proof.planted.sharing import SHARING
 
 THE_FOURTEEN = (
     Planted(
@@ -84,6 +87,7 @@ THE_FOURTEEN = (
         without="a claim without an answer counts as made",
         patches=((claims, "_landed", broken.takes_silence_for_a_yes),),
         shows="LATE|FENCE|HISTORY|ORPHAN|TWICE",
+        draw=lossy,
     ),
     Planted(
         name="adopt",
@@ -360,6 +364,7 @@ MISTAKES = (
         patches=((StoreBreaker, "answered", broken.takes_no_page_for_an_answer),),
         shows="STUCK|ORPHAN",
         walks=False,
+        draw=unanswered,
     ),
     Planted(
         name="same slot",
@@ -400,4 +405,4 @@ MISTAKES = (
     ),
 )
 
-PLANTED = (*THE_FOURTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS)
+PLANTED = (*THE_FOURTEEN, *CONDITIONS, *MISTAKES, *OVERSIGHTS, *SHARING, *LIMITS)

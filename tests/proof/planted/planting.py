@@ -1,11 +1,14 @@
 """A bug that can be switched on, and off again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
+from blackboard.simulator.scenario import Scenario
+from tests.proof.planted.scenarios import crowded
 
 Patch = tuple[Any, str, Any]
 """A module, class or dictionary; a name in it; what stands there instead."""
@@ -25,6 +28,8 @@ class Planted:
     """Whether random walks find it: they know nothing of networks, nor of two clocks."""
     verbs: tuple[str, ...] = ()
     """What people ask for that shows it soonest; none: anything."""
+    draw: Callable[[int], Scenario] = crowded
+    """The worlds in which it can show."""
 
     @property
     def kinds(self) -> set[str]:

@@ -6,10 +6,11 @@ races that are won by milliseconds come about all the time.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
-from blackboard.simulator.handlers import FENCED, NARROW
+from blackboard.model import replace
+from blackboard.simulator.handlers import FENCED, KEYED, NARROW, SCARCE
 from blackboard.simulator.network import Odds
 from blackboard.simulator.processes import TrapPoint
 from blackboard.simulator.scenario import (
@@ -19,6 +20,8 @@ from blackboard.simulator.scenario import (
     FaultPlan,
     Injection,
     Scenario,
+    SimulatedElection,
+    SimulatedGroup,
     SimulatedItem,
     draw_plan,
 )
@@ -60,6 +63,22 @@ FULL = tuple(
     for number in range(12)
 )
 """More than all slots can ever run."""
+SCARCES = tuple(
+    SimulatedItem(
+        id=f"{kind}-{number}",
+        type=kind,
+        spec=Spec(
+            every="60s",
+            stale_after="5m" if number % 2 else "10s",
+            timeout="10m",
+            params={"host": f"{number % 2}.example"} if kind == KEYED else {},
+        ),
+        takes=60.0 if number % 2 else 20.0,
+    )
+    for kind in (SCARCE, KEYED)
+    for number in range(5)
+)
+"""More than the limits of the board ever let run, some with longer leases than a permit has."""
 RUSHED = ("edit", "pause", "resume", "unlock", "cancel")
 """What people may ask for again and again: an item remembers the last eight additions and runs that
 were asked for, and no more.
@@ -71,7 +90,7 @@ def crowded(seed: int) -> Scenario:
     if seed % 10 in {4, 9}:
         return _full(seed)
     if seed % 10 == 8:
-        return _often(seed)
+        return unanswered(seed)
     return Scenario(
         seed=seed,
         items=CROWD,
@@ -85,6 +104,35 @@ def crowded(seed: int) -> Scenario:
         trouble_every=12.0,
         odds=Odds(busy=0.02, lost=0.08, late=0.06),
         failing=0.1,
+    )
+
+
+def lossy(seed: int) -> Scenario:
+    """A crowded world whose workers live, while every third request is lost or late."""
+    faults = frozenset({Fault.LOST, Fault.LATE})
+    return replace(crowded(seed), faults=faults, odds=Odds(lost=0.2, late=0.1))
+
+
+def newer(seed: int) -> Scenario:
+    """A crowded world whose workers stand still, while newer ones write items."""
+    faults = frozenset({Fault.PAUSE, Fault.VERSIONS})
+    return replace(crowded(seed), faults=faults, trouble_every=4.0)
+
+
+def limited(seed: int) -> Scenario:
+    """Four workers with limits across them; they are killed, stand still, are cut off."""
+    faults = frozenset({Fault.KILL, Fault.PAUSE, Fault.PARTITION, Fault.LOST, Fault.LATE})
+    return Scenario(
+        seed=seed,
+        items=(*SCARCES, *CROWD[:2]),
+        workers=4,
+        hours=0.25,
+        slots=4,
+        shards=1 + seed % 2,
+        cycle=timedelta(seconds=20),
+        faults=faults,
+        trouble_every=20.0,
+        odds=Odds(lost=0.04, late=0.04),
     )
 
 
@@ -102,7 +150,7 @@ def _full(seed: int) -> Scenario:
     )
 
 
-def _often(seed: int) -> Scenario:
+def unanswered(seed: int) -> Scenario:
     """Three workers that walk each second, and many replies are lost. No run saves: a save that is
     answered shows that the account is there, and a walk need not find it out.
     """
@@ -118,9 +166,52 @@ def _often(seed: int) -> Scenario:
     )
 
 
-def crowded_world(seed: int, verbs: Sequence[str] = VERBS) -> World:
+# ---- worlds with groups and elections
+
+
+def by_workers(seed: int) -> Scenario:
+    """Four workers share thirteen partitions; they are killed and replaced, and all is well again
+    between two of these.
+    """
+    return _sharing(seed, frozenset({Fault.KILL, Fault.REDEPLOY}), every=60.0)
+
+
+def without_a_store(seed: int) -> Scenario:
+    """Workers are killed or stand still, and the store is away, some for longer than a lease."""
+    return _sharing(seed, frozenset({Fault.KILL, Fault.PAUSE, Fault.OUTAGE}), every=40.0)
+
+
+def away_and_replaced(seed: int) -> Scenario:
+    """The store is away for longer than a lease, and workers are replaced about that time."""
+    faults = frozenset({Fault.KILL, Fault.OUTAGE, Fault.REDEPLOY})
+    return _sharing(seed, faults, every=40.0, lease=15.0)
+
+
+def by_people(seed: int) -> Scenario:
+    """People unlock, cancel, pause and resume partitions and elections."""
+    return _sharing(seed, frozenset({Fault.EDIT}), every=10.0)
+
+
+def _sharing(seed: int, faults: frozenset[Fault], *, every: float, lease: float = 9.0) -> Scenario:
+    return Scenario(
+        seed=seed,
+        items=CROWD[:1],
+        workers=4,
+        hours=0.25,
+        cycle=timedelta(seconds=30),
+        faults=faults,
+        trouble_every=every,
+        failing=0.0,
+        groups=(SimulatedGroup(name="clicks", partitions=13, lease=lease, drain=2.0, saves=30.0),),
+        elections=(SimulatedElection(name="nightly", lease=lease),),
+    )
+
+
+def crowded_world(
+    seed: int, verbs: Sequence[str] = VERBS, draw: Callable[[int], Scenario] = crowded
+) -> World:
     """`verbs` are what people ask for most."""
-    scenario = crowded(seed)
+    scenario = draw(seed)
     drawn, chance = draw_plan(scenario).injections, random.Random(seed)
     more = _besides(scenario.hours * 3600.0, chance, verbs) if scenario.faults == ALL else ()
     plan = sorted([*drawn, *more], key=lambda one: one.at)

@@ -45,11 +45,11 @@ def hunt(bug: Planted, first: int) -> Find | None:
         if hours > MOST:
             return None
         with bug.in_place():
-            world = crowded_world(seed, verbs)
+            world = crowded_world(seed, verbs, bug.draw)
             violation = ends_with(world)
         hours += lasted(world)
         if violation is not None and violation.kind in bug.kinds:
-            honest = ends_with(crowded_world(seed, verbs))
+            honest = ends_with(crowded_world(seed, verbs, bug.draw))
             assert honest is None, f"seed {seed}, without any bug: {honest}"
             return round(hours, 3), violation.kind
     return None

@@ -11,7 +11,7 @@ import pytest
 from blackboard.simulator.invariants import Violation
 from tests.proof.planted.planted import PLANTED
 from tests.proof.planted.planting import Planted
-from tests.proof.planted.walking import VERBS, World
+from tests.proof.planted.random_walk import VERBS, World
 
 STEPS = 400
 WALKS = 150

@@ -7,7 +7,15 @@ import pytest
 
 from blackboard.model import replace
 from blackboard.protocol import batches, releases
-from blackboard.simulator.scenario import ALL, Scenario, synthetic
+from blackboard.simulator.scenario import (
+    ALL,
+    Fault,
+    Scenario,
+    SimulatedElection,
+    SimulatedGroup,
+    draw_plan,
+    synthetic,
+)
 from blackboard.simulator.shrinking import Failure, Shrinker, failure_of
 from blackboard.table import ANY, Insert, Op
 
@@ -69,3 +77,22 @@ def test_a_failure_given_back_is_the_same_failure() -> None:
 def test_a_world_in_which_all_is_well_is_no_failure() -> None:
     scenario = Scenario(seed=1, items=synthetic(3, every=timedelta(minutes=5)), workers=1)
     assert failure_of(scenario) is None
+
+
+def test_a_plan_fits_a_scenario_that_others_are_left_out_of() -> None:
+    """A fault of an item, worker or group that is left out strikes another one, or none."""
+    scenario = Scenario(
+        seed=1,
+        items=synthetic(20, every=timedelta(minutes=1)),
+        workers=5,
+        hours=0.5,
+        faults=ALL,
+        trouble_every=5.0,
+        groups=(SimulatedGroup(name="clicks", partitions=4),),
+        elections=(SimulatedElection(name="nightly"),),
+    )
+    plan = draw_plan(scenario)
+    assert {one.fault for one in plan.injections} >= {Fault.KILL, Fault.SHARD, Fault.EDIT}
+    assert max(one.target for one in plan.injections if one.fault is Fault.VERSIONS) >= 2
+    smaller = replace(scenario, items=scenario.items[:2], workers=1, groups=(), elections=())
+    assert failure_of(smaller, plan) is None

@@ -3,7 +3,11 @@
     python -m tests.proof.simulator.worlds faults SEED...    the worlds of these seeds, again
 
 Each seed is another board: few items that run often or many that run seldom, one worker or a
-dozen, calm networks and bad ones, troubles every few seconds or every few minutes.
+dozen, calm networks and bad ones, troubles every few seconds or every few minutes. In every eighth,
+most items are of types of which only so many runs go on at a time. In another eighth the workers
+share groups of partitions, too, and are candidates in elections. These are short, for their workers
+ask the store every few seconds; and in a half of them nothing befalls requests, so that shares,
+moves and times can be checked between two faults, and not at the end alone.
 """
 
 import json
@@ -17,10 +21,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
+
+from blackboard.model import replace
+from blackboard.rules.election import ElectionKind
+from blackboard.rules.shares import Balance
+from blackboard.simulator.handlers import KEYED, SCARCE
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import Odds
 from blackboard.simulator.results import Figures
-from blackboard.simulator.scenario import ALL, NONE, Scenario, synthetic
+from blackboard.simulator.scenario import (
+    ALL,
+    NONE,
+    Fault,
+    Scenario,
+    SimulatedElection,
+    SimulatedGroup,
+    synthetic,
+)
 from blackboard.simulator.world import World
 
 WORKER_HOURS = 24.0
@@ -38,6 +56,14 @@ BAD = (
     Odds(busy=0.02, lost=0.02, late=0.01),
     Odds(busy=0.1, lost=0.06, late=0.06),
 )
+SHARING = 8
+"""Every such seed is a world with groups and elections."""
+LIMITED = 3
+"""Of as many, the seed whose world has limits across workers."""
+SHARING_ROUNDS = 600.0
+"""Rounds of all workers of one of these, at the most."""
+TO_WORKERS = frozenset({Fault.KILL, Fault.PAUSE, Fault.REDEPLOY, Fault.SKEW})
+"""Faults of which all is well again between two of them."""
 SILENT = Odds(lost=0.4)
 """Where workers walk each second, in half of the worlds: two batches in a row have no answer."""
 
@@ -51,7 +77,7 @@ def world_of(seed: int, *, faults: bool = True) -> Scenario:
     most = RUNS_A_WORKER_HOUR * workers * every / timedelta(hours=1)
     takes = pick.choice((None, 1.0, every.total_seconds() / 3, every.total_seconds() * 1.2))
     hours = max(WORKER_HOURS / workers, 1.5 * every / timedelta(hours=1))
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         items=synthetic(
             max(1, int(min(pick.choice((3, 12, 40, 150)), most))), every=every, takes=takes
@@ -65,6 +91,61 @@ def world_of(seed: int, *, faults: bool = True) -> Scenario:
         faults=ALL if faults else NONE,
         trouble_every=pick.choice((10.0, 30.0, 60.0, 120.0, 300.0)),
         odds=pick.choice((*BAD, SILENT, SILENT, SILENT) if cycle == 1 else BAD),
+        housekeeping=pick.choice((None, None, timedelta(minutes=10))),
+    )
+    if seed % SHARING == LIMITED:
+        return with_limits(scenario)
+    return with_groups(scenario) if seed % SHARING == SHARING - 1 else scenario
+
+
+def with_limits(scenario: Scenario) -> Scenario:
+    """The same world, in which most runs are limited on the whole board."""
+    items = tuple(
+        replace(one, type=KEYED, spec=msgspec.structs.replace(one.spec, params=_HOSTS[number % 3]))
+        if number % 3 == 1
+        else replace(one, type=(one.type, SCARCE)[number % 3 == 0])
+        for number, one in enumerate(scenario.items)
+    )
+    return replace(scenario, items=items)
+
+
+_HOSTS: tuple[dict[str, Any], ...] = ({}, {"host": "a.example"}, {"host": "b.example"})
+
+
+def with_groups(scenario: Scenario) -> Scenario:
+    """The same world, with a group or two and as many elections."""
+    pick = random.Random(f"groups {scenario.seed}")
+    lease = pick.choice((6.0, 15.0, 30.0, 60.0))
+    groups = tuple(
+        SimulatedGroup(
+            name=name,
+            partitions=pick.choice((1, 4, 12, 32)),
+            lease=lease * pick.choice((1, 1, 2)),
+            drain=pick.choice((2.0, 10.0)),
+            balance=pick.choice((Balance.SHARES, Balance.SHARES, Balance.STEAL)),
+            saves=lease * pick.choice((0.5, 2, 8)),
+        )
+        for name in pick.choice((("clicks",), ("clicks", "views")))
+    )
+    elections = tuple(
+        SimulatedElection(
+            name=kind.value,
+            kind=kind,
+            lease=lease * pick.choice((0.5, 1, 2)),
+            ranks=pick.choice((1, 3, 100)),
+            preempt=pick.choice((True, True, False)),
+        )
+        for kind in pick.sample(tuple(ElectionKind), pick.choice((1, 2)))
+    )
+    is_gentle = bool(scenario.faults) and pick.choice((True, False))
+    return replace(
+        scenario,
+        items=synthetic(min(len(scenario.items), 12), every=timedelta(minutes=2)),
+        hours=min(scenario.hours, SHARING_ROUNDS * lease / 3 / scenario.workers / 3600),
+        faults=TO_WORKERS if is_gentle else scenario.faults,
+        trouble_every=pick.choice((4, 16)) * lease if is_gentle else scenario.trouble_every,
+        groups=groups,
+        elections=elections,
     )
 
 
@@ -78,6 +159,10 @@ class Totals:
     overrides: int = 0
     renewals: int = 0
     saves: int = 0
+    sharing_hours: float = 0.0
+    """Worker-hours with groups and elections."""
+    moves: int = 0
+    terms: int = 0
     late: int = 0
     handled: int = 0
     overlaps: int = 0
@@ -110,6 +195,7 @@ class Totals:
     def add(self, scenario: Scenario, figures: Figures) -> None:
         self.worlds += 1
         self.worker_hours += scenario.worker_hours
+        self.sharing_hours += scenario.worker_hours if scenario.groups else 0.0
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(figures, name))
 
@@ -119,6 +205,8 @@ _SUMMED = (
     "overrides",
     "renewals",
     "saves",
+    "moves",
+    "terms",
     "late",
     "handled",
     "overlaps",

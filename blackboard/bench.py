@@ -1,0 +1,379 @@
+"""How fast a store is for boards: one worker on a scratch board, beside what it is compared with.
+
+A store that is a file gets another file beside it, any other a board of another name; both are
+deleted at the end. Nothing else is read or written. Handlers do nothing, so what is measured is all
+that happens around them. The number of runs follows from how fast the store turns out to be, so
+that each measurement takes some seconds.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import quantiles
+from typing import Any
+
+from blackboard.assembly import WorkerSettings, assemble, identity
+from blackboard.clock import Clock, SystemChance, SystemClock
+from blackboard.context import Context, HandlerItem
+from blackboard.events import BoardEvent, Events, RunEnded
+from blackboard.handlers import handler, registry_of
+from blackboard.model import Claim, Item, Outcome, State, Token, replace
+from blackboard.protocol.batches import add_ops, claim_ops, lock_of, release_ops
+from blackboard.protocol.keys import (
+    meta_partition,
+    notices_partition,
+    permits_partition,
+    workers_partition,
+)
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.transitions import claimed, released, run_of
+from blackboard.settings import Settings, resolver
+from blackboard.spec import Spec, encode_spec
+from blackboard.stores import beside, open_table, remove_file
+from blackboard.table import ANY, Delete, Op, Table, Unavailable
+
+SLOTS = (8, 100)
+SECONDS = 4.0
+"""That a measurement is to take, about, where nothing else is said."""
+FEWEST, MOST = 100, 20_000
+"""Runs of one measurement."""
+LAG_RATE = 100
+"""Items that become ready in a second."""
+LAG_CYCLE = timedelta(seconds=1)
+FEW_ITEMS, MANY_ITEMS = 10, 5_000
+LONGEST_WAIT = 120.0
+"""Seconds until a measurement that does not end is given up."""
+FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
+SPEC = Spec(every="8h", params={"feeds": FEEDS, "out": "out"})
+
+
+@handler("bench-coroutine", every="8h")
+async def coroutine(_item: HandlerItem, _ctx: Context) -> dict[str, Any]:
+    """Does nothing."""
+    return {"ok": 1}
+
+
+@handler("bench-function", every="8h")
+def function(_item: HandlerItem, _ctx: Context) -> dict[str, Any]:
+    """Does nothing, in a child process."""
+    return {"ok": 1}
+
+
+HANDLERS = registry_of([coroutine, function])
+RESOLVE = resolver(Settings(), HANDLERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """`value` and `beside` are of one unit."""
+
+    name: str
+    value: float
+    unit: str
+    beside: float
+    reference: str
+    """What ran beside it."""
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.beside
+
+
+Said = Callable[[str], None]
+"""Is told what is measured next."""
+
+
+async def measure(
+    store: str, said: Said, *, seconds: float = SECONDS
+) -> AsyncIterator[Measurement]:
+    """Each measurement as soon as it is known; each takes about so long. Raises what opening the
+    store raises, and Unavailable for one that is too slow.
+    """
+    clock, chance = SystemClock(), SystemChance()
+    name = f"bench_{chance.nonce()[:8]}"
+    async with scratch_table(store, name, clock) as table:
+        scratch = Scratch(table, name, clock)
+        said("the rows of runs, without a worker")
+        alone = await scratch.rows_alone(seconds)
+        runs = min(max(int(alone * seconds / 2), FEWEST), MOST)
+        for slots in SLOTS:
+            said(f"{runs:,} runs of a coroutine, {slots} slots")
+            measured = await scratch.worked_off(runs, coroutine, slots=slots)
+            yield Measurement(
+                name=f"coroutines, {slots} slots",
+                value=runs / measured.seconds,
+                unit="runs/s",
+                beside=alone,
+                reference="the same rows, no worker",
+            )
+        yield Measurement(
+            name=f"requests of a run, {SLOTS[-1]} slots",
+            value=measured.requests / runs,
+            unit="requests",
+            beside=2.0,
+            reference="a claim and a release each",
+        )
+        few = max(runs // 10, FEWEST)
+        said(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
+        measured = await scratch.worked_off(few, function, slots=SLOTS[0])
+        yield Measurement(
+            name=f"plain functions, {SLOTS[0]} slots",
+            value=few / measured.seconds,
+            unit="runs/s",
+            beside=alone,
+            reference="the same rows, no worker",
+        )
+        said(f"a look at {MANY_ITEMS:,} items of which none is due")
+        yield Measurement(
+            name=f"an idle look, {MANY_ITEMS:,} items",
+            value=1000 * await scratch.idle_look(MANY_ITEMS),
+            unit="ms",
+            beside=1000 * await scratch.idle_look(FEW_ITEMS),
+            reference=f"{FEW_ITEMS} items",
+        )
+        due = LAG_RATE * math.ceil(seconds)
+        said(f"{due} items due one by one, {LAG_RATE} a second")
+        lags = await scratch.lags(due)
+        cycle = 1000 * LAG_CYCLE.total_seconds()
+        for percent in (50, 99):
+            yield Measurement(
+                name=f"from due to started, p{percent}",
+                value=1000 * lags[percent - 1],
+                unit="ms",
+                beside=cycle,
+                reference="the cycle of the worker",
+            )
+
+
+@asynccontextmanager
+async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
+    """A table on the same store, without traces of it at the end."""
+    file = beside(store, f"{name}.db")
+    table = await open_table(file or store, clock, create=file is not None)
+    try:
+        yield table
+    finally:
+        try:
+            if file is None:
+                await _delete(table, name)
+        finally:
+            await table.close()
+            if file is not None:
+                remove_file(file)
+
+
+async def _delete(table: Table, name: str) -> None:
+    """Delete all rows of the boards that were made here."""
+    others = (meta_partition, notices_partition, permits_partition, workers_partition)
+    for partition in (name, *(one(name) for one in others)):
+        ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
+        for start in range(0, len(ops), table.max_rows):
+            await table.commit(partition, ops[start : start + table.max_rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What it took to work off a board."""
+
+    seconds: float
+    requests: int
+
+
+class Scratch:
+    """A board that is made anew for each measurement."""
+
+    def __init__(self, table: Table, name: str, clock: Clock) -> None:
+        self._table = table
+        self._name = name
+        self._clock = clock
+
+    async def rows_alone(self, seconds: float = SECONDS) -> float:
+        """Runs in a second whose rows are written in full batches, with no worker around them."""
+        size = self._table.max_rows // 4  # a release has four rows
+        board = await self._filled(size * 40, coroutine)
+        batches = await batches_of(board, size)
+        begun, done = self._clock.monotonic(), 0
+        for claims, releases in batches:
+            await self._table.commit(board.partition(""), claims)
+            await self._table.commit(board.partition(""), releases)
+            done += size
+            if self._clock.monotonic() - begun > seconds:
+                break
+        return done / (self._clock.monotonic() - begun)
+
+    async def worked_off(self, items: int, what: Callable[..., Any], *, slots: int) -> Worked:
+        """So many items that are due, by one worker."""
+        board = await self._filled(items, what)
+        before = replace(self._table.requests)
+        begun = self._clock.monotonic()
+        await self._work(board, slots=slots, runs=items)
+        spent = self._table.requests.since(before).total
+        return Worked(self._clock.monotonic() - begun, spent)
+
+    async def idle_look(self, items: int) -> float:
+        """Seconds that a worker takes to see that nothing is due, at the least."""
+        board = await self._filled(items, coroutine, due_in=timedelta(hours=8))
+        taken = []
+        for _ in range(5):
+            begun = self._clock.monotonic()
+            now = await board.table.now()
+            async for _ in board.read_shard(0, until=now + LAG_CYCLE):
+                pass
+            taken.append(self._clock.monotonic() - begun)
+        return min(taken)
+
+    async def lags(self, items: int) -> list[float]:
+        """Seconds from ready to started, at each percent, of items that become ready one by one."""
+        each = timedelta(seconds=1) / LAG_RATE
+        board = await self._filled(items, coroutine, due_in=LAG_CYCLE, apart=each)
+        lags: list[float] = []
+
+        def note(event: BoardEvent) -> None:
+            if isinstance(event, RunEnded):
+                lags.append(event.run.lag)
+
+        await self._work(board, slots=SLOTS[-1], runs=items, also=note)
+        return quantiles(lags, n=100)
+
+    async def _work(
+        self,
+        board: BoardTable,
+        *,
+        slots: int,
+        runs: int,
+        also: Callable[[BoardEvent], None] | None = None,
+    ) -> None:
+        """Run a worker until so many runs have ended."""
+        # Imported when something is measured: the command line reads this module for its help.
+        from blackboard.runners.inline import InlineRunner  # noqa: PLC0415
+        from blackboard.runners.process import ProcessRunner  # noqa: PLC0415
+        from blackboard.worker.wake import CycleWake  # noqa: PLC0415
+        from blackboard.worker.worker import Mode  # noqa: PLC0415
+
+        process = ProcessRunner(idle=slots)
+        settings = WorkerSettings(slots=slots, cycle=LAG_CYCLE)
+        events = Events(identity(board.chance))
+        left = runs
+
+        def count(event: BoardEvent) -> None:
+            nonlocal left
+            if isinstance(event, RunEnded):
+                assert event.run.outcome is Outcome.OK, event.run.error
+                left -= 1
+                if left == 0:
+                    worker.stop()
+
+        events.subscribe(count)
+        if also is not None:
+            events.subscribe(also)
+        worker = assemble(
+            board,
+            owner=events.worker,
+            settings=settings,
+            handlers=HANDLERS,
+            job_settings={},
+            events=events,
+            wake=CycleWake(settings.cycle.total_seconds()),
+            inline=InlineRunner(),
+            process=process,
+            turning=process.turning,
+        )
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                await worker.work(Mode.FOREVER)
+        except TimeoutError:
+            problem = f"{left:,} of {runs:,} runs were left after {LONGEST_WAIT:g} s"
+            raise Unavailable(f"{problem}: this store is too slow to measure") from None
+
+    async def _filled(
+        self,
+        items: int,
+        what: Callable[..., Any],
+        *,
+        due_in: timedelta = timedelta(0),
+        apart: timedelta = timedelta(0),
+    ) -> BoardTable:
+        await _delete(self._table, self._name)
+        return await filled_board(
+            self._table,
+            self._name,
+            items,
+            item_type=next(one.type for one in HANDLERS.values() if one.function is what),
+            resolve=RESOLVE,
+            due_in=due_in,
+            apart=apart,
+        )
+
+
+async def filled_board(
+    table: Table,
+    name: str,
+    items: int,
+    *,
+    item_type: str,
+    resolve: Any,
+    due_in: timedelta = timedelta(0),
+    apart: timedelta = timedelta(0),
+) -> BoardTable:
+    """A board of one shard with so many items: the first is due so long from now, each other one a
+    little later.
+    """
+    board = await BoardTable.create(
+        table, name=name, shards=1, clock=SystemClock(), chance=SystemChance(), resolve=resolve
+    )
+    now, spec = await table.now(), encode_spec(SPEC)
+    ops: list[Op] = []
+    for number in range(items):
+        ready = now + due_in + number * apart
+        if not due_in:
+            ready -= timedelta(milliseconds=items - number)
+        item = Item(
+            id=f"town-{number:06d}",
+            type=item_type,
+            state=State.ACTIVE,
+            spec=spec,
+            slot=ready,
+            ready=ready,
+            planned=ready,
+            schedule="every 8h",
+        )
+        ops += add_ops(item, over=None)
+    for start in range(0, len(ops), table.max_rows):
+        await table.commit(board.partition(""), ops[start : start + table.max_rows])
+    return board
+
+
+Batches = Sequence[tuple[Sequence[Op], Sequence[Op]]]
+"""Claims, and the releases of the same runs."""
+
+
+async def batches_of(board: BoardTable, size: int) -> Batches:
+    """What a worker would write, with ANY for the etags that it would learn on the way."""
+    now = await board.table.now()
+    tokens = [one async for one in board.read_shard(0, until=now) if isinstance(one, Token)]
+    items = {item.id: item async for item in board.items()}
+    batches = []
+    for start in range(0, len(tokens), size):
+        claims: list[Op] = []
+        releases: list[Op] = []
+        for token in tokens[start : start + size]:
+            written, let_go = _run_of(board, token, items[token.id], now)
+            claims += written
+            releases += let_go
+        batches.append((claims, releases))
+    return batches
+
+
+def _run_of(
+    board: BoardTable, token: Token, item: Item, now: datetime
+) -> tuple[list[Op], list[Op]]:
+    settings = board.resolve(item.type, item.spec)
+    held = claimed(item, settings=settings, owner="host:1:00000000", now=now)
+    lock = lock_of(held, nonce="0" * 32, stale_after=28_800.0)
+    claim = Claim(item=replace(held, etag=ANY), lock=replace(lock, etag=ANY), sent=0.0)
+    run = run_of(held, Outcome.OK, now=now, nonce=lock.nonce, result='{"ok":1}')
+    after = released(held, run, settings=settings, fraction=0.0)
+    return claim_ops(token, claim), release_ops(claim, after, run)

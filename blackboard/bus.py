@@ -1,0 +1,70 @@
+"""The contract of a bus: the two hashes and the two channels of a lease grab, in six verbs.
+
+Any key-value store with publish and subscribe will do. A write to a field is atomic. A message goes
+to the listeners of the moment, in the order in which it was published, once or not at all: a
+listener that is away does not get it later. So a bus is no place for what must not be lost. The
+lock rows of the store say who holds what; the bus only makes the sharing quick.
+
+Each group of nodes has a prefix of its own: `prefix:allocation`, `prefix:grab`,
+`prefix:grab-lease`, `prefix:allocated`.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from blackboard.errors import BlackboardError
+from blackboard.rules.grab import Channel, Hash, Notified
+
+REDIS_URL = "BLACKBOARD_REDIS_URL"
+"""The environment variable with the URL of Redis, which may hold a password."""
+
+
+class BusAway(BlackboardError):
+    """The bus did not answer, or it refused. What was asked may or may not have been done."""
+
+    exit_code = 3
+
+
+class OpenBus(Protocol):
+    """Opens the bus of one group, for one node."""
+
+    def __call__(self, *, on_away: Callable[[str], None], on_back: Callable[[], None]) -> "Bus":
+        """`on_away` is called with the reason when the bus stops answering, `on_back` when it
+        answers again: each once.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """The bus of one group, as one node uses it. Each verb raises BusAway."""
+
+    async def set_if_absent(self, hash_name: Hash, field: str, value: str) -> str:
+        """Writes a field that is empty. Returns the value that the field has now."""
+        ...
+
+    async def get(self, hash_name: Hash, field: str) -> str | None:
+        """The value of a field. None: it is empty."""
+        ...
+
+    async def put(self, hash_name: Hash, field: str, value: str) -> None:
+        """Writes a field."""
+        ...
+
+    async def drop_if(self, hash_name: Hash, field: str, value: str) -> bool:
+        """Clears a field that has this value. Returns whether it had."""
+        ...
+
+    async def publish(self, channel: Channel, message: str) -> None:
+        """Sends a message to all listeners, the node's own included."""
+        ...
+
+    def listen(self) -> AbstractAsyncContextManager[AsyncIterator[Notified]]:
+        """Messages of both channels from here on. While the bus is away there are none, and they
+        go on when it is back: the iterator ends with its context alone.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        ...

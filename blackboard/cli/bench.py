@@ -1,0 +1,90 @@
+"""`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import emit, note, table_text
+from blackboard.cli.session import Session, run
+from blackboard.display.layout import Column, Line, Style
+
+if TYPE_CHECKING:
+    from blackboard.bench import Measurement
+
+EPILOG = """\b
+Examples:
+  blackboard bench
+  blackboard bench --store https://ACCOUNT.table.core.windows.net/boards
+  blackboard bench --json | jq '.[] | [.name, .value, .unit]'
+"""
+COLUMNS = (
+    Column(title="measured", least=20, usual=32, worth=9),
+    Column(title="value", least=16, usual=18, worth=8),
+    Column(title="beside", least=10, usual=12, worth=6),
+    Column(title="ratio", least=6, usual=8, worth=7),
+    Column(title="of", least=10, usual=30, worth=5),
+)
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 60),
+    default=4.0,
+    metavar="N",
+    help="For each measurement, about [4].",
+)
+@common()
+def bench_command(*, chosen: Chosen, seconds: float) -> int:
+    """Measure how fast the store is for boards, in half a minute.
+
+    One worker runs handlers that do nothing, on a scratch board: a file beside that of the store,
+    or a board of its own in the table. It is deleted afterwards; nothing else is touched. On Azure
+    the requests are billed: some thousands.
+    """
+    from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
+
+    session = Session.start(chosen)
+
+    async def measured() -> list[bench.Measurement]:
+        found = bench.measure(session.store, _measuring, seconds=seconds)
+        return [one async for one in found]
+
+    measurements = run(measured())
+    if chosen.json:
+        emit([view(one) for one in measurements])
+    else:
+        click.echo(table_text(COLUMNS, [line(one) for one in measurements]))
+    return 0
+
+
+def _measuring(what: str) -> None:
+    note(f"measuring {what} ...")
+
+
+def line(one: "Measurement") -> Line:
+    """For people."""
+    return (
+        (one.name, Style.PLAIN),
+        (f"{_number(one.value):>8} {one.unit}", Style.TITLE),
+        (f"{_number(one.beside):>8}", Style.QUIET),
+        (f"{one.ratio:.2g}", Style.PLAIN),
+        (one.reference, Style.QUIET),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def view(one: "Measurement") -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": one.name,
+        "value": one.value,
+        "unit": one.unit,
+        "beside": one.beside,
+        "ratio": one.ratio,
+        "reference": one.reference,
+    }

@@ -1,0 +1,77 @@
+"""What a shell offers for ids, types, jobs and zones. Errors are hidden: nothing is printed."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from zoneinfo import available_timezones
+
+import click
+from click.shell_completion import CompletionItem
+
+from blackboard.cli.options import Chosen
+from blackboard.cli.session import Session, run
+from blackboard.handlers import shipped
+from blackboard.model import Item, State
+from blackboard.protocol import keys
+from blackboard.protocol.rows import record_of
+
+MOST = 100
+"""Ids that are offered."""
+PATIENCE = 2.0
+"""Seconds to wait for the store."""
+
+
+def complete(what: str, ctx: click.Context, start: str) -> list[CompletionItem]:
+    """What is offered for a text that was begun: of "ids", "types", "jobs" or "zones"."""
+    with suppress(Exception):
+        match what:
+            case "ids":
+                return _items(run(_ids_like(_chosen(ctx), start)))
+            case "types":
+                return _items(_like(_types(Session.start(_chosen(ctx))), start))
+            case "jobs":
+                files = CompletionItem(start, type="file")
+                return [*_items(_like(shipped(), start)), files]
+            case "zones":
+                return _items(_like(available_timezones(), start))
+    return []
+
+
+def _items(values: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(one) for one in values]
+
+
+def _like(values: Iterable[str], start: str) -> list[str]:
+    return sorted(one for one in set(values) if one.lower().startswith(start.lower()))
+
+
+def _types(session: Session) -> set[str]:
+    named = {*shipped(), *session.settings.types, *(one.type for one in session.settings.items)}
+    with suppress(Exception):
+        named |= {*session.with_types().handlers}
+    return named
+
+
+def _chosen(ctx: click.Context) -> Chosen:
+    chosen = Chosen()
+    context: click.Context | None = ctx
+    while context is not None:
+        said = context.params.get
+        chosen = chosen.under(
+            Chosen(store=said("store"), board=said("board"), config=said("config"))
+        )
+        context = context.parent
+    return chosen
+
+
+async def _ids_like(chosen: Chosen, start: str) -> list[str]:
+    """Ids with a beginning, read by range: a large board answers as fast as a small one."""
+    first = keys.item_key(start)
+    last = first + "~"  # above all that an encoded id is made of
+    found: list[str] = []
+    async with asyncio.timeout(PATIENCE), Session.start(chosen).board() as board:
+        for number in range(board.shards):
+            rows = board.table.scan(board.shard(number), first, last, MOST)
+            items = [record_of(Item, row) async for row in rows]
+            found += [one.id for one in items if one.state is not State.REMOVED]
+    return [one for one in sorted(found) if one.startswith(start) and one.isprintable()]

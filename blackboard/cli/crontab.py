@@ -1,0 +1,260 @@
+r"""`blackboard import-crontab`: the lines of a crontab as items of the type `shell`.
+
+Read as crontab(5) of Debian says: `NAME = value` lines count for the lines below; a `%` ends the
+command, and what follows is its input, a line for each further `%`; `\%` is a `%`. CRON_TZ, which
+other crons know, is the zone of the lines below.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blackboard.cli.apply import item_text
+from blackboard.cli.options import Chosen, common, completing
+from blackboard.cli.output import emit, note, warn
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput
+from blackboard.schedule.cron import Cron, idle_steps
+from blackboard.schedule.zones import find_zone
+from blackboard.settings import read_text
+
+LONGEST_ID = 40
+"""Characters of an id that is made of a comment or a command."""
+SHELL = "/bin/sh"
+REBOOT = (
+    "@reboot is left out: a board has no host that starts; the host's own manager does that "
+    "(systemd: WantedBy=multi-user.target)"
+)
+HEAD = """\
+# Items of {file}, for `blackboard apply`. Where CRON_TZ names no zone, times are those of {zone}.
+# Workers run them where blackboard.toml has
+#
+#   [board]
+#   jobs = ["shell"]
+#   [jobs.shell]
+#   allow = true
+#
+# as their own user, in their own folder and with their own PATH, where env does not say otherwise.
+# A time that passed while no worker was there is made up for by one run (missed = "none": it is
+# not). Notices carry the output of a run that fails: docs/notify.md.
+"""
+_SETTING = re.compile(
+    r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>"[^"]*"|'[^']*'|.*?)\s*"""
+)
+_HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s", re.IGNORECASE)
+_PERCENT = re.compile(r"(?<!\\)%")
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+
+
+@dataclass(slots=True)
+class Crontab:
+    """What a crontab says."""
+
+    zone: str
+    items: list[dict[str, Any]] = field(default_factory=list)
+    """As `[[items]]` have them."""
+    problems: list[str] = field(default_factory=list)
+    """Of lines that cannot be taken, with their numbers."""
+    left_out: list[str] = field(default_factory=list)
+    """Lines that mean nothing on a board, with their numbers and why."""
+    _env: dict[str, str] = field(default_factory=dict)
+    _above: list[str] = field(default_factory=list)
+    """The comment right above."""
+
+    def read(self, text: str) -> None:
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                self._read(line.strip(), number)
+            except BadInput as problem:
+                self.problems.append(f"{number}: {problem}")
+
+    def _read(self, line: str, number: int) -> None:
+        if line.startswith("#"):
+            words = " ".join(line.lstrip("#").split())
+            if not words or _HEADING.match(words) or _is_job(words):
+                self._above.clear()
+            else:
+                self._above.append(words)
+            return
+        above, self._above = self._above, []
+        if not line:
+            return
+        if (setting := _SETTING.fullmatch(line)) is not None:
+            self._set(_unquoted(setting["name"]), _unquoted(setting["value"]))
+        elif line.split(None, 1)[0].lower() == "@reboot":
+            self.left_out.append(f"{number}: {REBOOT}")
+        else:
+            self.items.append(self._item(line, " ".join(above)))
+
+    def _set(self, name: str, value: str) -> None:
+        if name == "CRON_TZ":
+            find_zone(value)
+            self.zone = value
+        else:
+            self._env[name] = value
+
+    def _item(self, line: str, comment: str) -> dict[str, Any]:
+        expression, command = _split(line)
+        Cron(expression, self.zone)
+        _check_user(command)
+        item: dict[str, Any] = {
+            "id": self._id(comment or _name_of(command)),
+            "type": "shell",
+            "cron": expression,
+            "timezone": self.zone,
+        }
+        if comment:
+            item["description"] = comment[:1_000]
+        if mail_to := self._env.get("MAILTO", ""):
+            item["owner"] = mail_to[:100]
+        return item | {"params": _params(command, self._env)}
+
+    def _id(self, words: str) -> str:
+        slug = "-".join(_WORD.findall(words.lower())) or "job"
+        if len(slug) > LONGEST_ID:
+            slug = slug[: LONGEST_ID + 1].rpartition("-")[0] or slug[:LONGEST_ID]
+        taken = {one["id"] for one in self.items}
+        names = (f"{slug}-{number}" for number in range(2, len(taken) + 3))
+        return slug if slug not in taken else next(one for one in names if one not in taken)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The expression of a line, and its command. Raises BadInput."""
+    fields = 1 if line.startswith("@") else 5
+    parts = line.split(None, fields)
+    if len(parts) <= fields:
+        raise BadInput(
+            "line", f"{line[:60]!r} has no command", "five fields, or @daily, and a command"
+        )
+    return " ".join(parts[:fields]), parts[fields]
+
+
+def _is_job(words: str) -> bool:
+    """Whether a comment is a line that was put out of use."""
+    try:
+        Cron(_split(words)[0])
+    except BadInput:
+        return False
+    return True
+
+
+def _check_user(command: str) -> None:
+    """Refuse the sixth field of /etc/crontab and of /etc/cron.d. Raises BadInput."""
+    first, _, rest = command.partition(" ")
+    if first == "root" or (rest and first in _users()):
+        problem = f"{first!r} is a user, as in /etc/crontab"
+        remedy = "take the column out; a worker runs commands as its own user, so start one as that"
+        raise BadInput("user", problem, remedy)
+
+
+def _users() -> set[str]:
+    """The users of this host who have a name that is no command's."""
+    import pwd  # noqa: PLC0415 - not everywhere
+
+    commands = {"sync", "mail", "man", "backup", "games", "news", "list", "lp"}
+    return {one.pw_name for one in pwd.getpwall()} - commands
+
+
+def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """The params of `shell`: nothing in them is a variable of the board."""
+    text, *lines = (one.replace(r"\%", "%") for one in _PERCENT.split(command))
+    if lines:
+        end = "END"
+        while end in lines:
+            end += "_"
+        given = "\n".join(lines)
+        text = f"{{ {text.rstrip()}\n}} <<'{end}'\n{given}\n{end}"
+    text = text.strip().replace("${", "$${")
+    kept = {name: value for name, value in env.items() if name not in {"SHELL", "MAILTO"}}
+    shell = env.get("SHELL", SHELL)
+    found: dict[str, Any] = {"command": text, "shell": True}
+    if shell != SHELL:
+        found = {"command": [shell, "-c", text]}
+    if "HOME" in kept:
+        found["cwd"] = kept["HOME"].replace("${", "$${")
+    if kept:
+        found["env"] = {name: value.replace("${", "$${") for name, value in kept.items()}
+    return found
+
+
+def _name_of(command: str) -> str:
+    """What a command is called after: its program, without its path and what is set before it."""
+    try:
+        words = shlex.split(_PERCENT.split(command)[0], comments=False)
+    except ValueError:
+        words = command.split()
+    words = [one for one in words if "=" not in one.partition("/")[0]]
+    if words[:1] == ["cd"] and "&&" in words:
+        words = words[words.index("&&") + 1 :]
+    return Path(words[0]).stem if words else ""
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def zone_of_host() -> str:
+    """The zone in which cron of this host runs."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    linked = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
+    for name in (named, linked):
+        try:
+            return find_zone(name).key
+        except BadInput:
+            continue
+    return "UTC"
+
+
+EPILOG = """\b
+Examples:
+  crontab -l | blackboard import-crontab - > crontab.toml
+  blackboard import-crontab my.crontab --tz Europe/Berlin > crontab.toml
+  blackboard apply crontab.toml --dry-run
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=click.Path())
+@click.option(
+    "--tz",
+    metavar="ZONE",
+    shell_complete=completing("zones"),
+    help="Of lines without CRON_TZ [this host's].",
+)
+@common()
+def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
+    """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
+    comment right above a line makes its id and description, else its program the id. MAILTO becomes
+    the owner. One line that cannot be taken refuses the file: all such lines are named.
+    """
+    zone = find_zone(tz or zone_of_host()).key
+    text = sys.stdin.read() if file == "-" else read_text(Path(file))
+    found = Crontab(zone)
+    found.read(text)
+    for one in found.left_out:
+        warn(f"{file}:{one}")
+    if found.problems:
+        for one in found.problems:
+            note(f"{file}:{one}")
+        return 2
+    for item in found.items:
+        if words := idle_steps(item["cron"]):
+            warn(f"{shown(item['id'])}: {words}")
+    if chosen.json:
+        emit(found.items)
+    else:
+        click.echo("\n".join(_lines(found.items, file=file, zone=zone)), nl=False)
+    return 0
+
+
+def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator[str]:
+    yield HEAD.format(file="a crontab" if file == "-" else shown(file), zone=zone)
+    for item in items:
+        yield item_text(item)

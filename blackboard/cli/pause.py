@@ -1,0 +1,226 @@
+"""The commands that hold up items, or end their runs: pause, resume, cancel, ack, unlock."""
+
+from collections.abc import Sequence
+
+import click
+
+from blackboard.board import mark_now
+from blackboard.cli.many import change_each
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import Answer, due_words, emit, marked, paused_words
+from blackboard.cli.session import Session, ids_argument, run, spec_of
+from blackboard.errors import BadInput
+from blackboard.model import Item, Mark
+from blackboard.phrases import plural, since
+from blackboard.protocol import edits
+from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import text_of
+from blackboard.stores import wake_workers
+
+
+def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
+    return Answer(item=item, words=words, changed=False, no=no)
+
+
+PAUSE_EPILOG = """\b
+Examples:
+  blackboard pause westlafcals --reason "feeds are being moved"
+  blackboard pause "town*"
+  blackboard pause --board --reason "moving to the new database"
+"""
+
+
+@click.command(epilog=PAUSE_EPILOG)
+@ids_argument(required=False)
+@click.option("--reason", default="", help="Why: shown by `why`.")
+@common(whole=True)
+def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+    """Start no more runs of items until they are resumed; with --board, of any item of the board.
+    What runs may finish. Workers learn that the board is paused at their next walk. The items' own
+    pauses stay as they are, and pumps and elections go on.
+    """
+    session = Session.start(chosen)
+    if chosen.whole:
+        return run(_pause_board(session, reason))
+    _check_named(ids)
+
+    async def pause(board: BoardTable, item: Item) -> Answer:
+        done = await edits.pause(board, item.id, await mark_now(board, reason))
+        if done.changed:
+            running = "; the run under way may finish" if done.item.running else ""
+            return Answer(item=done.item, words=f"is paused{running}")
+        if done.item.is_paused:
+            return _unchanged(done.item, "was paused already")
+        words = f"is {done.item.state.value}: there is nothing to pause"
+        return _unchanged(done.item, words, no=True)
+
+    return run(change_each(session, ids, pause, exact=exact))
+
+
+def _check_named(ids: Sequence[str]) -> None:
+    if not ids:
+        raise BadInput("id", "no item is named", "ids, globs, or --board for the whole board")
+
+
+async def _pause_board(session: Session, reason: str) -> int:
+    async with session.board() as board:
+        changed = await pause_board(board, await mark_now(board, reason))
+        mark = await paused_by(board)
+        wake_workers(session.store)
+        now = await board.table.now()
+    _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else "")
+    return 0
+
+
+async def _resume_board(session: Session) -> int:
+    async with session.board() as board:
+        changed = await resume_board(board)
+        wake_workers(session.store)
+    words = "the board is resumed" if changed else "the board was not paused"
+    _say_of_board(session, None, changed=changed, words=words)
+    return 0
+
+
+def _say_of_board(session: Session, mark: Mark | None, *, changed: bool, words: str) -> None:
+    if session.chosen.json:
+        paused = marked(text_of(mark)) if mark else None
+        emit({"board": session.name, "paused": paused, "changed": changed})
+    else:
+        click.echo(words)
+
+
+RESUME_EPILOG = """\b
+Examples:
+  blackboard resume westlafcals
+  blackboard resume "*" --reason "the feeds are back"
+"""
+
+
+@click.command(epilog=RESUME_EPILOG)
+@ids_argument(required=False)
+@click.option("--reason", default="", help="Why: kept with the item.")
+@common(whole=True)
+def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+    """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
+    once.
+    """
+    session = Session.start(chosen)
+    if chosen.whole:
+        return run(_resume_board(session))
+    _check_named(ids)
+
+    async def resume(board: BoardTable, item: Item) -> Answer:
+        done = await edits.resume(board, item.id, await mark_now(board, reason))
+        if not done.changed:
+            return _unchanged(done.item, "was not paused")
+        due = due_words(done.item, await board.table.now())
+        return Answer(item=done.item, words=f"is resumed and {due}")
+
+    return run(change_each(session, ids, resume, exact=exact))
+
+
+ACK_EPILOG = """\b
+Examples:
+  blackboard ack westlafcals --reason "the feed is gone for good"
+"""
+
+
+@click.command(epilog=ACK_EPILOG)
+@ids_argument()
+@click.option("--reason", default="", help="Why: shown by `why`.")
+@common()
+def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+    """Acknowledge the failure of items: `check` passes over it until an item runs again. Exit code
+    1 if one of the items has not failed.
+    """
+
+    async def acknowledge(board: BoardTable, item: Item) -> Answer:
+        if not item.failures or item.running:
+            return _unchanged(item, "has not failed", no=True)
+        mark = await mark_now(board, reason)
+        done = await edits.acknowledge(board, item.id, mark, fence=item.fence)
+        if not done.changed:
+            return _unchanged(done.item, "was acknowledged already, or has run since")
+        failed = plural(done.item.failures, "failure")
+        return Answer(item=done.item, words=f"is acknowledged, with its {failed} in a row")
+
+    return run(change_each(Session.start(chosen), ids, acknowledge, exact=exact))
+
+
+CANCEL_EPILOG = """\b
+Examples:
+  blackboard cancel westlafcals --reason "wrong feeds"
+  blackboard cancel "town*" --json
+"""
+
+
+@click.command(epilog=CANCEL_EPILOG)
+@ids_argument()
+@click.option("--reason", default="", help="Why: kept with the run.")
+@common()
+def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
+    """End the running runs of items; each item waits for its next time. The handler is stopped
+    when its worker renews the lock: on this host, at once; else within a minute, or a third of
+    `stale_after`. Exit code 1 if one of the items does not run.
+    """
+
+    async def cancel(board: BoardTable, item: Item) -> Answer:
+        if not item.running:
+            return _unchanged(item, "does not run", no=True)
+        spec_of(item)  # a damaged one is refused: the next slot is computed from it
+        mark = await mark_now(board, reason)
+        done = await edits.cancel(board, item.id, mark, fence=item.fence)
+        if not done.changed:
+            words = "had ended, or been taken over, before it could be cancelled"
+            return _unchanged(done.item, words, no=True)
+        due = due_words(done.item, await board.table.now())
+        return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
+
+    session = Session.start(chosen).with_defaults()
+    return run(change_each(session, ids, cancel, exact=exact))
+
+
+UNLOCK_EPILOG = """\b
+Examples:
+  blackboard unlock westlafcals --reason "the host is gone"
+  blackboard unlock westlafcals --fence 41
+"""
+
+
+@click.command(epilog=UNLOCK_EPILOG)
+@ids_argument()
+@click.option(
+    "--fence", type=int, metavar="N", help="Only the lock with this fence, as `why` shows it."
+)
+@click.option("--reason", default="", help="Why: kept with the run.")
+@common()
+def unlock_command(
+    *, chosen: Chosen, ids: tuple[str, ...], exact: bool, fence: int | None, reason: str
+) -> int:
+    """Take the locks of running items from their holders. Each item is due again at once; a late
+    result of its holder is recorded as superseded. The locks of a dead worker go stale without
+    this command.
+
+    Only the lock that was read, or that --fence names, is taken. Exit code 1 if there is none.
+    """
+
+    def check(_: BoardTable, items: Sequence[Item]) -> None:
+        if fence is not None and len(items) > 1:
+            raise BadInput("fence", "it belongs to one item", "name one id")
+
+    async def unlock(board: BoardTable, item: Item) -> Answer:
+        lock = await board.lock(item.id)
+        if lock is None:
+            return _unchanged(item, "is not locked", no=True)
+        expected = lock.fence if fence is None else fence
+        mark = await mark_now(board, reason)
+        done = await edits.unlock(board, item.id, mark, fence=expected)
+        if not done.changed:
+            words = f"is not locked with fence {expected}, but {done.item.fence}: left as it is"
+            return _unchanged(done.item, words, no=True)
+        due = due_words(done.item, await board.table.now())
+        held = f"fence {lock.fence}, held by {lock.owner}, not renewed {since(lock.age)}"
+        return Answer(item=done.item, words=f"is unlocked ({held}) and {due}")
+
+    return run(change_each(Session.start(chosen), ids, unlock, exact=exact, check=check))

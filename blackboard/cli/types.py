@@ -1,0 +1,80 @@
+"""`blackboard types`: the types of the jobs, with their defaults and params."""
+
+import click
+import msgspec
+
+from blackboard.cli.options import Chosen, common, completing
+from blackboard.cli.output import JSON, emit
+from blackboard.cli.session import Session
+from blackboard.display.layout import shown
+from blackboard.display.toml_text import lines_of
+from blackboard.manifest import TypeEntry, described, manifest_of
+from blackboard.params import summary
+from blackboard.spec import decode_spec
+
+EPILOG = """\b
+Examples:
+  blackboard types
+  blackboard types --jobs calendars --json
+  blackboard types --check
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--jobs",
+    multiple=True,
+    metavar="JOBS",
+    shell_complete=completing("jobs"),
+    help="Instead of those of [board] jobs.",
+)
+@click.option("--check", is_flag=True, help="Import the jobs here, where they can print and fail.")
+@common()
+def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
+    """List the types of the jobs: defaults, params (* must be given), where they are defined."""
+    session = Session.start(chosen)
+    entries, base = session.entries(jobs)
+    manifest = described(entries, base) if check else manifest_of(entries, base)
+    if chosen.json:
+        emit([_record(one) for one in manifest.types])
+    else:
+        click.echo("\n\n".join(map(_text, manifest.types)) or "no jobs: name some in [board] jobs")
+    return 0
+
+
+def _record(one: TypeEntry) -> JSON:
+    return {
+        "type": one.type,
+        "runs": _runner(one),
+        "defaults": _defaults(one),
+        "params": one.schema,
+        "defined": one.place,
+    }
+
+
+def _runner(one: TypeEntry) -> str:
+    kind = "a coroutine" if one.is_async else "in a child process"
+    return f"a pump, {kind}" if one.pump else kind
+
+
+def _defaults(one: TypeEntry) -> JSON:
+    found: JSON = msgspec.to_builtins(decode_spec(one.spec))
+    more = {
+        "slots": one.slots,
+        "concurrency": one.concurrency,
+        "key": one.key,
+        "fenced": one.fenced or None,
+        "first": one.first,
+    }
+    return found | {name: value for name, value in more.items() if value is not None}
+
+
+def _text(one: TypeEntry) -> str:
+    facts = {
+        "runs": _runner(one),
+        "defaults": ", ".join(lines_of(_defaults(one))),
+        "params": ", ".join(summary(one.schema)) if one.schema else "",
+        "defined": one.place,
+    }
+    lines = [f"  {name:<8}  {shown(fact)}" for name, fact in facts.items() if fact]
+    return "\n".join([shown(one.type), *lines])

@@ -1,0 +1,220 @@
+"""The types of jobs, for commands that do not import jobs.
+
+A command that adds or explains items needs the defaults of their types, and not their code. A
+process of its own imports the jobs and describes their handlers; the description is kept in the
+user's cache until a file of the jobs changes. So what a module prints, waits for or breaks while it
+is imported is not the command's.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blackboard import __version__, loaded
+from blackboard.cache import cache_folder
+from blackboard.errors import BadInput
+from blackboard.handlers import Handler, Pump, Source, load, place
+from blackboard.params import Params
+from blackboard.rules.shares import Balance
+from blackboard.spec import decode_spec, encode_spec
+
+PATIENCE = 60.0
+"""Seconds that the import of all jobs may take."""
+KEPT = 30 * 86_400.0
+"""Seconds for which a description is kept that no command has made again."""
+_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.manifest import main; main()"
+
+
+class PumpEntry(msgspec.Struct, frozen=True):
+    """What `@pump` says. Durations are in seconds; `partitions` is empty where a function gives
+    their names.
+    """
+
+    partitions: tuple[str, ...]
+    lease: float
+    drain: float
+    balance: str
+
+    @classmethod
+    def of(cls, pump: Pump) -> "PumpEntry":
+        names = pump.partitions if isinstance(pump.partitions, tuple) else ()
+        lease, drain = pump.lease.total_seconds(), pump.drain.total_seconds()
+        return cls(names, lease, drain, pump.balance.value)
+
+    def declared(self) -> Pump:
+        return Pump(
+            partitions=self.partitions,
+            lease=timedelta(seconds=self.lease),
+            drain=timedelta(seconds=self.drain),
+            balance=Balance(self.balance),
+        )
+
+
+class TypeEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler, without its code."""
+
+    type: str
+    place: str
+    """The file and line where it is defined."""
+    is_async: bool
+    spec: str
+    slots: int | None
+    fenced: bool
+    first: str | None
+    source: Source
+    concurrency: int | None = None
+    key: str | None = None
+    schema: dict[str, Any] | None = None
+    """Of its params."""
+    pump: PumpEntry | None = None
+
+    def handler(self) -> Handler:
+        return Handler(
+            type=self.type,
+            function=_not_imported,
+            is_async=self.is_async,
+            spec=decode_spec(self.spec),
+            slots=self.slots,
+            fenced=self.fenced,
+            source=self.source,
+            concurrency=self.concurrency,
+            key=self.key,
+            first=self.first,
+            params=None if self.schema is None else Params(schema=self.schema),
+            pump=None if self.pump is None else self.pump.declared(),
+        )
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The types of some jobs, and the files that they are described in."""
+
+    types: tuple[TypeEntry, ...] = ()
+    folders: dict[str, bool] = {}
+    """As `loaded.stamps` takes them."""
+    files: dict[str, tuple[int, int]] = {}
+    problem: tuple[str, str, str] | None = None
+    """The BadInput that the import raised: field, problem, remedy."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        return {one.type: one.handler() for one in self.types}
+
+    def is_fresh(self) -> bool:
+        """Whether its files are as they were."""
+        with suppress(OSError):
+            return loaded.stamps(self.folders, self.files) == self.files
+        return False
+
+
+def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
+    """The types of all entries, as `load` takes them. Raises BadInput as that does."""
+    if not jobs:
+        return Manifest()
+    kept = _kept(jobs, base)
+    with suppress(OSError, msgspec.MsgspecError):
+        found = msgspec.json.decode(kept.read_bytes(), type=Manifest)
+        if found.is_fresh():
+            return found
+    found = _described_elsewhere(jobs, base)
+    if found.problem is not None:
+        raise BadInput(*found.problem)
+    with suppress(OSError):  # there is no cache, then
+        _keep(kept, found)
+    return found
+
+
+def _kept(jobs: Sequence[str], base: Path) -> Path:
+    what = [__version__, sys.executable, sys.path, str(base), list(jobs)]
+    name = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+    return cache_folder() / f"types-{name}.json"
+
+
+def _keep(file: Path, found: Manifest) -> None:
+    """Writes a description, and removes those that were written long ago. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    written = file.with_suffix(f".{os.getpid()}")
+    written.touch(mode=0o600)
+    written.write_bytes(msgspec.json.encode(found))
+    written.replace(file)
+    for other in file.parent.glob("types-*"):
+        if other.stat().st_mtime < file.stat().st_mtime - KEPT:
+            other.unlink(missing_ok=True)
+
+
+def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
+    """The description that a process of its own writes."""
+    with tempfile.TemporaryFile() as answer:
+        main = _MAIN.format(path=sys.path)
+        try:
+            ended = subprocess.run(  # noqa: S603 - this Python
+                [sys.executable, "-c", main, str(answer.fileno()), str(base), *jobs],
+                pass_fds=[answer.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            problem = f"to import them takes longer than {PATIENCE:g} s"
+            raise BadInput("jobs", problem, "`blackboard types --check` shows where") from None
+        answer.seek(0)
+        try:
+            return msgspec.json.decode(answer.read(), type=Manifest)
+        except msgspec.MsgspecError:
+            problem = f"the process that imports them ended with {ended.returncode}"
+            raise BadInput("jobs", problem, "`blackboard types --check` shows why") from None
+
+
+def main() -> None:
+    """In a process of its own: describes jobs."""
+    number, base, *jobs = sys.argv[1:]
+    try:
+        found = described(jobs, Path(base))
+    except BadInput as problem:
+        found = Manifest(problem=(problem.field, problem.problem, problem.remedy))
+    os.write(int(number), msgspec.json.encode(found))
+
+
+def described(jobs: Sequence[str], base: Path) -> Manifest:
+    """The types of jobs that are imported here. Raises BadInput as `load` does."""
+    handlers = load(jobs, base)
+    modules = [sys.modules.get(one.function.__module__) for one in handlers.values()]
+    files = [file for one in modules if (file := getattr(one, "__file__", None))]
+    folders = loaded.folders()
+    return Manifest(
+        types=tuple(_entry(one) for one in handlers.values()),
+        folders=folders,
+        files=loaded.stamps(folders, files),
+    )
+
+
+def _entry(one: Handler) -> TypeEntry:
+    return TypeEntry(
+        type=one.type,
+        place=place(one.function),
+        is_async=one.is_async,
+        spec=encode_spec(one.spec),
+        slots=one.slots,
+        fenced=one.fenced,
+        first=one.first,
+        source=one.source,
+        concurrency=one.concurrency,
+        key=one.key,
+        schema=None if one.params is None else dict(one.params.schema),
+        pump=None if one.pump is None else PumpEntry.of(one.pump),
+    )
+
+
+def _not_imported(*_: Any) -> None:
+    raise RuntimeError("its jobs are not imported here")

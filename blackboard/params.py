@@ -1,0 +1,217 @@
+"""The params of a type, where its handler declares them: `@handler("report", params=ReportParams)`.
+
+`ReportParams` is a dataclass or a Struct of msgspec. Its fields are described by a JSON schema, as
+msgspec writes it, so that params can be checked where the class is not at hand. Checked is what
+such a schema says of types, ranges, lengths, patterns and choices; what only the class can refuse
+(`__post_init__`, formats) is refused where it is made. A field that the class does not have is
+refused too: most are slips.
+
+A text with `${NAME}` may stand for any value: what it is shows when the handler is called. There,
+texts that are numbers are read as such.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from blackboard.answers import Fail
+from blackboard.context import HandlerItem, variables
+from blackboard.errors import BadInput
+from blackboard.model import replace
+
+Schema = Mapping[str, Any]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_AT = re.compile(r"(.*) - at `(?:key in )?\$(.*)`", re.DOTALL)
+_TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "string": ("text", lambda one: isinstance(one, str)),
+    "boolean": ("true or false", lambda one: isinstance(one, bool)),
+    "integer": ("a whole number", lambda one: isinstance(one, int) and not isinstance(one, bool)),
+    "number": ("a number", _is_number),
+    "array": ("a list", lambda one: isinstance(one, list | tuple)),
+    "object": ("a table", lambda one: isinstance(one, Mapping)),
+    "null": ("nothing", lambda one: one is None),
+}
+"""Of JSON: in words, and whether a value is one."""
+_ANY = "a value", lambda _: True
+_LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("at least", lambda one, limit: one >= limit),
+    "maximum": ("at most", lambda one, limit: one <= limit),
+    "exclusiveMinimum": ("more than", lambda one, limit: one > limit),
+    "exclusiveMaximum": ("less than", lambda one, limit: one < limit),
+    "multipleOf": ("a multiple of", lambda one, limit: one % limit == 0),
+    "minLength": ("a length of at least", lambda one, limit: len(one) >= limit),
+    "maxLength": ("a length of at most", lambda one, limit: len(one) <= limit),
+    "minItems": ("a number of at least", lambda one, limit: len(one) >= limit),
+    "maxItems": ("a number of at most", lambda one, limit: len(one) <= limit),
+    "minProperties": ("a number of at least", lambda one, limit: len(one) >= limit),
+    "maxProperties": ("a number of at most", lambda one, limit: len(one) <= limit),
+    "pattern": ("text that matches", lambda one, limit: re.search(limit, one) is not None),
+}
+"""By the key of a schema: in words, and whether a value keeps to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """What a type takes."""
+
+    schema: Schema
+    """JSON schema of an object, as `msgspec.json.schema` writes it."""
+    kind: type | None = None
+    """The class; None where the handler's module was not imported."""
+
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Raises BadInput naming the field, with the remedy."""
+        _check(params, self.schema, "params", self.schema.get("$defs", {}))
+        if self.kind is not None and not variables(params):
+            self.made(params, strict=True)
+
+    def made(self, params: Mapping[str, Any], *, strict: bool) -> Any:
+        """The class with these params. Raises BadInput naming the field."""
+        assert self.kind is not None
+        try:
+            return msgspec.convert(params, self.kind, strict=strict)
+        except msgspec.ValidationError as problem:
+            found = _AT.fullmatch(str(problem))
+            text, place = (found[1], found[2]) if found else (str(problem), "")
+            raise BadInput(f"params{place}", text) from None
+
+
+def described(kind: Any, name: str) -> Params:
+    """The params of a type, by the class that `@handler` names. Raises BadInput naming `name`."""
+    is_class = isinstance(kind, type) and (
+        dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
+    )
+    if not is_class:
+        raise BadInput(name, f"params {kind!r} is no dataclass and no Struct of msgspec")
+    try:
+        schema = msgspec.json.schema(kind)
+    except (TypeError, NameError) as problem:
+        remedy = "use what JSON has, and dates, enumerations and classes of these"
+        raise BadInput(name, f"params {kind.__name__}: {problem}", remedy) from None
+    return Params(schema=schema, kind=kind)
+
+
+def with_params(item: HandlerItem, params: Params | None) -> HandlerItem:
+    """The item as a handler with these params gets it. Raises Fail: no retry makes them good."""
+    if params is None or params.kind is None:
+        return item
+    try:
+        params.check(item.written or item.params)
+        return replace(item, params=params.made(item.params, strict=item.written is None))
+    except BadInput as problem:
+        raise Fail(str(problem)) from None
+
+
+def summary(schema: Schema) -> list[str]:
+    """Each field in a few words: its name, with * if it has to be given, its kind and default."""
+    classes = schema.get("$defs", {})
+    body = _referred(schema, classes)
+    found = []
+    for name, one in body.get("properties", {}).items():
+        kinds = [_referred(each, classes) for each in one.get("anyOf", [one])]
+        words = " or ".join(_TYPES.get(each.get("type", ""), _ANY)[0] for each in kinds)
+        text = f"{name}{'*' * (name in body.get('required', ()))} ({words})"
+        found.append(f"{text} = {json.dumps(one['default'])}" if "default" in one else text)
+    return found
+
+
+def _referred(schema: Schema, classes: Mapping[str, Schema]) -> Schema:
+    name = schema.get("$ref")
+    return schema if name is None else classes[name.rpartition("/")[2]]
+
+
+def _check(value: Any, schema: Schema, where: str, classes: Mapping[str, Schema]) -> None:
+    if isinstance(value, str) and variables(value):
+        return
+    schema = _referred(schema, classes)
+    if "anyOf" in schema:
+        _check_any(value, schema["anyOf"], where, classes)
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if choices is not None and not any(_is_same(value, one) for one in choices):
+        named = ", ".join(map(str, choices))
+        raise BadInput(where, f"{value!r} is none of its values", f"give one of {named}")
+    words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
+    if not is_one(value):
+        raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
+    for key, (words, is_within) in _LIMITS.items():
+        if key in schema and not is_within(value, schema[key]):
+            raise BadInput(where, f"{value!r} is out of range", f"{words} {schema[key]}")
+    if isinstance(value, Mapping):
+        _check_object(value, schema, where, classes)
+    elif isinstance(value, list | tuple):
+        _check_list(value, schema, where, classes)
+
+
+def _check_any(
+    value: Any, schemas: Sequence[Schema], where: str, classes: Mapping[str, Schema]
+) -> None:
+    """One of the schemas must fit; where one alone is of the value's type, it says what is
+    wrong.
+    """
+    problems: list[BadInput] = []
+    for one in schemas:
+        try:
+            _check(value, one, where, classes)
+        except BadInput as problem:
+            problems.append(problem)
+        else:
+            return
+    inner = [one for one in problems if one.field != where]
+    if len(inner) == 1:
+        raise inner[0]
+    remedies = " or ".join(dict.fromkeys(one.remedy.removeprefix("give ") for one in problems))
+    raise BadInput(where, f"{value!r} fits nothing that it may be", f"give {remedies}")
+
+
+def _check_object(
+    value: Mapping[str, Any], schema: Schema, where: str, classes: Mapping[str, Schema]
+) -> None:
+    fields: Mapping[str, Schema] = schema.get("properties", {})
+    others = schema.get("additionalProperties", "properties" not in schema)
+    for key, one in value.items():
+        if key in fields:
+            _check(one, fields[key], f"{where}.{key}", classes)
+        elif isinstance(others, Mapping):
+            _check(one, others, f"{where}.{key}", classes)
+        elif not others:
+            raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
+    for key in schema.get("required", ()):
+        if key not in value:
+            raise BadInput(f"{where}.{key}", "it is missing", _wanted(fields.get(key, {})))
+
+
+def _check_list(
+    value: Sequence[Any], schema: Schema, where: str, classes: Mapping[str, Schema]
+) -> None:
+    first: Sequence[Schema] = schema.get("prefixItems", ())
+    rest = schema.get("items", {})
+    for number, one in enumerate(value):
+        inner = first[number] if number < len(first) else rest
+        if isinstance(inner, Mapping):
+            _check(one, inner, f"{where}[{number}]", classes)
+
+
+def _instead(key: str, fields: Iterable[str]) -> str:
+    near = get_close_matches(key, fields, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields) or 'none'}"
+
+
+def _wanted(schema: Schema) -> str:
+    words, _ = _TYPES.get(schema.get("type", ""), _ANY)
+    return f"give {words}"
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """JSON has no true that is 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -1,0 +1,26 @@
+"""Patterns that items are chosen by: an id, a glob of ids, `tag:NAME`, `owner:NAME`, `type:NAME`.
+
+A name may be a glob as well. An item of exactly that id goes before all other meanings.
+"""
+
+import re
+from fnmatch import fnmatchcase
+
+from blackboard.spec import Labels
+
+_LABEL = re.compile(r"(tag|owner|type):(.+)")
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern may mean other items than the one of that id."""
+    return _LABEL.fullmatch(pattern) is not None or any(one in pattern for one in "*?[")
+
+
+def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bool:
+    """Whether a pattern means an item."""
+    match = _LABEL.fullmatch(pattern)
+    if match is None or pattern == item_id:
+        return pattern == item_id or fnmatchcase(item_id, pattern)
+    kind, name = match.groups()
+    named = {"tag": labels.tags, "owner": (labels.owner,), "type": (item_type,)}
+    return any(fnmatchcase(one, name) for one in named[kind])

@@ -1,0 +1,241 @@
+"""Permits: so many runs of a type go on at a time on the whole board.
+
+A type with a `concurrency` of N has N permits, numbered from 0; with a `key`, N for each value of
+that param. A permit that is in use is a row, in a partition of its own. A worker takes one before
+it claims or overrides, renews it while the run goes on, and gives it back when the run is released.
+The rows keep to the conditions of locks: one is inserted where there is none, replaced by its etag
+once it has outlived its lease, and merged and deleted by its etag alone. So two workers never have
+the same permit, and a worker that died keeps none for longer than the lease.
+
+Permits are read and taken many at once: one range, one batch. A reply that is lost is settled by
+the nonces in the rows. What is taken and not known to be goes stale.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from blackboard.errors import BadRow
+from blackboard.model import VERSION, Item, Permit, Token, replace
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.rules.due import is_stale
+from blackboard.spec import RunSettings, params_of
+from blackboard.table import (
+    Conflict,
+    Delete,
+    Insert,
+    Merge,
+    Op,
+    Replace,
+    Row,
+    Unknown,
+    just_after,
+)
+
+LEASE = 60.0
+"""Seconds that a permit may go untouched. It has nothing to do with the lease of an item: what a
+dead worker held is free again after a minute, however long its locks are good."""
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds without a renewal after which a permit is deleted."""
+TRIES = 4
+"""Readings of the permits of one limit, while other workers are faster."""
+RENEWALS = 3
+"""Batches for one renewal before it is left to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the runs of a type, or of a type and a value of its key, are counted by."""
+
+    type: str
+    value: str
+    """JSON; "" without a key."""
+    most: int
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Equal for all runs that are counted together."""
+        return self.type, self.value
+
+
+def limit_of(work: Item | Token, settings: RunSettings) -> Limit | None:
+    """What a run is counted by; None: its type has no limit on the board."""
+    concurrency = settings.concurrency
+    if concurrency is None:
+        return None
+    value = concurrency.value_of(params_of(work.spec, work.once)) if concurrency.key else ""
+    return Limit(work.type, value, concurrency.most)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPermit:
+    """A permit of this worker."""
+
+    permit: Permit
+    sent: float
+    """When its last write that was acknowledged was sent, in monotonic seconds."""
+
+    @property
+    def key(self) -> str:
+        return keys.permit_key(self.permit.type, self.permit.value, self.permit.number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A row of a permit: by its key, whatever else it says."""
+
+    number: int
+    row: Row
+    permit: Permit | None
+    """None: a newer version wrote it, or it cannot be read."""
+    is_stale: bool
+
+
+async def in_use(board: BoardTable, limit: Limit) -> list[Permit]:
+    """The permits of a limit that are held, by their numbers. Rows that cannot be read are passed
+    over.
+    """
+    found = await _read(board, limit)
+    return [one.permit for one in found if one.permit is not None and not one.is_stale]
+
+
+async def take(
+    board: BoardTable, limit: Limit, items: Sequence[str], *, owner: str
+) -> list[HeldPermit]:
+    """Take a permit for each of some items, or for as many of the first of them as there are
+    permits left.
+    """
+    for _ in range(TRIES):
+        found = {one.number: one for one in await _read(board, limit)}
+        held = [one.number for one in found.values() if not one.is_stale]
+        left = max(limit.most - len(held), 0)
+        free = [number for number in range(limit.most) if number not in held][:left]
+        # From a random one on: workers that take some at the same time collide less.
+        first = int(board.chance.fraction() * len(free))
+        numbers = (free[first:] + free[:first])[: min(len(items), board.table.max_rows)]
+        if not numbers:
+            return []
+        wanted = dict(zip(numbers, items, strict=False))
+        since, sent = await board.table.now(), board.clock.monotonic()
+        permits = [
+            HeldPermit(
+                Permit(
+                    type=limit.type,
+                    value=limit.value,
+                    number=number,
+                    id=item_id,
+                    owner=owner,
+                    nonce=board.chance.nonce(),
+                    since=since,
+                    stale_after=LEASE,
+                ),
+                sent,
+            )
+            for number, item_id in wanted.items()
+        ]
+        try:
+            etags = await board.table.commit(
+                _partition(board), [_taking(one, found.get(one.permit.number)) for one in permits]
+            )
+        except Conflict:
+            continue
+        except Unknown:
+            return await _landed(board, permits)
+        return [_with_etag(one, etag) for one, etag in zip(permits, etags, strict=True)]
+    return []
+
+
+def _taking(one: HeldPermit, found: _Found | None) -> Op:
+    data = data_of(one.permit)
+    return Insert(one.key, data) if found is None else Replace(one.key, data, found.row.etag)
+
+
+async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
+    """Touch permits, as many as fit one batch. Those that do not come back are lost; they keep no
+    other from being renewed.
+    """
+    left = list(permits)
+    for _ in range(RENEWALS):
+        sent = board.clock.monotonic()
+        ops = [Merge(one.key, {}, one.permit.etag) for one in left]
+        try:
+            etags = await board.table.commit(_partition(board), ops)
+        except (Conflict, Unknown):
+            left = await _landed(board, left)
+            if not left:
+                break
+        else:
+            return [
+                _with_etag(HeldPermit(one.permit, sent), etag)
+                for one, etag in zip(left, etags, strict=True)
+            ]
+    return left
+
+
+async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
+    """Delete permits, as many as fit one batch. One that another worker has taken is left alone."""
+    left = list(permits)
+    for _ in range(TRIES):
+        ops = [Delete(one.key, one.permit.etag) for one in left]
+        try:
+            await board.table.commit(_partition(board), ops)
+        except (Conflict, Unknown):
+            left = await _landed(board, left)
+            if not left:
+                return
+        else:
+            return
+
+
+async def forget_lost(board: BoardTable) -> None:
+    """Delete the permits that nobody has renewed for a day: of workers that died, and of limits
+    that are asked for no more.
+    """
+    rows = board.table.scan(_partition(board), keys.PERMIT, keys.end_of(keys.PERMIT))
+    old = [row async for row in rows if board.table.age(row) > FORGOTTEN_AFTER]
+    for row in old:
+        with suppress(Conflict, Unknown):  # it is taken again, or the next worker deletes it
+            await board.table.commit(_partition(board), [Delete(row.key, row.etag)])
+
+
+async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
+    """Those whose rows carry their nonces, with the rows' present etags: found in one range."""
+    by_key = {one.key: one for one in permits}
+    rows = board.table.scan(_partition(board), min(by_key), just_after(max(by_key)))
+    return [
+        _with_etag(one, row.etag)
+        async for row in rows
+        if (one := by_key.get(row.key)) and row.data.get("nonce") == one.permit.nonce
+    ]
+
+
+def _with_etag(one: HeldPermit, etag: str) -> HeldPermit:
+    return HeldPermit(replace(one.permit, etag=etag), one.sent)
+
+
+async def _read(board: BoardTable, limit: Limit) -> list[_Found]:
+    first, last = keys.permits_range(limit.type, limit.value)
+    return [_found(board, row) async for row in board.table.scan(_partition(board), first, last)]
+
+
+def _found(board: BoardTable, row: Row) -> _Found:
+    """A row that cannot be read counts as a permit in use until it is as old as a lease, one of a
+    newer version for ever: more runs than the limit allows are worse than fewer.
+    """
+    number = row.key.rpartition(":")[2]
+    permit, age = None, board.table.age(row)
+    try:
+        if version_of(row.data) <= VERSION:
+            permit = record_of(Permit, row, age=age)
+            free = is_stale(permit, resolution=board.table.resolution)
+        else:
+            free = False
+    except BadRow:
+        free = age > LEASE + board.table.resolution
+    return _Found(int(number) if number.isdecimal() else -1, row, permit, free)
+
+
+def _partition(board: BoardTable) -> str:
+    return keys.permits_partition(board.name)

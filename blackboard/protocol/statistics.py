@@ -1,0 +1,83 @@
+"""The statistics of a board: counted from all of its items, and kept in one row.
+
+The row decides nothing. One that is missing, old, of a newer version or unreadable is not shown;
+the items are counted instead.
+"""
+
+from contextlib import suppress
+
+from blackboard.errors import BadRow
+from blackboard.model import VERSION, Lock, Statistics, replace
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable, Pause
+from blackboard.protocol.rows import data_of, record_of, text_of, version_of
+from blackboard.rules.statistics import Tally, is_current
+from blackboard.rules.status import status_of
+from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
+
+
+async def count(
+    board: BoardTable,
+    *,
+    by: str = "",
+    term: int = 0,
+    pause: Pause | None = None,
+) -> Statistics:
+    """Count all items, with a pause after each page. Locks are read when the first item is found to
+    be running; a lock of another fence than its item says nothing.
+    """
+    began = board.clock.monotonic()
+    now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
+    locks: dict[str, Lock] | None = None
+    async for item in board.items(pause=pause):
+        if item.running and locks is None:
+            locks = {lock.id: lock async for lock in board.locks()}
+        lock = locks.get(item.id) if locks else None
+        tally.add(status_of(item, lock, now=now, resolution=resolution))
+    took = round(board.clock.monotonic() - began, 3)
+    return tally.statistics(at=await board.table.now(), by=by, term=term, took=took)
+
+
+async def read_statistics(board: BoardTable) -> Statistics | None:
+    """The statistics as they were written last, however old; None: there are none."""
+    return _statistics(await _row(board))
+
+
+async def write_statistics(
+    board: BoardTable, counted: Statistics, *, over: Statistics | None = None
+) -> Statistics | None:
+    """Write statistics over those that this worker wrote before, or over those that are there; but
+    not over current ones of a later term, nor over a row of a newer version. Returns what was
+    written; None: nothing, or that is in doubt.
+    """
+    etag = over.etag if over is not None else ""
+    if not etag:
+        row = await _row(board)
+        there = _statistics(row)
+        is_newer = row is not None and version_of(row.data) > VERSION
+        is_late = (
+            there is not None and there.term > counted.term and is_current(there, now=counted.at)
+        )
+        if is_newer or is_late:
+            return None
+        etag = row.etag if row is not None else ""
+    while units(text_of(counted.by_type)) > board.table.max_value:  # types have long names
+        counted = replace(counted, by_type=counted.by_type[: len(counted.by_type) // 2])
+    data, key = data_of(counted), keys.STATS_KEY
+    write = Replace(key, data, etag) if etag else Insert(key, data)
+    try:
+        etags = await board.table.commit(keys.meta_partition(board.name), [write])
+    except (Conflict, Unknown):
+        return None
+    return replace(counted, etag=etags[0])
+
+
+async def _row(board: BoardTable) -> Row | None:
+    return await read(board.table, keys.meta_partition(board.name), keys.STATS_KEY)
+
+
+def _statistics(row: Row | None) -> Statistics | None:
+    if row is not None and version_of(row.data) <= VERSION:
+        with suppress(BadRow):
+            return record_of(Statistics, row)
+    return None

@@ -1,0 +1,180 @@
+"""What handlers log: through `ctx.log`, and through the loggers of the standard library.
+
+Both are kept with the run. Records of a logger of the standard library that reach the root logger
+are found there: above it stands a logger of this module, whose handler exists only where a handler
+runs. So the handlers of the root logger, and what `logging.basicConfig` and `dictConfig` do to
+them, stay as they are. Levels count as they are set: what a logger does not emit is not kept.
+
+In a child process all records are the run's. Coroutines share a process: there a record is of the
+run in whose context it is logged. That context goes on in tasks and in `asyncio.to_thread`, but not
+in a plain `threading.Thread`. What other processes log, those that a handler forks too, is not
+kept.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from blackboard.model import replace, whole_milliseconds
+from blackboard.runners.secrets import Mask
+
+_OWN: Final = "blackboard"
+"""The logger of the worker's events, which are not a handler's."""
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a handler logged."""
+
+    level: int
+    """As in `logging`."""
+    text: str
+    at: datetime
+    logger: str = ""
+    """Its name; "" for `ctx.log`."""
+
+    def masked(self, mask: Mask) -> "Logged":
+        text = self.text.encode("utf-8", "backslashreplace").decode()
+        return replace(self, text=mask.short(text))
+
+
+Send = Callable[[Logged], None]
+
+
+class _Sender(logging.Handler):
+    """Sends what is logged, from any thread. One serves all runs: to make one takes long."""
+
+    def __init__(self, *, named: bool) -> None:
+        super().__init__()
+        self._named = named
+
+    def send(self, record: logging.LogRecord, send: Send) -> None:
+        if self._named and record.name == _OWN:
+            return
+        try:
+            logged = Logged(
+                level=record.levelno,
+                text=self.format(record),
+                at=whole_milliseconds(datetime.fromtimestamp(record.created, UTC)),
+                logger=record.name if self._named else "",
+            )
+            send(logged)
+        except Exception:  # noqa: BLE001 - as logging does for arguments that do not fit
+            self.handleError(record)
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Without the lock of a handler: no run waits for the text of another."""
+        send = _here.get() or _everywhere
+        if send is not None:
+            self.send(record, send)
+        return True
+
+
+_BY_LOGGING = _Sender(named=True)
+_BY_CTX = _Sender(named=False)
+
+
+class _RunLogger(logging.Logger):
+    """Sends all that is logged, and has no parent."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__("blackboard.run", logging.DEBUG)
+        self._send = send
+
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - as logging names it
+        _BY_CTX.send(record, self._send)
+        if self.handlers:  # those that the handler of the run has added
+            super().callHandlers(record)
+
+
+def run_logger(send: Send) -> logging.Logger:
+    """`ctx.log`: a logger without a parent, which sends all that is logged."""
+    # Not getLogger: the log of one run must not reach the handlers of another.
+    return _RunLogger(send)
+
+
+_here: ContextVar[Send | None] = ContextVar("send", default=None)
+_everywhere: Send | None = None
+_is_fork = False
+"""Whether this process was forked from the one in which logs are kept: it has no connection of its
+own to the worker."""
+
+
+def _forked() -> None:
+    global _is_fork  # noqa: PLW0603 - so is the process
+    _is_fork = True
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class _AboveRoot:
+    """The parent of the root logger, as `Logger.callHandlers` uses it."""
+
+    parent = None
+    propagate = False
+    level = logging.NOTSET
+
+    @property
+    def handlers(self) -> list[_Sender]:
+        """None where no handler runs: then logging does what it does without this."""
+        if _is_fork or (_here.get() is None and _everywhere is None):
+            return []
+        return [_BY_LOGGING]
+
+
+_ABOVE_ROOT: Any = _AboveRoot()
+
+
+@contextmanager
+def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
+    """Sends what loggers of the standard library emit in this context; `everywhere`: in this
+    process.
+    """
+    global _everywhere, _is_fork  # noqa: PLW0603 - so is the root logger
+    _is_fork = False
+    logging.root.parent = _ABOVE_ROOT
+    if everywhere:
+        _everywhere = send
+    token = _here.set(send)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+        if everywhere:
+            _everywhere = None
+
+
+@contextmanager
+def own_logs() -> Iterator[None]:
+    """Keeps nothing in this context: what is done here is the worker's, for a handler."""
+    token = _here.set(None)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+@contextmanager
+def emitting_info(*but: str) -> Iterator[None]:
+    """Lets the loggers of this process emit INFO, where no level is set: WARNING is Python's. Those
+    named in `but` go on with that.
+    """
+    if logging.root.level != logging.WARNING:
+        yield
+        return
+    quiet = {one: one.level for one in map(logging.getLogger, but)}
+    logging.root.setLevel(logging.INFO)
+    for logger in quiet:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.root.setLevel(logging.WARNING)
+        for logger, level in quiet.items():
+            logger.setLevel(level)

@@ -1,0 +1,130 @@
+"""What a handler declares as `resources`: opened once, given to all its runs as `ctx.resources`.
+
+`@handler(..., resources=lifespan)` names a function without arguments that returns a context
+manager. Coroutines of a worker share one, opened on the worker's loop at the first run; it may be
+an async one. A child process has its own, opened before its first run of the type. Each is closed
+when its worker or child process ends in order; one that is killed closes nothing.
+
+What fails to open fails the run, and is tried again at the next.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from contextvars import Context as ContextVars
+from typing import Any
+
+from blackboard.errors import BadInput
+
+Lifespan = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
+
+
+def check_lifespan(lifespan: Any, name: str, *, is_async: bool) -> None:
+    """Raises BadInput naming `name`, where `resources` cannot be opened for a handler."""
+    if not callable(lifespan):
+        remedy = "a function under @contextlib.contextmanager"
+        raise BadInput(name, f"resources {lifespan!r} is no function", remedy)
+    written = inspect.unwrap(lifespan)
+    is_manager = written is not lifespan or isinstance(lifespan, type)
+    if not is_manager and (
+        inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written)
+    ):
+        remedy = "put @contextlib.contextmanager above it, or @asynccontextmanager"
+        raise BadInput(name, "resources is a bare generator", remedy)
+    if inspect.isasyncgenfunction(written) and not is_async:
+        remedy = "use @contextlib.contextmanager, or make the handler an `async def`"
+        raise BadInput(name, "resources are async, and a plain function has no loop", remedy)
+
+
+class ProcessResources:
+    """The resources of a child process, by type. Belongs to its main thread."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._values: dict[str, Any] = {}
+
+    def of(self, type_: str, lifespan: Lifespan | None) -> Any:
+        """Opened at the first call. Raises what the lifespan raises."""
+        if lifespan is not None and type_ not in self._values:
+            manager = lifespan()
+            if not isinstance(manager, AbstractContextManager):
+                remedy = "a plain context manager, or an `async def` as handler"
+                raise BadInput("resources", f"{manager!r} cannot be entered here", remedy)
+            self._values[type_] = self._stack.enter_context(manager)
+        return self._values.get(type_)
+
+    def close(self) -> None:
+        """Closes all, the latest first. Raises what they raise."""
+        self._stack.close()
+
+
+class LoopResources:
+    """The resources of the coroutines of a worker, by type. Belongs to its loop."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, _OpenedOnLoop] = {}
+
+    async def of(self, type_: str, lifespan: Lifespan | None) -> Any:
+        """Opened at the first call; later ones wait for that. Raises what the lifespan raises."""
+        if lifespan is None:
+            return None
+        opened = self._opened.get(type_)
+        if opened is None or opened.is_over:
+            opened = self._opened[type_] = _OpenedOnLoop(lifespan)
+        try:
+            return await asyncio.shield(opened.value)
+        except BaseException:
+            if opened.value.done() and self._opened.get(type_) is opened:
+                del self._opened[type_]
+            raise
+
+    async def close(self, seconds: float) -> list[BaseException]:
+        """Closes all, the latest first, each in so many seconds; what they raised."""
+        problems = [await one.close(seconds) for one in reversed(self._opened.values())]
+        self._opened.clear()
+        return [one for one in problems if one is not None]
+
+
+class _OpenedOnLoop:
+    """One context manager, entered and left by one task, as some of them require."""
+
+    def __init__(self, lifespan: Lifespan) -> None:
+        loop = asyncio.get_running_loop()
+        self.value: asyncio.Future[Any] = loop.create_future()
+        self._closing = asyncio.Event()
+        # Outside the context of the run that comes first: its output is not that of the others.
+        self._task = loop.create_task(self._hold(lifespan), context=ContextVars())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was opened, and closed by other code than this."""
+        return self._task.done() and self.value.done() and self.value.exception() is None
+
+    async def close(self, seconds: float) -> BaseException | None:
+        self._closing.set()
+        await asyncio.wait([self._task], timeout=seconds)
+        if not self._task.done():
+            self._task.cancel()
+            return TimeoutError(f"they were not closed within {seconds:g} s")
+        return None if self._task.cancelled() else self._task.exception()
+
+    async def _hold(self, lifespan: Lifespan) -> None:
+        try:
+            manager = lifespan()
+            if isinstance(manager, AbstractAsyncContextManager):
+                async with manager as value:
+                    await self._open_until_closed(value)
+            else:
+                with manager as value:
+                    await self._open_until_closed(value)
+        except BaseException as problem:
+            if self.value.done():
+                raise
+            is_stop = isinstance(problem, StopIteration)  # which no future takes
+            self.value.set_exception(RuntimeError("StopIteration") if is_stop else problem)
+            self.value.exception()  # a run that was stopped meanwhile does not retrieve it
+
+    async def _open_until_closed(self, value: Any) -> None:
+        self.value.set_result(value)
+        await self._closing.wait()

@@ -1,0 +1,74 @@
+"""A thread of a worker that tells which coroutine keeps the loop from turning, before its end.
+
+The guard ends a worker whose loop stands still (`guard.py`), and the traceback that Python writes
+then names no item. So shortly before, this thread finds out whose handler the loop stands in, and
+reports it. It needs the interpreter: a handler in C code that holds the interpreter's lock leaves
+the traceback alone.
+
+A process that was stopped and goes on is no standstill: the thread wakes late then, too, and gives
+the loop time to turn.
+"""
+
+import math
+import sys
+import threading
+from asyncio.events import Handle
+from collections.abc import Callable
+
+from blackboard.clock import Clock
+from blackboard.runners.guard import AWAKE, LOOK_AGAIN
+from blackboard.runners.inline import RunOfLoop, owner_in
+
+EARLY = 1.0
+"""Seconds before the guard ends the worker."""
+STANDS = 0.75
+"""Seconds without a turn that are a standstill, and no busy machine."""
+
+
+class LoopWatch:
+    """Watches the loop of the thread that makes it, until it is told that there is no next turn.
+    `report` is called in another thread, once for each standstill, with the run in whose handler
+    the loop stands.
+    """
+
+    def __init__(self, clock: Clock, report: Callable[[RunOfLoop], None]) -> None:
+        self._clock = clock
+        self._report = report
+        self._watched = threading.get_ident()
+        self._turned = clock.monotonic()
+        self._deadline = self._turned + AWAKE
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="loop watch", daemon=True).start()
+
+    def turning(self, deadline: float) -> None:
+        """The loop turns, and turns again before `deadline`, in monotonic seconds; infinity: it
+        has done its work.
+        """
+        self._deadline, self._turned = deadline, self._clock.monotonic()
+        if math.isinf(deadline):
+            self._ended.set()
+
+    def _watch(self) -> None:
+        reported, wakes = 0.0, self._clock.monotonic()
+        while not self._ended.is_set():
+            deadline, now = self._deadline, self._clock.monotonic()
+            left = max(deadline - EARLY, self._turned + STANDS) - now
+            pause = left if left > 0.0 else LOOK_AGAIN
+            if now - wakes > LOOK_AGAIN:
+                pause = AWAKE
+            elif left <= 0.0 and deadline != reported:
+                reported = deadline
+                self._look()
+            wakes = now + pause
+            self._ended.wait(pause)
+
+    def _look(self) -> None:
+        """Find the run whose callback, or step of a task, the loop is in."""
+        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 - there is no other way
+        while frame is not None:
+            if frame.f_code is Handle._run.__code__:  # noqa: SLF001
+                owner = owner_in(frame.f_locals.get("self"))
+                if owner is not None:
+                    self._report(owner)
+                return
+            frame = frame.f_back

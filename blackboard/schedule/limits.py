@@ -1,0 +1,215 @@
+"""What limits a schedule: an end, a number of runs, and windows in which it has no slot.
+
+Windows are written with commas between them, in the zone of the schedule:
+
+    sat, sun             days of the week
+    mon-fri 22:00-06:00  a time on some days; past midnight it ends on the day after
+    12:00-13:00          a time on each day
+    2026-12-24           a day, or several: 2026-12-24..2027-01-02
+    12-24..01-02         days of each year
+    holidays             the windows of a calendar, which `[calendars]` has by this name
+
+A slot of a cron expression or a rule that falls into a window is left out. One of an `every` comes
+when the window ends.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from blackboard.errors import BadInput
+from blackboard.phrases import plural
+from blackboard.schedule.zones import find_zone, first_shown, showings
+
+Calendars = Mapping[str, Sequence[str]]
+"""By name, the windows of each."""
+NO_END = 4_000
+"""Windows one after the other, some ten years of days: more are taken for a schedule that has no
+slot any more."""
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = timedelta(days=1)
+_MIDNIGHT = 24 * 60
+_TIMES = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
+_WEEK = re.compile(r"([a-z]{3})(?:-([a-z]{3}))?")
+_DATES = re.compile(r"((?:\d{4}-)?\d\d-\d\d)(?:\.\.((?:\d{4}-)?\d\d-\d\d))?")
+_NAME = re.compile(r"[a-z_][\w-]*", re.IGNORECASE)
+_REMEDY = "as in: sat-sun, mon-fri 22:00-06:00, 2026-12-24..2027-01-02, 01-01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A time on some days."""
+
+    weekdays: frozenset[int] | None = None
+    """Monday is 0; None: on any."""
+    first: tuple[int, ...] = ()
+    """A date, or month and day of each year; (): on any day."""
+    last: tuple[int, ...] = ()
+    begin: int = 0
+    """Minutes after midnight."""
+    end: int = _MIDNIGHT
+    """Minutes after the same midnight; past 24:00 on the day after."""
+
+    def on(self, day: date) -> bool:
+        """Whether it begins on this day."""
+        if self.weekdays is not None:
+            return day.weekday() in self.weekdays
+        if not self.first:
+            return True
+        here = (day.year, day.month, day.day)[-len(self.first) :]
+        if self.first <= self.last:
+            return self.first <= here <= self.last
+        return here >= self.first or here <= self.last
+
+    def end_of(self, wall: datetime) -> datetime | None:
+        """Its end, where it contains a wall time (naive)."""
+        for day in (wall.date(), wall.date() - _DAY):
+            midnight = datetime.combine(day, time())
+            begin, end = (midnight + timedelta(minutes=one) for one in (self.begin, self.end))
+            if begin <= wall < end and self.on(day):
+                return end
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of one schedule. Raises BadInput for a blackout that cannot be read."""
+
+    until: datetime | None = None
+    """The last moment at which a slot may be; UTC."""
+    runs: int | None = None
+    """After so many runs there is no further slot."""
+    blackout: str = ""
+    """The windows, as they are written."""
+    zone: str = "UTC"
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As it follows the schedule in a row: " (until ...; 10 runs; not sat-sun)"."""
+        parts = [
+            f"until {self.until.isoformat()}" if self.until else "",
+            plural(self.runs, "run") if self.runs else "",
+            f"not {self.blackout}" if self.blackout else "",
+        ]
+        said = "; ".join(one for one in parts if one)
+        return f" ({said})" if said else ""
+
+    def opens(self, moment: datetime) -> datetime | None:
+        """`moment` if it is in no window, else the end of the windows around it; None: they do not
+        end.
+        """
+        zone = find_zone(self.zone)
+        for _ in range(NO_END):
+            wall = moment.astimezone(zone).replace(tzinfo=None)
+            end = max((at for one in self.windows if (at := one.end_of(wall))), default=None)
+            if end is None:
+                return moment
+            moment = _shown_after(moment, end, zone)
+        return None
+
+
+NONE = Limits()
+
+
+def _shown_after(moment: datetime, wall: datetime, zone: ZoneInfo) -> datetime:
+    """When clocks show a wall time after a moment. They may have shown it before alone, when they
+    were put back: then a window that is entered again counts minute by minute.
+    """
+    times = [one for one in showings(wall, zone) or [first_shown(wall, zone)] if one > moment]
+    return times[0].astimezone(UTC) if times else moment + timedelta(minutes=1)
+
+
+def limits(
+    *,
+    until: datetime | None = None,
+    runs: int | None = None,
+    blackout: str | None = None,
+    zone: str = "UTC",
+    calendars: Calendars | None = None,
+) -> Limits:
+    """Raises BadInput ("blackout") for windows that cannot be read. Names of calendars are looked
+    up in `calendars`; None: they are not known here, and have no windows.
+    """
+    if not blackout:
+        return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
+    text = ", ".join(" ".join(one.split()) for one in blackout.split(",")).lower()
+    found = tuple(_windows(text, calendars))
+    return Limits(until=until, runs=runs, blackout=text, zone=zone, windows=found)
+
+
+def _windows(text: str, calendars: Calendars | None) -> Iterator[Window]:
+    for one in text.split(","):
+        words = one.strip()
+        if (window := _window(words)) is not None:
+            yield window
+        elif not _NAME.fullmatch(words):
+            raise BadInput("blackout", f"{words[:60]!r} is no window", _REMEDY)
+        elif calendars is not None:
+            yield from _calendar(words, calendars)
+
+
+def _calendar(name: str, calendars: Calendars) -> Iterator[Window]:
+    if name not in calendars:
+        problem = f"there is no calendar {name!r}"
+        raise BadInput("blackout", problem, f"write it below [calendars]; or {_REMEDY}")
+    for one in calendars[name]:
+        window = _window(" ".join(one.lower().split()))
+        if window is None:
+            raise BadInput(name, f"{one[:60]!r} is no window", _REMEDY)
+        yield window
+
+
+def check_calendars(calendars: Calendars) -> None:
+    """Raises BadInput naming the calendar that cannot be read."""
+    for name in calendars:
+        if not _NAME.fullmatch(name) or name != name.lower() or _window(name):
+            raise BadInput(name, "it is no name of a calendar", "small letters, as in holidays")
+        list(_calendar(name, calendars))
+
+
+@lru_cache(maxsize=4096)
+def _window(text: str) -> Window | None:
+    """A window as it is written, in small letters; None: it is none."""
+    days, _, times = text.rpartition(" ") if _TIMES.search(text) else (text, "", "")
+    begin, end = 0, _MIDNIGHT
+    if times:
+        match = _TIMES.fullmatch(times)
+        if match is None:
+            return None
+        numbers = [int(one) for one in match.groups()]
+        begin, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+        if max(begin, end) > _MIDNIGHT or max(numbers[1], numbers[3]) > 59 or begin == end:
+            return None
+        end += 0 if begin < end else _MIDNIGHT
+        if not days:
+            return Window(begin=begin, end=end)
+    if match := _WEEK.fullmatch(days):
+        names = [one for one in match.groups() if one]
+        if not set(names) <= set(WEEKDAYS):
+            return None
+        first, last = WEEKDAYS.index(names[0]), WEEKDAYS.index(names[-1])
+        numbers = [(first + one) % 7 for one in range((last - first) % 7 + 1)]
+        return Window(weekdays=frozenset(numbers), begin=begin, end=end)
+    if match := _DATES.fullmatch(days):
+        first_day, last_day = _date(match[1]), _date(match[2] or match[1])
+        if not first_day or not last_day or len(first_day) != len(last_day):
+            return None
+        if len(first_day) == 3 and first_day > last_day:
+            return None
+        return Window(first=first_day, last=last_day, begin=begin, end=end)
+    return None
+
+
+def _date(text: str) -> tuple[int, ...]:
+    """Year, month and day, or month and day; () if there is no such day."""
+    numbers = tuple(int(one) for one in text.split("-"))
+    year, month, day = (2000, *numbers)[-3:]
+    try:
+        date(year, month, day)
+    except ValueError:
+        return ()
+    return numbers

@@ -1,0 +1,346 @@
+"""Invariants of groups: SHARES, MOVED, UNOWNED. Checked at each claim of a partition, every cycle.
+
+SHARES: some rounds after the last change, no two workers hold numbers that differ by two.
+
+MOVED: since then, no more partitions have moved than the changes ask for: a worker that is gone,
+stands still or leaves gives up what it held, and one that joins gets its share, as soon as it
+counts. Without a change nothing moves. And none moves from a worker that lives and has room for it,
+for a round: what its worker lost goes back to it.
+
+STANDSTILL: a worker that stood still, or the store for all, overrides nothing for two rounds.
+
+UNOWNED: no partition is without a worker for longer than a lease and two rounds after its worker is
+gone, or than `HANDOVER` after it was released. When all is well, a pump runs under each lock.
+
+A change is what befalls a worker. Trouble is a request about the group that came to harm, a clock
+of the store that was set, a request of a person, and a pump that failed, or was taken over so often
+that it has to wait. Until it is over the rows alone are checked, and all times begin anew.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from blackboard.model import Lock, Outcome, Run
+from blackboard.protocol.keys import group_board, workers_partition
+from blackboard.rules.shares import CATCHING_UP, GATHERING, LATE, Balance, shares
+from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch
+from blackboard.simulator.handlers import HandlerRuns
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.runs import RATES
+from blackboard.simulator.processes import Timeline
+from blackboard.simulator.scenario import SimulatedGroup
+from blackboard.simulator.store import Written
+from blackboard.simulator.workers import BOARD, Happening, WorkerProcess, Workers
+from blackboard.table import Delete, Insert, Replace
+from blackboard.worker.partitions import SHARED
+
+COUNTS_AFTER = 0.9
+"""Rounds until a worker may count: its second announcement, by a clock that is too fast."""
+BEGINS = 2.0
+"""Seconds, and a round, for which the first lock of a group is held while all workers count."""
+ROUNDS = 3
+"""From the last change until all hold their shares; and the drain of a pump."""
+TAKEOVER_ROUNDS = 2
+"""And a lease: until what a dead worker held is taken."""
+HANDOVER = 3.0
+"""Seconds from the release of a partition to its next claim."""
+SLOW = 2.0
+"""Seconds that requests to the store may take besides."""
+SPARE = 5.0
+"""Seconds beyond a bound."""
+HELD_UP = 60.0
+"""Seconds after trouble in which the store may not be asked: a batch is under way, or a breaker
+holds requests up; and in which a partition is not due, whose pump failed.
+"""
+
+
+@dataclass(slots=True)
+class GroupInvariants:
+    """Checks one group."""
+
+    group: SimulatedGroup
+    timeline: Timeline
+    shadows: Shadows
+    workers: Workers
+    handler_runs: HandlerRuns
+    on_move: Callable[[], None]
+    moves: int = 0
+    """Since all was well."""
+    _shed: int = 0
+    """Let go for other workers, since then."""
+    _most: float = math.inf
+    """Moves that the changes since then ask for."""
+    _well: float = 0.0
+    """When all has to be well."""
+    _upset: float = 0.0
+    """The last trouble, or the last worker that did not end in good order."""
+    _owners: dict[str, str] = field(default_factory=dict)
+    """The last of each partition."""
+    _freed: dict[str, float] = field(default_factory=dict)
+    """When each partition was released that is not held."""
+    _count: set[str] = field(default_factory=set)
+    """The workers that count, or did."""
+    _claimed: dict[str, float] = field(default_factory=dict)
+    """When each partition was taken that is held."""
+    _announced: dict[str, float] = field(default_factory=dict)
+    """When each worker last wrote its row."""
+    _gone: dict[str, float] = field(default_factory=dict)
+    """When each worker was gone, or stood still."""
+    _stood_still: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The last standstill of a worker that was late after it."""
+    _away: tuple[float, float] = (math.inf, -math.inf)
+    """The last time that the store was away, for so long that all are late."""
+    _took: dict[str, float] = field(default_factory=dict)
+    """When each worker first took a partition: it had looked at the group by then."""
+
+    # ---- what befalls workers
+
+    def happened(self, member: WorkerProcess, happening: Happening) -> None:
+        """Called before a worker is gone, and after all else."""
+        name, now = member.process.name, self.timeline.now
+        held, round_ = self._held(name), self.group.round
+        match happening:
+            case Happening.STARTS if self._begins:
+                self._count.add(name)
+                self._most += self._share_of_a_new_one(name)
+                in_good_order = False
+            case Happening.STARTS:
+                self.timeline.at(now + COUNTS_AFTER * round_, self._counts_now, name)
+                in_good_order = len(self._live()) > 1
+            case Happening.GOES_ON:
+                since = self._gone.pop(name, now)
+                if now > since + LATE * round_ * RATES:
+                    self._stood_still[name] = since, now
+                self._most += self._share_of_a_new_one(name)
+                in_good_order = False
+            case Happening.ASKED_TO_STOP:
+                self._most += held
+                in_good_order = True
+            case _ if name in self._gone:
+                return  # a worker that stood still has ended
+            case _:
+                self._gone[name] = now
+                self._most += held
+                in_good_order = not held and member.asked_to_stop is not None
+        if in_good_order:
+            self._due(self._rounds_of_a_move)
+        else:
+            self._upset = now
+            self._due(self._until_taken + self._rounds_of_a_move)
+
+    def _counts_now(self, name: str) -> None:
+        """A worker is about to announce itself again, or holds something: from now on it counts."""
+        if name in self._live() and name not in self._count:
+            self._count.add(name)
+            self._most += self._share_of_a_new_one(name)
+
+    @property
+    def _begins(self) -> bool:
+        """Whether nothing was held for a round: all workers count."""
+        since = self.timeline.now - self.group.round - BEGINS
+        return not any(moment < since for moment in self._claimed.values())
+
+    def was_away(self, since: float) -> None:
+        """The store was away since a moment, for all."""
+        self.troubled()
+        if self.timeline.now > since + LATE * self.group.round * RATES:
+            self._away = since, self.timeline.now
+
+    def troubled(self) -> None:
+        self._upset, self._most = self.timeline.now, math.inf
+        self._due(self._until_taken + self._rounds_of_a_move + HELD_UP)
+
+    def _due(self, seconds: float) -> None:
+        self._well = max(self._well, self.timeline.now + seconds)
+
+    @property
+    def _until_taken(self) -> float:
+        return self.group.lease + TAKEOVER_ROUNDS * self.group.round + SPARE
+
+    @property
+    def _rounds_of_a_move(self) -> float:
+        """Seconds. By `steal`, one partition moves in a round."""
+        more = self.group.partitions if self.group.balance is Balance.STEAL else 0
+        return (ROUNDS + more) * self.group.round + self.group.drain + SPARE
+
+    @property
+    def longest(self) -> float:
+        """Seconds until all is well after any trouble."""
+        return self._until_taken + self._rounds_of_a_move + HELD_UP
+
+    def _share_of_a_new_one(self, name: str) -> int:
+        """The moves that a worker more asks for."""
+        live = self._live() | {name}
+        if not self._is_well:
+            return math.ceil(self.group.partitions / len(live))
+        counts = self._counts(live)
+        share = shares(self.group.partitions, counts)
+        return sum(max(counts[one] - share[one], 0) for one in live)
+
+    # ---- at each write
+
+    def written(self, written: Written) -> None:
+        if written.partition == workers_partition(group_board(BOARD, self.group.name)):
+            for row in written.after.values():
+                self._announced[str(row.data["owner"])] = written.moment
+
+    def changed(self, change: AppliedChange) -> None:
+        if change.id not in self._ids:
+            return
+        if change.sender.is_person:
+            self.troubled()
+        let_go = any(isinstance(one.op, Delete) for one in change.of(Lock))
+        for touch in change.of(Run):
+            if isinstance(touch.new, Run) and let_go and touch.new.outcome is not Outcome.CANCELLED:
+                self.troubled()
+            if isinstance(touch.new, Run) and let_go and touch.new.error == SHARED:
+                self._let_go(change.id)
+        for touch in change.of(Lock):
+            match touch.op:
+                case Delete():
+                    self._freed[change.id] = change.moment
+                    self._claimed.pop(change.id, None)
+                case Insert() | Replace():
+                    self._taken(change, touch)
+
+    def _let_go(self, item_id: str) -> None:
+        """A worker that has too many lets one go: there has to be another that counts."""
+        self._shed += 1
+        if self._shed > self._most:
+            what = f"{self._shed} partitions of {self.group.name} let go, {self._most:g} had to be"
+            raise Violation("MOVED", what, item=item_id)
+
+    def _taken(self, change: AppliedChange, touch: Touch) -> None:
+        new, old = touch.new, touch.old
+        assert isinstance(new, Lock)
+        before = self._owners.get(change.id)
+        self._counts_now(new.owner)
+        self._owners[change.id], self._claimed[change.id] = new.owner, change.moment
+        if isinstance(old, Lock):
+            self._due(self._rounds_of_a_move)
+            self._may_override(change, old, stale=change.moment - touch.age + old.stale_after)
+            self._in_time(change.id, self._gone.get(old.owner, change.moment))
+        else:
+            self._took.setdefault(new.owner, change.moment)
+        if old is None and change.id in self._freed:
+            self._in_time(change.id, self._freed.pop(change.id), was_freed=True)
+        if before is not None and before != new.owner:
+            self.moves += 1
+            self.on_move()
+            if self.moves > self._most:
+                what = f"{self.moves} partitions of {self.group.name}, {self._most:g} had to"
+                raise Violation("MOVED", what, item=change.id)
+
+    def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
+        """What was stale before a standstill may have been chosen before it."""
+        mine = change.sender.name
+        had_looked = self._took.setdefault(mine, change.moment)
+        for began, ended in (self._stood_still.get(mine, self._away), self._away):
+            until = ended + CATCHING_UP * self.group.round / RATES
+            if not ended <= change.sent < until or had_looked > began or stale < began:
+                continue
+            what = f"{mine} overrides a lock of {old.owner}, and has just come back"
+            raise Violation("STANDSTILL", what, item=change.id)
+        live, seen = self._live(), change.sent - 2 * SLOW
+        announced = self._announced.get(old.owner, -math.inf)
+        was_seen = change.sent - self.group.lease < announced < seen
+        is_its_own = change.sent < max(stale, self._upset) + self.group.round  # then, any worker's
+        if old.owner in live - {mine} and was_seen and is_its_own and self._upset < seen:
+            all_of_it = sum(self._owners[one] == old.owner for one in self._claimed) + 1
+            if all_of_it <= self.group.partitions // len(live):
+                what = f"{mine} overrides a lock of {old.owner}, which has room for it"
+                raise Violation("MOVED", what, item=change.id)
+
+    def _in_time(self, item_id: str, since: float, *, was_freed: bool = False) -> None:
+        """Whether a partition has not been without a worker for too long."""
+        if not self._live():
+            return
+        bound = self._until_taken
+        settled = self._upset + self._until_taken + self._rounds_of_a_move
+        if was_freed and since > settled:
+            bound = HANDOVER + SLOW
+        else:
+            since = max(since, self._upset + (HELD_UP if math.isinf(self._most) else GATHERING))
+        if self.timeline.now > since + bound:
+            seconds = self.timeline.now - since
+            what = f"no worker had it for {seconds:.1f} s, {bound:g} s at the most"
+            raise Violation("UNOWNED", what, item=item_id)
+
+    # ---- every cycle
+
+    def check(self) -> None:
+        """Checks what no write shows. To be called every cycle."""
+        for item_id, shadow in self._partitions():
+            if shadow.lock is None:
+                if item_id in self._freed:
+                    self._in_time(item_id, self._freed[item_id], was_freed=True)
+            elif shadow.lock.owner in self._gone:
+                self._in_time(item_id, self._gone[shadow.lock.owner])
+        if self._is_well:
+            self._check_shares()
+            self.moves, self._shed, self._most = 0, 0, 0
+
+    @property
+    def _is_well(self) -> bool:
+        return self.timeline.now > self._well and not self._missing
+
+    @property
+    def _missing(self) -> bool:
+        """Whether a worker stands still, or is about to end."""
+        return any(
+            member.process.loop.stopped or member.asked_to_stop is not None
+            for member in self.workers.members
+        )
+
+    def _check_shares(self) -> None:
+        live = self._live()
+        if not live:
+            return
+        for item_id, shadow in self._partitions():
+            lock = shadow.lock
+            if lock is None or lock.owner not in live:
+                owner = "no worker" if lock is None else lock.owner
+                raise Violation("UNOWNED", f"{owner} has it, and all is well", item=item_id)
+            member = self.workers.by_name[lock.owner]
+            released = {
+                one.claim.nonce
+                for one in member.groups[self.group.name].holdings
+                if one.ended  # and its release is under way
+            }
+            runs = self.handler_runs.of(member.process, lock.fence, item_id) is not None
+            if not runs and lock.nonce not in released:
+                what = f"{lock.owner} has fence {lock.fence}, and runs no pump"
+                raise Violation("UNOWNED", what, item=item_id)
+        counts = self._counts(live)
+        if max(counts.values()) - min(counts.values()) > 1:
+            what = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+            raise Violation("SHARES", f"of {self.group.name}: {what}")
+
+    # ---- the workers and the partitions
+
+    @property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(self.group.ids)
+
+    def _partitions(self) -> Iterator[tuple[str, Shadow]]:
+        """Those that are to be held: not paused."""
+        for item_id in self.group.ids:
+            shadow = self.shadows.of.get(item_id)
+            if shadow is not None and (shadow.lock is not None or shadow.tokens):
+                yield item_id, shadow
+
+    def _live(self) -> set[str]:
+        return {
+            member.process.name
+            for member in self.workers.members
+            if member.process.runs and member.asked_to_stop is None
+        }
+
+    def _counts(self, names: set[str]) -> dict[str, int]:
+        owners = Counter(one.lock.owner for _, one in self._partitions() if one.lock)
+        return {name: owners[name] for name in sorted(names)}
+
+    def _held(self, name: str) -> int:
+        return self._counts({name})[name]

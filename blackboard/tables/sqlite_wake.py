@@ -1,0 +1,86 @@
+"""Wakes the workers of this host when a board in a file of SQLite was changed.
+
+A worker listens on a datagram socket beside the file, FILE-wake-PID-NUMBER. Whatever changes the
+board sends a byte to each of them. Nothing depends on it: a worker that cannot be reached finds the
+change in its next walk. A socket on which nothing listens any more is removed by the next sender.
+"""
+
+import asyncio
+import glob
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+_INFIX = "-wake-"
+_NUMBERS = count()
+_LONGEST = 100
+"""Bytes of the path of a socket; most systems take 103."""
+_READ_AT_ONCE = 1_000
+"""Bytes of other senders that one wake stands for."""
+
+
+def wake_listeners(file: Path) -> None:
+    """Wakes all workers that listen."""
+    with _socket() as sender:
+        for path in file.parent.glob(f"{glob.escape(file.name)}{_INFIX}*"):
+            try:
+                with _address(path) as address:
+                    sender.sendto(b"!", address)
+            except ConnectionRefusedError:  # its worker was killed
+                with suppress(OSError):
+                    path.unlink()
+            except OSError:
+                continue  # its queue is full, so it wakes anyway; or it is another user's
+
+
+@contextmanager
+def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
+    """Calls `callback` on the running loop when the file's workers are woken. Where there can be no
+    socket, it is never called.
+    """
+    loop = asyncio.get_running_loop()
+    path = file.with_name(f"{file.name}{_INFIX}{os.getpid()}-{next(_NUMBERS)}")
+    with _socket() as receiver:
+
+        def heard() -> None:
+            with suppress(BlockingIOError):
+                for _ in range(_READ_AT_ONCE):
+                    receiver.recv(1)
+            callback()
+
+        try:
+            with _address(path) as address:
+                receiver.bind(address)
+            path.chmod(file.stat().st_mode & 0o666)
+        except OSError:
+            yield
+            return
+        loop.add_reader(receiver, heard)
+        try:
+            yield
+        finally:
+            loop.remove_reader(receiver)
+            with suppress(OSError):
+                path.unlink()
+
+
+def _socket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    return made
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The path as a socket takes it, which is short: through its open folder where it is long."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,243 @@
+"""The coordinator: one elected worker keeps house, and does what no other does.
+
+    each 5 minutes   counts the items, for `show` and `status`
+    each hour        examines the rows, as `doctor` does, and emits what it finds; repairs nothing
+    each day         deletes what is kept no longer and nobody else deletes: histories that no
+                     release prunes, tombstones, notices of removed items, mail of candidates that
+                     are gone; of the board, its groups and its elections
+
+No run depends on it. The coordinator is the leader of the election `coordinator`, a mutex. When it
+is shut down, the next check of another worker finds that; when it dies, its lease has to run out.
+The lease is long, because each check costs a request, and nothing here is urgent. A worker enters
+the election half a minute after its start: one that is soon gone again does not take part.
+
+All requests go through the worker's circuit breaker, with a pause before each, so that they are
+never in the way of a renewal. At the end of the term the work stops before the next request. A
+request that is late does no harm: each deletion states the etag of what was read, and counts are
+not written over those of a later term.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from blackboard.doctor import Examination, examine
+from blackboard.election import Election, open_elections
+from blackboard.errors import BadInput, BadRow
+from blackboard.events import (
+    BoardExamined,
+    BoardFinding,
+    CoordinatorElected,
+    CoordinatorEnded,
+    Events,
+    HousekeepingTrouble,
+    Housekept,
+)
+from blackboard.model import Statistics
+from blackboard.notify.notices import forget_removed
+from blackboard.protocol import keys, mail
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
+from blackboard.protocol.statistics import count, write_statistics
+from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.table import TableError
+
+ELECTION = "coordinator"
+LARGEST_EXAMINED = 20_000
+"""Items of a board that is examined: all rows of a shard are in memory meanwhile."""
+RESIGNS_WITHIN = timedelta(seconds=3)
+"""How long a worker that ends waits for the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorTimes:
+    """When the coordinator does what."""
+
+    enters_after: float = 30.0
+    """Seconds from the start of a worker until it takes part in the election."""
+    lease: timedelta = timedelta(minutes=15)
+    counts_every: timedelta = COUNTED_EVERY
+    examines_every: timedelta = timedelta(hours=1)
+    prunes_every: timedelta = timedelta(days=1)
+    settles: timedelta = COUNTED_EVERY
+    """From the beginning of a term until it examines and prunes for the first time."""
+    pause: float = 0.1
+    """Seconds before each request of long work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HouseRules:
+    """What a coordinator goes by."""
+
+    retention: Retention = field(default_factory=Retention)
+    cycle: timedelta = timedelta(seconds=60)
+    """Of the workers, for the examination."""
+    times: CoordinatorTimes = field(default_factory=CoordinatorTimes)
+
+    @property
+    def prunes_every(self) -> timedelta:
+        """More often where little is kept."""
+        kept = min(self.retention.age, self.retention.tombstones)
+        return min(self.times.prunes_every, max(self.times.counts_every, kept / 4))
+
+
+class TermOver(Exception):
+    """The worker is the coordinator no longer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Housekeeping:
+    """What a coordinator does, in one term."""
+
+    board: BoardTable
+    events: Events
+    rules: HouseRules
+    term: int = 0
+    is_over: Callable[[], bool] = bool
+    """Whether the term is over; False if none is given."""
+    counted: Statistics | None = None
+    """As written last; None: what is there now is not known."""
+
+    async def pause(self) -> None:
+        """Leave time for others. Raises TermOver."""
+        await self.board.clock.sleep(self.rules.times.pause)
+        if self.is_over():
+            raise TermOver
+
+    async def count(self) -> None:
+        """Count the items, and write that down."""
+        by = self.events.worker
+        counted = await count(self.board, by=by, term=self.term, pause=self.pause)
+        await self.pause()
+        self.counted = await write_statistics(self.board, counted, over=self.counted)
+
+    async def examine(self) -> None:
+        """Examine the rows, but of very large boards."""
+        if self.counted is not None and self.counted.items > LARGEST_EXAMINED:
+            return
+        request = Examination(cycle=self.rules.cycle, quick=True)
+        report = await examine(self.board, request, pause=self.pause)
+        findings = [
+            BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
+            for one in report.findings
+        ]
+        self.events.emit(BoardExamined, items=report.swept.items, findings=tuple(findings))
+
+    async def prune(self) -> None:
+        """Delete what is kept no longer, of the board and of those that belong to it."""
+        pruned, messages = Pruned(), 0
+        async for board in self._boards():
+            pruned += await prune_unreleased(
+                board, retention=self.rules.retention, pause=self.pause
+            )
+            if board.name == keys.leaders_board(self.board.name):
+                await self.pause()
+                messages = await mail.forget_old(board)
+        notices = await forget_removed(self.board, pause=self.pause)
+        self.events.emit(
+            Housekept,
+            runs=pruned.runs,
+            tombstones=pruned.tombstones,
+            notices=notices,
+            mail=messages,
+        )
+
+    async def _boards(self) -> AsyncIterator[BoardTable]:
+        """The board, those of its groups, and that of its elections."""
+        yield self.board
+        meta = keys.meta_partition(self.board.name)
+        async for row in self.board.table.scan(meta, keys.GROUP, keys.end_of(keys.GROUP)):
+            yield self.board.group(row.key.removeprefix(keys.GROUP))
+        yield await open_elections(self.board)
+
+
+@dataclass(slots=True, kw_only=True)
+class Coordinator:
+    """A worker's part in coordinating its board."""
+
+    board: BoardTable
+    owner: str
+    events: Events
+    rules: HouseRules
+
+    async def run(self) -> None:
+        """Take part in the election, and keep house whenever it is won, until it is cancelled."""
+        times = self.rules.times
+        await self.board.clock.sleep(times.enters_after)
+        while True:
+            try:
+                await self._take_part()
+            except TableError:
+                pass  # the breaker reports a store that is away
+            except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
+                self._trouble("the election", problem)
+            await self.board.clock.sleep(times.lease.total_seconds() / 3)
+
+    async def _take_part(self) -> None:
+        election = Election(
+            self.board,
+            name=ELECTION,
+            owner=self.owner,
+            lease=self.rules.times.lease,
+            ends_at_sigterm=False,
+            resigns_within=RESIGNS_WITHIN,
+        )
+        async with election:
+            while True:
+                await election.won()
+                await self._serve(election)
+
+    async def _serve(self, election: Election) -> None:
+        """One term."""
+        term, lost = election.term, election.lost
+        times, rules = self.rules.times, self.rules
+        house = Housekeeping(
+            board=self.board,
+            events=self.events,
+            rules=rules,
+            term=term,
+            is_over=lambda: bool(lost),
+        )
+        self.events.emit(CoordinatorElected, term=term)
+        try:
+            async with asyncio.TaskGroup() as group:
+                duties = [
+                    group.create_task(one)
+                    for one in (
+                        self._keep(house.count, times.counts_every),
+                        self._keep(house.examine, times.examines_every, after=times.settles),
+                        self._keep(house.prune, rules.prunes_every, after=times.settles),
+                    )
+                ]
+                await lost.wait()
+                for one in duties:
+                    one.cancel()
+        finally:
+            reason = lost.reason or "the worker ends"
+            self.events.emit(CoordinatorEnded, term=term, reason=reason)
+
+    async def _keep(
+        self,
+        duty: Callable[[], Awaitable[None]],
+        every: timedelta,
+        *,
+        after: timedelta = timedelta(0),
+    ) -> None:
+        """Do something again and again. What fails is done the next time."""
+        await self.board.clock.sleep(after.total_seconds())
+        while True:
+            try:
+                await duty()
+            except TermOver:
+                return
+            except TableError:
+                pass  # the breaker reports a store that is away
+            except Exception as problem:  # noqa: BLE001 - housekeeping must not end its worker
+                self._trouble(duty.__name__, problem)
+            await self.board.clock.sleep(every.total_seconds())
+
+    def _trouble(self, what: str, problem: Exception) -> None:
+        is_told = isinstance(problem, BadInput | BadRow)
+        words = str(problem) if is_told else f"{type(problem).__name__}: {problem}"
+        self.events.emit(HousekeepingTrouble, message=f"{what}: {words}")

@@ -1,0 +1,269 @@
+"""The permits of one worker: asked for before a claim, renewed beside its run, given back after it.
+
+Where no permit of a limit was left, no more are asked for some seconds, or until this worker gives
+one back: other runs go first meanwhile.
+
+A run whose permit could not be renewed in time, or was taken, is stopped and put back: its item is
+due again at once, and waits for a permit like any other.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from blackboard.protocol.keys import permits_partition
+from blackboard.protocol.permits import (
+    LEASE,
+    HeldPermit,
+    Limit,
+    forget_lost,
+    give_back,
+    renew,
+    take,
+)
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.due import deadline, renew_every
+from blackboard.table import Busy, TableError, Unavailable
+from blackboard.worker.running import Holdings
+
+ASK_AGAIN = 5.0
+"""Seconds for which a limit counts as exhausted, unless this worker gives a permit of it back."""
+BEAT = 1.0
+"""Seconds between two looks at the permits that are held."""
+LAST_WORD = 3.0
+"""Seconds that a worker which ends waits for the store to delete its permits."""
+LOST = "its permit was not renewed in time, or another worker took it"
+
+
+class Grant:
+    """What was asked for by one batch of claims: those of its items that may run."""
+
+    def __init__(self, permits: "Permits", limits: Mapping[str, Limit]) -> None:
+        self._permits = permits
+        self._limits = limits
+        """Of the items that have one."""
+        self._granted: dict[str, HeldPermit] = {}
+
+    def grant(self, permits: Iterable[HeldPermit]) -> None:
+        self._granted |= {one.permit.id: one for one in permits}
+
+    def allows(self, item_id: str) -> bool:
+        """Whether there is a permit for the item, or it needs none."""
+        return item_id not in self._limits or item_id in self._granted
+
+    def hold(self, item_id: str, nonce: str) -> bool:
+        """The item was claimed, with this nonce: its permit is kept for its run. Returns whether it
+        may run: it needs no permit, or has one that is to be trusted still.
+        """
+        if item_id not in self._limits:
+            return True
+        permit = self._granted.get(item_id)
+        if permit is None or not self._permits.trusts(permit):
+            return False
+        self._permits.hold(nonce, self._granted.pop(item_id))
+        return True
+
+    def keep_for_locks(self) -> None:
+        """What is freed of these limits is for stale locks first."""
+        self._permits.keep_for_locks(limit.name for limit in self._limits.values())
+
+    def take_unused(self) -> list[HeldPermit]:
+        """Those that no claim has used."""
+        unused, self._granted = list(self._granted.values()), {}
+        return unused
+
+
+@dataclass(slots=True, kw_only=True)
+class Permits:
+    """All permits of a worker."""
+
+    board: BoardTable
+    renewing: BoardTable
+    """The same, asked for renewals."""
+    owner: str
+    holdings: Holdings
+    freed: Callable[[], None]
+    """Called when a limit that was exhausted has a permit again."""
+    _exhausted: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Limits of which no permit was left, and until when none are asked for, in monotonic seconds.
+    """
+    _kept: set[tuple[str, str]] = field(default_factory=set)
+    """Limits whose permits are for stale locks first."""
+    _asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Permits that are being asked for or wait for the answer to their claims."""
+    _has_asked: bool = False
+    _held: dict[str, HeldPermit] = field(default_factory=dict)
+    """By the nonces of their claims."""
+    _some: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while any is held."""
+    _unneeded: list[HeldPermit] = field(default_factory=list)
+    """To be deleted."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while there are some."""
+    _deleting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while some are being deleted."""
+    _renewal: asyncio.Task[None] | None = None
+    """Under way."""
+
+    def __post_init__(self) -> None:
+        self.holdings.released = self.release
+
+    # ---- asking
+
+    def begin(self) -> None:
+        """A walk over the board begins: stale locks are looked at before tokens."""
+        self._kept.clear()
+        now = self.board.clock.monotonic()
+        self._exhausted = {name: until for name, until in self._exhausted.items() if now < until}
+
+    def exhausted(self) -> set[tuple[str, str]]:
+        """The limits of which no permits are asked for now, for tokens."""
+        now = self.board.clock.monotonic()
+        return self._kept | {name for name, until in self._exhausted.items() if now < until}
+
+    def keep_for_locks(self, names: Iterable[tuple[str, str]]) -> None:
+        """Ask for no more permits of some limits in this walk: a stale lock waits for one."""
+        self._kept.update(names)
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many this worker has, or asks for, of each limit."""
+        held = Counter((one.permit.type, one.permit.value) for one in self._held.values())
+        return held + self._asked
+
+    @asynccontextmanager
+    async def asked(self, limits: Mapping[str, Limit | None]) -> AsyncIterator[Grant]:
+        """Permits for what is to be claimed now, by the ids of the items. What is not held by the
+        end is given back.
+        """
+        found = {item_id: limit for item_id, limit in limits.items() if limit is not None}
+        grant = Grant(self, found)
+        asked = Counter(limit.name for limit in found.values())
+        self._asked += asked
+        try:
+            by_limit: dict[Limit, list[str]] = {}
+            for item_id, limit in found.items():
+                by_limit.setdefault(limit, []).append(item_id)
+            taken = await asyncio.gather(*(self._taken(*one) for one in by_limit.items()))
+            for permits in taken:
+                grant.grant(permits)
+            yield grant
+        finally:
+            self._asked -= asked
+            self.give_back(grant.take_unused())
+
+    async def _taken(self, limit: Limit, items: Sequence[str]) -> list[HeldPermit]:
+        permits: list[HeldPermit] = []
+        with suppress(TableError):  # the breaker reports it: no permit is known to be left
+            if not self._has_asked:
+                await forget_lost(self.board)
+                self._has_asked = True
+            permits = await take(self.board, limit, items, owner=self.owner)
+        if len(permits) < len(items):
+            self._exhausted[limit.name] = self.board.clock.monotonic() + ASK_AGAIN
+        return permits
+
+    # ---- holding
+
+    def trusts(self, permit: HeldPermit) -> bool:
+        """Whether no other worker can have taken it by now."""
+        return self.board.clock.monotonic() < deadline(permit.sent, LEASE)
+
+    def hold(self, nonce: str, permit: HeldPermit) -> None:
+        self._held[nonce] = permit
+        self._some.set()
+
+    def release(self, nonce: str) -> None:
+        """A run is released: give back its permit, if it has one."""
+        permit = self._held.pop(nonce, None)
+        if permit is not None:
+            self.give_back([permit])
+
+    def give_back(self, permits: Sequence[HeldPermit]) -> None:
+        """Let permits be deleted soon."""
+        if permits:
+            self._unneeded += permits
+            self._changed.set()
+
+    async def keep_giving_back(self) -> None:
+        """Delete what is given back, until it is cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._delete_unneeded()
+
+    async def _delete_unneeded(self) -> None:
+        """As many as there are by now, and fit one batch, in each of its requests."""
+        async with self._deleting:
+            while self._unneeded:
+                some = self._unneeded[: self.board.table.max_rows]
+                del self._unneeded[: len(some)]
+                with suppress(TableError):  # they go stale
+                    await give_back(self.board, some)
+                names = {(one.permit.type, one.permit.value) for one in some}
+                if names & (self._kept | self._exhausted.keys()):
+                    self.freed()
+                for name in names:
+                    self._exhausted.pop(name, None)
+
+    async def keep_renewing(self) -> None:
+        """Renew what is held, and stop runs whose permits are lost, until it is cancelled."""
+        while True:
+            if not self._held:
+                self._some.clear()
+            await self._some.wait()
+            now = self.board.clock.monotonic()
+            for nonce, one in tuple(self._held.items()):
+                if not self.trusts(one):
+                    self._lose(nonce)
+            due = {
+                nonce: one
+                for nonce, one in self._held.items()
+                if now - one.sent >= renew_every(LEASE)
+            }
+            if due and (self._renewal is None or self._renewal.done()):
+                self._renewal = asyncio.get_running_loop().create_task(self._renew(due))
+            await self.board.clock.sleep(BEAT)
+
+    async def _renew(self, due: dict[str, HeldPermit]) -> None:
+        try:
+            nonces, most = list(due), self.board.table.max_rows
+            for at in range(0, len(nonces), most):
+                some = nonces[at : at + most]
+                found = await renew(self.renewing, [due[nonce] for nonce in some])
+                renewed = {one.permit.nonce: one for one in found}
+                for nonce in some:
+                    self._renewed(nonce, renewed.get(due[nonce].permit.nonce))
+        except (Busy, Unavailable) as trouble:
+            partition = permits_partition(self.board.name)
+            await self.renewing.ready(partition, trouble, failures=1)
+        except TableError:
+            await self.board.clock.sleep(BEAT)
+
+    def _renewed(self, nonce: str, permit: HeldPermit | None) -> None:
+        if nonce not in self._held:
+            return  # it was released meanwhile
+        if permit is None:
+            self._lose(nonce)
+        else:
+            self._held[nonce] = permit
+
+    def _lose(self, nonce: str) -> None:
+        """Stop a run whose permit another worker may have. The row, if it is there, goes stale."""
+        del self._held[nonce]
+        for held in self.holdings:
+            if held.claim.nonce == nonce and not held.ended:
+                held.cut_short(LOST)
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Give back what is left, if the store answers soon."""
+        for nonce in tuple(self._held):
+            self.release(nonce)
+        if self._renewal is not None:
+            self._renewal.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD):
+                await self._delete_unneeded()

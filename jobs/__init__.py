@@ -1,1 +1,0 @@
-"""Handlers that ship with the scheduler. They import `blackboard`, never the reverse."""

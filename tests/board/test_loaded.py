@@ -1,0 +1,210 @@
+"""Jobs import each other by their names, and a worker runs the code that it has read."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import blackboard
+from blackboard.errors import BadInput
+from blackboard.handlers import load
+from tests.support.patience import patience
+from tests.support.processes import Site, Started, eventually, own_environ
+from tests.support.processes import site as made
+
+SHARED = """
+import sys
+print("shared is imported", file=sys.stderr)
+conn = "one"
+"""
+FEEDS = """
+import multiprocessing
+
+from blackboard import handler
+from cityjobs._shared import conn
+from cityjobs.lib import helping
+from common import shift
+
+from . import _shared
+
+
+def square(number):
+    return number**2
+
+
+@handler("plain")
+def plain(item, ctx):
+    import cityjobs._shared
+    assert cityjobs._shared is _shared
+    return [conn, helping.help(), shift(1)]
+
+
+@handler("coroutine")
+async def coroutine(item, ctx):
+    return [conn, helping.help(), shift(1)]
+
+
+@handler("pool")
+def pool(item, ctx):
+    with multiprocessing.get_context(item.params["way"]).Pool(2) as pool:
+        return pool.map(square, [2, 3])
+"""
+HELPING = "def help():\n    return 'helped'\n"
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> Iterator[Site]:
+    jobs = tmp_path / "cityjobs"
+    for path, text in (
+        (jobs / "_shared.py", SHARED),
+        (jobs / "feeds.py", FEEDS),
+        (jobs / "lib" / "helping.py", HELPING),
+        (tmp_path / "common.py", "def shift(number):\n    return number + 1\n"),
+        (tmp_path / "blackboard.toml", '[board]\njobs = ["cityjobs"]\n'),
+    ):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    with made(tmp_path, str(tmp_path / "blackboard.db")) as site:
+        yield site
+
+
+def worker(place: Site, *args: str, environ: Mapping[str, str] | None = None) -> Started:
+    return place.start("worker", "--init", "--cycle", "200ms", *args, environ=environ or {})
+
+
+def result(place: Site, item_id: str) -> object:
+    """Of one more run of an item, which a worker of the place runs."""
+    with blackboard.open_blocking(store=place.store) as board:
+        before = board.item(item_id).runs
+        board.run(item_id)
+        eventually(lambda: board.item(item_id).runs > before, f"{item_id} is run")
+        (run,) = board.runs(item_id, limit=1)
+    assert run.outcome == "ok", run.error
+    return run.result
+
+
+@pytest.mark.parametrize("environ", [{}, {"PYTHONPATH": "."}, {"PYTHONPATH": "cityjobs"}])
+def test_a_folder_is_importable_under_its_own_name_and_loaded_once(
+    place: Site, environ: dict[str, str]
+) -> None:
+    for kind in ("plain", "coroutine"):
+        place.add(kind, type_=kind)
+    started = worker(place, "--until-idle", environ=environ)
+    assert started.ended() == 0
+    results = [place.runs(kind)[0].result for kind in ("plain", "coroutine")]
+    assert results == ['["one","helped",2]'] * 2
+    assert started.text.count("shared is imported") == 1, "in the worker; a child has its own"
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_finds_the_modules_of_a_folder(place: Site, way: str) -> None:
+    place.add("pool", type_="pool", way=way)
+    assert worker(place, "--until-idle").ended() == 0
+    assert place.runs("pool")[0].result == "[4,9]"
+
+
+def test_an_importable_package_is_scanned_with_its_submodules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from blackboard import handler\n\n@handler({!r})\nasync def run(item, ctx): ...\n"
+    for name in ("__init__", "one", "_hidden", "inner/__init__", "inner/two"):
+        file = tmp_path / "scanned_pkg" / f"{name}.py"
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_text(text.format(name))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert sorted(load(["scanned_pkg"], tmp_path)) == [
+        "__init__",
+        "inner/__init__",
+        "inner/two",
+        "one",
+    ]
+    assert sorted(load(["scanned_pkg.inner"], tmp_path)) == ["inner/__init__", "inner/two"]
+
+
+def test_a_clash_of_names_is_told_with_both_paths(tmp_path: Path) -> None:
+    for folder in ("a/clashing", "b/clashing", "json"):
+        (tmp_path / folder).mkdir(parents=True)
+        text = f"from blackboard import handler\n\n@handler({folder!r})\nasync def f(i, c): ...\n"
+        (tmp_path / folder / "one.py").write_text(text)
+    with pytest.raises(BadInput) as two:
+        load(["a/clashing", "b/clashing"], tmp_path)
+    assert str(tmp_path / "a" / "clashing") in str(two.value)
+    assert str(tmp_path / "b" / "clashing") in str(two.value)
+    with pytest.raises(BadInput) as library:
+        load(["json"], tmp_path)
+    assert str(tmp_path / "json") in str(library.value)
+    assert "json/__init__.py" in str(library.value)
+    assert "rename" in library.value.remedy
+
+
+def test_a_module_beside_that_is_imported_by_its_bare_name_gets_a_hint(tmp_path: Path) -> None:
+    folder = tmp_path / "hinted_jobs"
+    folder.mkdir()
+    (folder / "_db.py").write_text("")
+    (folder / "one.py").write_text("import _db\n")
+    with pytest.raises(BadInput) as caught:
+        load(["hinted_jobs"], tmp_path)
+    assert caught.value.remedy == "write `from . import _db`, or `from hinted_jobs import _db`"
+
+
+# ---- edits while a worker works
+
+
+def edit(place: Site, name: str, was: str, text: str) -> None:
+    file = place.folder / "cityjobs" / name
+    assert was in file.read_text()
+    file.write_text(file.read_text().replace(was, text))
+
+
+def test_a_worker_goes_on_with_the_code_that_it_has_read(place: Site) -> None:
+    """In its own process and in every child; it says once which files have changed."""
+    for kind in ("plain", "coroutine"):
+        place.add(kind, type_=kind)
+    started = place.works(worker(place))
+    eventually(lambda: place.is_ok("plain", "coroutine"), "both have run")
+    edit(place, "_shared.py", "one", "two")
+    (place.folder / "cityjobs" / "lib" / "helping.py").unlink()
+    edit(place, "feeds.py", "return [conn, helping.help()", "return [(")
+    eventually(lambda: "jobs changed" in started.text, "the change is told")
+    assert [result(place, "plain") for _ in range(3)] == [["one", "helped", 2]] * 3
+    assert result(place, "coroutine") == ["one", "helped", 2]
+    for child in place.below(started):
+        child.kill()
+    assert result(place, "plain") == ["one", "helped", 2], "a new child has the old code"
+    (line,) = [line for line in started.text.splitlines() if "jobs changed" in line]
+    assert all(name in line for name in ("_shared.py", "helping.py", "feeds.py"))
+
+
+def test_with_reload_a_worker_starts_again_once_what_was_saved_is_whole(place: Site) -> None:
+    place.add("plain", type_="plain")
+    started = place.works(worker(place, "--reload"))
+    assert result(place, "plain") == ["one", "helped", 2]
+    edit(place, "feeds.py", "def square(number):", "def square(number")
+    eventually(lambda: "was never closed" in started.text, "the mistake is told")
+    assert result(place, "plain") == ["one", "helped", 2]
+    edit(place, "_shared.py", '"one"', "no_such_name")
+    edit(place, "feeds.py", "def square(number", "def square(number):")
+    eventually(lambda: "no_such_name" in started.text, "what cannot be imported is told")
+    edit(place, "_shared.py", "no_such_name", '"two"')
+    eventually(lambda: started.text.count("worker started") == 2, "it works again")
+    assert result(place, "plain") == ["two", "helped", 2]
+    started.send(signal.SIGTERM)
+    assert started.ended() == 0
+
+
+@pytest.mark.parametrize("options", [["--once"], ["--until-idle"], ["--processes", "2"]])
+def test_reload_is_for_one_worker_without_an_end(place: Site, options: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "blackboard", "worker", "--reload", *options],
+        cwd=place.folder,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("blackboard: reload: it is for one worker")

@@ -1,0 +1,250 @@
+"""The params of a type, as `@handler(params=...)` declares them: described, checked, given."""
+
+import asyncio
+import dataclasses
+import enum
+import json
+import math
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from blackboard import BadInput, Context, Item, handler, open_blocking
+from blackboard.handlers import handlers_of
+from blackboard.model import Outcome, replace
+from blackboard.params import Params, described
+from blackboard.runner import HandlerCall, Runner
+from tests.cli.command_line import CommandLine, blackboard
+from tests.jobs_for_tests.plain import ReportParams
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
+
+__all__ = ["blackboard"]
+
+
+class Depth(enum.Enum):
+    SHORT = "short"
+    LONG = "long"
+
+
+class Source(msgspec.Struct, tag="source"):
+    url: str
+
+
+class File(msgspec.Struct, tag="file"):
+    path: str
+
+
+@dataclasses.dataclass
+class Everything:
+    """One field of each kind."""
+
+    text: str
+    days: Annotated[int, msgspec.Meta(ge=1, le=90)] = 30
+    share: float = 0.5
+    loud: bool = False
+    depth: Depth = Depth.SHORT
+    way: Literal["up", "down"] = "up"
+    names: list[str] = dataclasses.field(default_factory=list)
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    source: Source | File | None = None
+    pair: tuple[int, str] | None = None
+    day: date = date(2026, 11, 21)
+    code: Annotated[str, msgspec.Meta(pattern="^[a-z]+$", max_length=4)] = "ab"
+
+
+EVERYTHING = described(Everything, "handler")
+FROM_A_MANIFEST = Params(schema=json.loads(json.dumps(EVERYTHING.schema)))
+"""As it is where the class is not at hand."""
+both = pytest.mark.parametrize("params", [EVERYTHING, FROM_A_MANIFEST], ids=["class", "manifest"])
+
+
+@both
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": "x"},
+        {"text": "", "days": 90, "share": 1, "loud": True, "depth": "long", "way": "down"},
+        {"text": "x", "names": ["a", ""], "sizes": {"a": 1}, "code": "abcd"},
+        {"text": "x", "source": {"type": "source", "url": "y"}},
+        {"text": "x", "source": {"type": "file", "path": "y"}, "pair": [1, "a"]},
+        {"text": "${TEXT}", "days": "${DAYS}", "names": ["${NAME}"], "loud": "${LOUD}"},
+    ],
+)
+def test_what_fits_is_taken(params: Params, given: dict[str, Any]) -> None:
+    params.check(given)
+
+
+@both
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "params.text: it is missing (give text)"),
+        ({"text": 1}, "params.text: 1 is not text (give text)"),
+        ({"days": "30"}, "params.days: '30' is not a whole number (give a whole number)"),
+        ({"days": 0}, "params.days: 0 is out of range (at least 1)"),
+        ({"days": 91}, "params.days: 91 is out of range (at most 90)"),
+        ({"days": True}, "params.days: True is not a whole number (give a whole number)"),
+        ({"days": 3.0}, "params.days: 3.0 is not a whole number (give a whole number)"),
+        ({"days": "$${DAYS}"}, "params.days: '$${DAYS}' is not a whole number"),
+        ({"share": "half"}, "params.share: 'half' is not a number (give a number)"),
+        ({"loud": 1}, "params.loud: 1 is not true or false (give true or false)"),
+        ({"depth": "deep"}, "params.depth: 'deep' is none of its values (give one of"),
+        ({"way": "left"}, "params.way: 'left' is none of its values (give one of"),
+        ({"names": "a"}, "params.names: 'a' is not a list (give a list)"),
+        ({"names": ["a", 1]}, "params.names[1]: 1 is not text (give text)"),
+        ({"sizes": {"a": "b"}}, "params.sizes.a: 'b' is not a whole number"),
+        ({"source": {"type": "file"}}, "params.source"),
+        ({"source": 3}, "params.source: 3 fits nothing that it may be (give a table or nothing)"),
+        ({"pair": [1, 2]}, "params.pair"),
+        ({"code": "ABC"}, "params.code: 'ABC' is out of range (text that matches ^[a-z]+$)"),
+        ({"code": "abcde"}, "params.code: 'abcde' is out of range (a length of at most 4)"),
+        ({"txet": 3}, "params.txet: there is no such field (did you mean text?)"),
+        ({"qqq": 3}, "params.qqq: there is no such field (there are: text, days,"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_field_and_the_remedy(
+    params: Params, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        params.check(given if not given or "text" in given else {"text": "x", **given})
+    assert str(refused.value).startswith(message)
+
+
+def test_what_only_the_class_can_refuse_is_refused_by_it() -> None:
+    for given, message in (
+        ({"text": "x", "day": "tomorrow"}, "params.day: Invalid RFC3339"),
+        ({"text": "x", "names": ["a"] * 3}, None),
+    ):
+        if message is None:
+            EVERYTHING.check(given)
+            continue
+        FROM_A_MANIFEST.check(given)
+        with pytest.raises(BadInput, match=message):
+            EVERYTHING.check(given)
+
+
+@pytest.mark.parametrize("kind", [int, dict, "ReportParams", lambda: 1])
+def test_what_is_no_class_of_params_is_refused_where_it_is_declared(kind: Any) -> None:
+    with pytest.raises(BadInput, match=r"handler 't' .* is no dataclass"):
+
+        @handler("t", params=kind)
+        def run(item: Item, ctx: Context) -> None: ...
+
+
+def test_a_class_that_json_cannot_describe_is_refused_where_it_is_declared() -> None:
+    @dataclasses.dataclass
+    class Odd:
+        number: complex
+
+    with pytest.raises(BadInput, match=r"handler 't' .*params Odd"):
+        handler("t", params=Odd)(lambda item, ctx: None)
+
+
+def test_a_handler_describes_its_params_as_json() -> None:
+    @handler("t", params=ReportParams)
+    def report(item: Item, ctx: Context) -> None: ...
+
+    [one] = handlers_of(report)
+    assert one.params is not None
+    described = json.loads(json.dumps(one.params.schema))
+    fields = described["$defs"]["ReportParams"]["properties"]
+    assert fields["days"] == {"type": "integer", "default": 30}
+    assert described["$defs"]["ReportParams"]["required"] == ["url"]
+
+
+KINDS = [(on_the_loop, "a-report"), (with_processes, "report")]
+on_each_runner = pytest.mark.parametrize(("on", "type_"), KINDS, ids=["coroutine", "plain"])
+
+
+def called(type_: str, params: Mapping[str, Any], written: Any = None) -> HandlerCall:
+    call = call_of(type_)
+    return replace(call, item=replace(call.item, params=params, written=written))
+
+
+@on_each_runner
+def test_a_handler_gets_its_params_as_the_class(on: Any, type_: str) -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, type_, url="x")
+        assert (ended.outcome, ended.result) == (Outcome.OK, ["ReportParams", "x", 30])
+        # A variable of the environment is text, whatever it stands for.
+        call = called(type_, {"url": "x", "days": "60"}, {"url": "x", "days": "${DAYS}"})
+        execution = runner.start(call, Told(), math.inf)
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.result) == (Outcome.OK, ["ReportParams", "x", 60])
+
+    on(story)
+
+
+@on_each_runner
+def test_params_are_checked_before_the_run_and_bad_ones_are_not_tried_again(
+    on: Any, type_: str
+) -> None:
+    async def story(runner: Runner) -> None:
+        for call, error in (
+            (called(type_, {}), "params.url: it is missing (give text)"),
+            (called(type_, {"url": 3}), "params.url: 3 is not text (give text)"),
+            (
+                called(type_, {"url": "x", "days": "many"}, {"url": "x", "days": "${DAYS}"}),
+                "params.days: Expected `int`, got `str`",
+            ),
+        ):
+            execution = runner.start(call, Told(), math.inf)
+            ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+            assert (ended.outcome, ended.error, ended.final) == (Outcome.FAILED, error, True)
+
+    on(story)
+
+
+JOBS = """
+import dataclasses
+from blackboard import handler
+
+@dataclasses.dataclass
+class ReportParams:
+    url: str
+    days: int = 30
+
+@handler("report", every="1h", params=ReportParams)
+def report(item, ctx):
+    return item.params.days
+"""
+
+
+def test_add_edit_and_apply_refuse_params_that_do_not_fit(blackboard: CommandLine) -> None:
+    Path("reports.py").write_text(JOBS)
+    blackboard.write('[board]\njobs = ["reports.py"]\n')
+    remedy = "params.dayz: there is no such field (did you mean days?)"
+    assert remedy in blackboard("add", "a", "--type", "report", "--set", "dayz=3", code=2).err
+    blackboard("add", "a", "--type", "report", "--set", "url=x")
+    bad = "params.days: 'many' is not a whole number"
+    assert bad in blackboard("edit", "a", "--set", "days=many", code=2).err
+    assert "params.url: it is missing" in blackboard("edit", "a", "--unset", "url", code=2).err
+    blackboard("edit", "a", "--set", "days=${DAYS}")
+    blackboard.write(
+        '[board]\njobs = ["reports.py"]\n[[items]]\nid = "b"\ntype = "report"\n'
+        "params = { url = 3 }\n"
+    )
+    said = blackboard("apply", code=2).err
+    assert said == "blackboard: params.url: blackboard.toml:6: 3 is not text (give text)\n"
+    assert blackboard.ids() == ["a"]
+
+
+def test_the_python_interface_refuses_params_that_do_not_fit(tmp_path: Path) -> None:
+    @handler("report", every="1h", params=ReportParams)
+    async def report(item: Item, ctx: Context) -> int:
+        days: int = item.params.days
+        return days
+
+    store = str(tmp_path / "app.db")
+    with open_blocking(store, handlers=[report], create=True) as board:
+        with pytest.raises(BadInput, match=r"params\.url: it is missing"):
+            board.add("a", "report", timeout=600)
+        board.add("a", "report", params={"url": "x"}, timeout=600)
+        with pytest.raises(BadInput, match=r"params\.days: 'many' is not a whole number"):
+            board.edit("a", params={"days": "many"})
+        board.edit("a", params={"days": 60})
+        assert board.item("a").params == {"url": "x", "days": 60}

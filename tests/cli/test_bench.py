@@ -1,0 +1,96 @@
+"""`blackboard bench`: measures the store that is named, and leaves nothing behind there."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.data.tables.aio import TableClient
+
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_credentials import EMULATOR_KEY
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+MEASURED = {
+    "coroutines, 8 slots": "runs/s",
+    "coroutines, 100 slots": "runs/s",
+    "requests of a run, 100 slots": "requests",
+    "plain functions, 8 slots": "runs/s",
+    "an idle look, 50 items": "ms",
+    "from due to started, p50": "ms",
+    "from due to started, p99": "ms",
+}
+
+
+@pytest.fixture(autouse=True)
+def few_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blackboard.bench.MANY_ITEMS", 50)
+
+
+def left_behind(store: str) -> set[str]:
+    """The files of the folder; or the partitions of the table, as the SDK reads them."""
+    if not store.startswith("azurite:"):
+        return {one.name for one in Path().iterdir()}
+    address = azure_address(store)
+    who = AzureNamedKeyCredential("devstoreaccount1", EMULATOR_KEY)
+
+    async def partitions() -> set[str]:
+        async with TableClient(address.endpoint, address.table, credential=who) as client:
+            return {one["PartitionKey"] async for one in client.list_entities()}
+
+    return asyncio.run(partitions())
+
+
+def test_it_measures_the_store_and_leaves_nothing_there(
+    blackboard: CommandLine, store_url: str
+) -> None:
+    blackboard("init")
+    before, rows = left_behind(store_url), blackboard.rows()
+    found = blackboard("bench", "--seconds", "0.1", "--json").json
+    assert {one["name"]: one["unit"] for one in found} == MEASURED
+    assert all(one["value"] > 0 and one["beside"] > 0 for one in found)
+    assert all(one["ratio"] == one["value"] / one["beside"] for one in found)
+    by_name = {one["name"]: one["value"] for one in found}
+    assert by_name["requests of a run, 100 slots"] < 2
+    assert left_behind(store_url) == before
+    assert blackboard.rows() == rows
+
+
+def test_people_see_a_table_and_what_is_being_measured(blackboard: CommandLine) -> None:
+    told = blackboard("--store", "memory:", "bench", "--seconds", "0.1")
+    titles, *lines = told.out.splitlines()
+    assert titles.split() == ["measured", "value", "beside", "ratio", "of"]
+    assert [line[: line.index("  ")] for line in lines] == list(MEASURED)
+    assert told.err.startswith("blackboard: measuring the rows of runs, without a worker ...\n")
+
+
+def test_a_store_that_is_too_slow_is_said_to_be(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.bench.LONGEST_WAIT", 0.0)
+    said = blackboard("--store", "memory:", "bench", "--seconds", "0.1", code=3)
+    assert said.err.endswith("this store is too slow to measure\n")
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["sqlite:", "nosuch:boards", "sqlite:some.db?synchronous=often", "AccountKey=c2VjcmV0;"],
+)
+def test_a_bad_address_is_refused_before_anything_is_written(
+    blackboard: CommandLine, address: str
+) -> None:
+    before = [left_behind(""), {one.name for one in Path("..").iterdir()}]
+    said = blackboard("--store", address, "bench", "--seconds", "0.1", code=2)
+    assert said.err.startswith("blackboard: store: ")
+    assert [left_behind(""), {one.name for one in Path("..").iterdir()}] == before
+
+
+def test_a_path_is_taken_as_it_is(blackboard: CommandLine) -> None:
+    """A question mark begins options after `sqlite:` alone."""
+    Path("what?").mkdir()
+    blackboard("--store", "what?/some.db", "bench", "--seconds", "0.1")
+    assert left_behind("") == {"what?"}
+    assert not any(Path("what?").iterdir())

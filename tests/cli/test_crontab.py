@@ -1,0 +1,239 @@
+"""`import-crontab`: lines of crontabs as items, scheduled as Debian's cron runs them."""
+
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from blackboard.context import unescaped
+from blackboard.schedule.schedule import make_schedule, next_due
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+START = datetime(2027, 2, 20, tzinfo=UTC)
+DAYS = 16
+"""From a February into a March, so that months and their ends are among them."""
+
+EXPRESSIONS = """
+* * * * *
+*/5 * * * *
+*/7 * * * *
+0 * * * *
+17 * * * *
+0 3 * * *
+30 2 * * *
+05 04 * * *
+0 0 * * *
+59 23 * * *
+0 */2 * * *
+0 1-23/2 * * *
+15,45 * * * *
+0,30 9-17 * * *
+0 9-17/4 * * *
+*/10 8-18 * * 1-5
+*/15 9-17 * * mon-fri
+0 9 * * MON
+0 9 * * 0
+0 9 * * 7
+0 9 * * sun
+0 6 * * 6,7
+0 6 * * 5-7
+0 12 * * 1,3,5
+0 0 1 * *
+0 0 28 * *
+0 0 1,15 * *
+30 4 1-7 * *
+0 5 */3 * *
+0 5 2-30/7 * *
+0 9 1 * 1
+0 9 1,15 * 5
+0 9 * * 1-5/2
+0 9 */2 * 1
+0 9 1 * */2
+0 0 1 3 *
+0 0 1 mar *
+0 0 * feb *
+0 0 * 2-3 *
+0 0 * JAN,FEB mon
+0 0 29 2 *
+12 3 27 feb sat
+0-5 4 * * *
+0-30/10 4 * * *
+5/20 6 * * *
+1,2,3,5-9,20-40/5 7 * * *
+@hourly
+@daily
+@midnight
+@weekly
+@monthly
+""".strip().splitlines()
+
+
+def test_there_are_fifty_shapes() -> None:
+    assert len(set(EXPRESSIONS)) >= 50
+
+
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+MONTHS = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NAMES = {name: n for names in (WEEKDAYS, MONTHS) for n, name in enumerate(names)}
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+}
+
+
+def numbers(text: str, low: int, high: int) -> set[int]:
+    """A field, as crontab(5) says."""
+
+    def number(word: str) -> int:
+        return NAMES[word.lower()] if word.lower() in NAMES else int(word)
+
+    found: set[int] = set()
+    for part in text.split(","):
+        area, _, step = part.partition("/")
+        first, dash, last = area.partition("-")
+        if area == "*":
+            begin, end = low, high
+        else:
+            begin = number(first)
+            end = number(last) if dash else high if step else begin
+        found |= set(range(begin, end + 1, int(step or 1)))
+    return found
+
+
+def runs_by_the_manual(expression: str) -> list[datetime]:
+    """Minute by minute."""
+    texts = MACROS.get(expression, expression).split()
+    lows, highs = (0, 0, 1, 1, 0), (59, 23, 31, 12, 7)
+    minutes, hours, days, months, weekdays = map(numbers, texts, lows, highs)
+    weekdays = {one % 7 for one in weekdays}
+    either = not (texts[2].startswith("*") or texts[4].startswith("*"))
+    found = []
+    for minute in range(1, DAYS * 24 * 60):
+        now = START + timedelta(minutes=minute)
+        if now.minute not in minutes or now.hour not in hours or now.month not in months:
+            continue
+        fits = now.day in days, now.isoweekday() % 7 in weekdays
+        if any(fits) if either else all(fits):
+            found.append(now)
+    return found
+
+
+def imported(line: CommandLine, text: str, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    monkeypatch.setattr("sys.stdin", StringIO(text))
+    found: list[dict[str, Any]] = json.loads(
+        line("import-crontab", "-", "--tz", "UTC", "--json").out
+    )
+    return found
+
+
+def test_lines_run_exactly_when_debians_cron_runs_them(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n".join(f"{one}\t/bin/true {n}" for n, one in enumerate(EXPRESSIONS))
+    items = imported(blackboard, text, monkeypatch)
+    assert len({one["id"] for one in items}) == len(items) == len(EXPRESSIONS)
+    for expression, item in zip(EXPRESSIONS, items, strict=True):
+        schedule = make_schedule(cron=item["cron"], zone=item["timezone"])
+        assert schedule is not None
+        found, last = [], START
+        while (slot := next_due(schedule, last)) and slot < START + timedelta(days=DAYS):
+            found.append(slot)
+            last = slot
+        assert found == runs_by_the_manual(expression), expression
+
+
+CRONTAB = r"""
+# Edit this file to introduce tasks to be run by cron.
+#
+# m h  dom mon dow   command
+PATH = "/usr/bin:/bin"
+MAILTO=ops@example.org
+GREETING='good ${MORNING}'
+
+# Nightly backup
+#   of the database
+30 2 * * * /usr/local/bin/backup.sh --all
+#0 3 * * * old-job
+@daily cat%Hello,%it is 100\% done
+@reboot /usr/bin/start-me
+CRON_TZ=America/New_York
+SHELL=/bin/bash
+HOME=/srv
+0 9 1,15 * 1 cd /srv && FOO=bar /opt/report.sh ${HOME}
+0 10 * * * /opt/report.sh
+"""
+
+
+def test_what_else_a_crontab_says(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup, cat, report, again = imported(blackboard, CRONTAB, monkeypatch)
+    assert (backup["id"], backup["description"], backup["owner"]) == (
+        "nightly-backup-of-the-database",
+        "Nightly backup of the database",
+        "ops@example.org",
+    )
+    env = {"PATH": "/usr/bin:/bin", "GREETING": "good $${MORNING}"}
+    assert backup["params"] == {
+        "command": "/usr/local/bin/backup.sh --all",
+        "shell": True,
+        "env": env,
+    }
+    done = subprocess.run(
+        ["/bin/sh", "-c", unescaped(cat["params"]["command"])], capture_output=True, check=True
+    )
+    assert done.stdout == b"Hello,\nit is 100% done\n"
+    assert (report["id"], again["id"]) == ("report", "report-2")
+    assert (backup["timezone"], report["timezone"]) == ("UTC", "America/New_York")
+    assert report["params"]["cwd"] == "/srv"
+    assert report["params"]["command"] == [
+        "/bin/bash",
+        "-c",
+        "cd /srv && FOO=bar /opt/report.sh $${HOME}",
+    ]
+
+
+def test_reboot_is_explained_and_left_out(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("@reboot x\n@daily y\n"))
+    said = blackboard("import-crontab", "-")
+    assert "-:1: @reboot is left out: a board has no host that starts" in said.err
+    assert said.out.count("[[items]]") == 1
+
+
+def test_every_line_that_cannot_be_taken_is_named(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "17 * * * * root cd / && run-parts --report /etc/cron.hourly",
+        "61 * * * * x",
+        "0 3 * *",
+        "@daily",
+        "@sometimes x",
+        "CRON_TZ=Mars/Olympus",
+        "0 0 30 2 * never",
+        "0 3 * * * fine",
+    ]
+    monkeypatch.setattr("sys.stdin", StringIO("\n".join(lines)))
+    said = blackboard("import-crontab", "-", code=2)
+    assert said.out == ""
+    told = said.err.splitlines()
+    assert [line.partition(" -:")[2].partition(":")[0] for line in told] == list("1234567")
+    assert "'root' is a user, as in /etc/crontab (take the column out" in told[0]
+
+
+def test_what_is_written_is_applied(blackboard: CommandLine) -> None:
+    blackboard.write(CRONTAB, "my.crontab")
+    said = blackboard("import-crontab", "my.crontab", "--tz", "Europe/Berlin").out
+    file = blackboard.write(said, "crontab.toml")
+    assert "4 to add" in blackboard("apply", file.name).out
+    assert blackboard("apply", file.name).out == "nothing to do: 4 items as declared\n"
+    backup = blackboard.item("nightly-backup-of-the-database")
+    assert (backup.schedule, backup.timezone) == ("cron 30 2 * * *", "Europe/Berlin")

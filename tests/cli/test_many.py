@@ -1,0 +1,109 @@
+"""What is done to many items at a time: in their order, with a bar, and again after a kill."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from blackboard.cli.many import AT_ONCE, MANY, for_each
+from tests.cli.command_line import ROOT, CommandLine, blackboard, processed
+from tests.support.processes import eventually
+from tests.support.terminals import terminal
+
+__all__ = ["blackboard"]
+
+
+def declared(count: int) -> str:
+    return "".join(
+        f'[[items]]\nid = "town-{number:05}"\ntype = "feed"\nevery = "8h"\n\n'
+        for number in range(count)
+    )
+
+
+def test_results_are_in_the_order_of_the_things_and_some_are_done_at_a_time() -> None:
+    under_way, most = 0, 0
+
+    async def change(number: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(number % 7):
+            await asyncio.sleep(0)
+        under_way -= 1
+        return 2 * number
+
+    assert asyncio.run(for_each(range(100), change, "doubling")) == [*range(0, 200, 2)]
+    assert most == AT_ONCE
+
+
+def test_after_an_error_those_under_way_are_finished_and_no_other_is_begun() -> None:
+    begun, finished = [], []
+
+    async def change(number: int) -> None:
+        begun.append(number)
+        await asyncio.sleep(0)
+        if number == 2:
+            raise ValueError("the third")
+        await asyncio.sleep(0)
+        finished.append(number)
+
+    with pytest.raises(ValueError, match="the third"):
+        asyncio.run(for_each(range(500), change, "trying"))
+    assert len(begun) <= 2 * AT_ONCE
+    assert sorted([*finished, 2]) == begun
+
+
+@pytest.mark.not_on_azurite("the bar does not depend on the store")
+def test_a_progress_bar_is_on_stderr_at_a_terminal_only(blackboard: CommandLine) -> None:
+    blackboard.write(declared(MANY))
+    with terminal("apply", folder=blackboard.folder, size=(24, 80)) as screen:
+        screen.wait_for("adding")
+        screen.wait_for("100%")
+        assert screen.end() == 0
+    with terminal("pause", "town-*", folder=blackboard.folder, size=(24, 80)) as screen:
+        screen.wait_for("changing")
+        assert screen.end() == 0
+    blackboard.write(declared(2 * MANY))
+    said = blackboard("apply")
+    assert "adding" not in said.err + said.out
+
+
+@pytest.mark.not_on_azurite("the file is looked into from outside")
+def test_an_apply_that_was_killed_is_repeated_and_goes_on(blackboard: CommandLine) -> None:
+    count = 20_000
+    blackboard("init")
+    blackboard.write(declared(count))
+    file = blackboard.folder / blackboard.store
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blackboard", "apply"],
+        cwd=blackboard.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: rows_in(file) > 1, "the first items are added")
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    added = rows_in(file) - 1
+    assert 0 < added < 2 * count
+    assert added % 2 == 0, "an item without its token, or a token without its item"
+    said = processed("apply", folder=blackboard.folder)
+    assert said.stdout.splitlines()[-1] == (
+        f"{count - added // 2} to add, 0 to change, 0 to remove, {added // 2} unchanged"
+    )
+    assert rows_in(file) == 1 + 2 * count
+    assert blackboard("doctor").code == 0
+
+
+def rows_in(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM rows").fetchone()
+    return int(count)

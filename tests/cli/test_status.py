@@ -1,0 +1,208 @@
+"""`blackboard status`: the board in one screen, and `show` of a board that is large."""
+
+from datetime import timedelta
+
+import pytest
+
+import blackboard as package
+from blackboard.cli import show
+from blackboard.cli.show import ItemQuery, Pictures
+from blackboard.display.layout import text_of
+from blackboard.model import Member, Outcome, replace
+from blackboard.protocol.edits import ensure
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.statistics import count, write_statistics
+from blackboard.rules.statistics import CURRENT, MOST_TYPES
+from blackboard.worker.membership import announce
+from tests.cli.command_line import CommandLine, Said, blackboard
+
+__all__ = ["blackboard"]
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    blackboard("init")
+    blackboard("add", "davis", "elko", "--type", "feed", "--every", "8h")
+    blackboard("add", "backup", "--type", "shell", "--at", "2090-01-01T00:00")
+    blackboard("pause", "elko")
+    return blackboard
+
+
+def counted(town: CommandLine, *, age: timedelta = timedelta(0), items: int = 3) -> None:
+    """The coordinator has counted so long ago, and has come to these numbers."""
+
+    async def write(board: BoardTable) -> None:
+        found = await count(board, by="rabbit:7:abc", term=4)
+        found = replace(found, at=found.at - age, items=items)
+        assert await write_statistics(board, found)
+
+    town.on_board(write)
+
+
+async def announced(board: BoardTable) -> None:
+    """A worker is at work."""
+    now = await board.table.now()
+    member = Member(owner="host:1:a", started=now, seen=now, slots=8, running=0, release="1")
+    await announce(board, member)
+
+
+def lines(said: Said) -> dict[str, str]:
+    """What stands behind each word at the beginning of a line."""
+    found = (line.partition(" ") for line in said.out.split("\n\n")[0].splitlines())
+    return {word: rest.strip() for word, _, rest in found}
+
+
+def test_a_board_without_a_coordinator_is_counted_now(town: CommandLine) -> None:
+    found = lines(town("status"))
+    assert found["board"] == f"blackboard in {town.store}"
+    assert found["items"] == "3 items: 2 active, 1 paused, 0 done"
+    assert found["now"] == "0 running, 0 stale, 0 overdue, 0 failing, 0 warned"
+    assert found["earliest"].startswith("ready for ")
+    assert (found["workers"], found["coordinator"]) == ("0 alive", "none")
+    assert found["counted"].startswith("now, in ")
+
+
+def test_types_have_a_line_each(town: CommandLine) -> None:
+    table = town("status").out.split("\n\n")[1].splitlines()
+    titles, feed, shell = [line.split() for line in table]
+    assert titles == (
+        ["type", "items", "active", "paused", "done", "running", "stale", "overdue", "failing"]
+    )
+    assert feed == ["feed", "2", "1", "1", "0", "0", "0", "0", "0"]
+    assert shell == ["shell", "1", "1", "0", "0", "0", "0", "0", "0"]
+
+
+def test_what_was_counted_is_shown_with_its_age(town: CommandLine) -> None:
+    counted(town, age=timedelta(minutes=3), items=1_000)
+    found = lines(town("status"))
+    assert found["items"].startswith("1,000 items: 2 active")
+    assert found["counted"].startswith("3m")
+    assert " ago by rabbit:7, in " in found["counted"]
+    assert "... and 997 items of other types" in town("status").out
+    assert lines(town("status", "--exact"))["items"].startswith("3 items")
+
+
+def test_what_was_counted_long_ago_is_counted_again(town: CommandLine) -> None:
+    counted(town, age=CURRENT + timedelta(seconds=1), items=1_000)
+    assert town("status", "--json").json["items"] == 3
+
+
+def test_one_line_for_a_prompt_has_what_there_is_and_nothing_else(town: CommandLine) -> None:
+    assert town("status", "--line").out == "blackboard: 3 items, 1 paused; 0 workers\n"
+    failed = town.start("davis")
+    town.finish(failed, Outcome.FAILED, error="boom")
+    assert "1 failing" in town("status", "--line").out
+    town("pause", "--board")
+    assert town("status", "--line").out.endswith("; 0 workers; the board is paused\n")
+    town.on_board(announced)
+    assert "; 1 worker; " in town("status", "--line").out
+    assert town("status", "--line").out.count("\n") == 1
+
+
+def test_programs_have_it_as_json(town: CommandLine) -> None:
+    counted(town, age=timedelta(minutes=3))
+    said = town("status", "--json").json
+    assert (said["items"], said["active"], said["paused"], said["done"]) == (3, 2, 1, 0)
+    assert said["types"][0]["type"] == "feed"
+    assert said["earliest"].endswith("Z")
+    assert (said["workers"], said["coordinator"]) == ({"alive": 0, "lost": 0}, None)
+    assert (said["counted"]["by"], said["counted"]["age"] >= 180) == ("rabbit:7:abc", True)
+    exact = town("status", "--json", "--exact").json["counted"]
+    assert (exact["by"], exact["age"] < 60) == (None, True)
+
+
+def test_the_coordinator_and_the_workers_are_shown(town: CommandLine) -> None:
+    town.on_board(announced)
+    with package.open_blocking() as board, board.election("coordinator") as leader:
+        leader.won()
+        said = town("status", "--json").json
+        assert said["workers"]["alive"] == 1
+        assert said["coordinator"]["term"] == 1
+        assert lines(town("status"))["coordinator"].endswith(", term 1")
+    assert town("status", "--json").json["coordinator"] is None
+
+
+def test_an_empty_board_has_a_status(blackboard: CommandLine) -> None:
+    blackboard("init")
+    assert lines(blackboard("status"))["earliest"] == "no item waits"
+    assert blackboard("status", "--json").json["items"] == 0
+
+
+# ---- show
+
+
+@pytest.fixture(name="large")
+def _large(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.setattr(show, "LARGE", 10)
+    names = [f"part-{number:02}" for number in range(20)]
+    town.on_board(lambda board: ensure(board, names, "feed"))
+    return town
+
+
+def ids(said: Said) -> list[str]:
+    return [line.split()[0] for line in said.out.split("\n\n")[0].splitlines()[1:]]
+
+
+def test_show_has_so_many_lines_and_says_how_many_are_left(large: CommandLine) -> None:
+    said = large("show", "--limit", "2")
+    assert ids(said) == ["backup", "davis", "..."]
+    assert "... and 21 more" in said.out
+    assert said.out.splitlines()[-1].startswith("23 items, 1 paused, next ")
+    assert [one["id"] for one in large("show", "--limit", "2", "--json").json] == [
+        "backup",
+        "davis",
+    ]
+
+
+def test_of_a_large_board_only_what_is_shown_is_read(large: CommandLine) -> None:
+    counted(large, age=timedelta(minutes=3), items=1_000)
+    said = large("show", "--limit", "2")
+    assert ids(said) == ["backup", "davis", "..."]
+    assert "... and 998 more" in said.out
+    assert said.out.splitlines()[-1] == "1,000 items, 1 paused, next now (counted 3m ago)"
+
+
+@pytest.mark.parametrize(
+    "args", [("part-*",), ("--type", "feed"), ("--state", "paused"), ("--sort", "runs")]
+)
+def test_what_is_looked_for_or_sorted_is_read_as_a_whole(
+    large: CommandLine, args: tuple[str, ...]
+) -> None:
+    counted(large, items=1_000)
+    assert "(counted" not in large("show", "--limit", "2", *args).out
+
+
+def test_a_large_board_is_read_where_its_counts_are_old_or_nothing_is_left_out(
+    large: CommandLine,
+) -> None:
+    counted(large, items=1_000)
+    assert large("show").out.splitlines()[-1].startswith("23 items, ")
+    counted(large, age=CURRENT + timedelta(minutes=1), items=1_000)
+    assert large("show", "--limit", "2").out.splitlines()[-1].startswith("23 items, ")
+
+
+def test_a_watched_large_board_is_read_as_far_as_it_fits(large: CommandLine) -> None:
+    counted(large, items=1_000)
+
+    async def drawn(board: BoardTable) -> list[str]:
+        pictures = Pictures(board=board, query=ItemQuery(), absolute=False)
+        return [text_of(line, colour=False) for line in await pictures.frame(100, 8)]
+
+    found = large.on_board(drawn)
+    assert [line.split()[0] for line in found[1:5]] == ["backup", "davis", "elko", "part-00"]
+    assert found[5] == "... and 996 more"
+    assert found[-1].startswith("1,000 items, 1 paused, next now (counted ")
+
+
+def test_as_many_types_are_counted_as_a_row_holds(blackboard: CommandLine) -> None:
+    blackboard("init")
+
+    async def many(board: BoardTable) -> None:
+        for number in range(MOST_TYPES + 5):
+            await ensure(board, [f"item-{number:03}"], f"{'x' * 100}-{number:03}")
+        assert await write_statistics(board, await count(board, by="x" * 100, term=1))
+
+    blackboard.on_board(many)
+    said = blackboard("status")
+    assert "... and 5 items of other types" in said.out
+    assert " ago by " in said.out

@@ -1,0 +1,125 @@
+"""`types`; and commands that need the types of jobs, and import none."""
+
+import sys
+import textwrap
+
+import pytest
+
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+JOBS = """
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from blackboard import handler
+
+print("noise")
+print("noise", file=sys.stderr)
+with Path(__file__).with_name("imports").open("a") as counted:
+    counted.write("x")
+
+
+@dataclass
+class Report:
+    feeds: list[str]
+    days: int = 30
+
+
+@handler("report", every="2h", timeout=600, slots=1, params=Report)
+def report(item, ctx): ...
+
+
+@handler("quick", cron="0 3 * * *")
+async def quick(item, ctx): ...
+"""
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    (blackboard.folder / "townjobs").mkdir()
+    blackboard.write(JOBS, "townjobs/reports.py")
+    blackboard.write('[board]\njobs = ["townjobs"]\n')
+    blackboard("init")
+    return blackboard
+
+
+def imports(town: CommandLine) -> int:
+    file = town.folder / "townjobs" / "imports"
+    return len(file.read_text()) if file.exists() else 0
+
+
+def test_types_have_their_defaults_params_and_place(town: CommandLine) -> None:
+    place = town.folder / "townjobs" / "reports.py"
+    line = 1 + JOBS.splitlines().index(
+        '@handler("report", every="2h", timeout=600, slots=1, params=Report)'
+    )
+    assert town("types").out == textwrap.dedent(f"""\
+        report
+          runs      in a child process
+          defaults  every = "2h", timeout = "10m", slots = 1
+          params    feeds* (a list), days (a whole number) = 30
+          defined   {place}:{line}
+
+        quick
+          runs      a coroutine
+          defaults  cron = "0 3 * * *"
+          defined   {place}:{line + 4}
+        """)
+    report, quick = town("types", "--json").json
+    assert (report["type"], report["defaults"]["every"]) == ("report", "2h")
+    assert quick["params"] is None
+    (shipped,) = town("types", "--jobs", "shell", "--json").json
+    assert shipped["type"] == "shell"
+
+
+def test_commands_use_the_types_and_print_nothing_of_what_an_import_prints(
+    town: CommandLine,
+) -> None:
+    said = town("add", "a", "--type", "report", "--set", 'feeds=["x"]', "--json")
+    assert said.err == ""
+    assert said.json[0]["schedule"] == "every 2h"
+    assert "there is no such field" in town.refused("edit", "a", "--set", "dais=3")
+    assert "every 2 hours" in town("why", "a").out
+    assert imports(town) == 1, "one process has imported them, for all commands"
+    assert "townjobs" not in sys.modules
+
+
+def test_a_change_of_the_jobs_is_seen(town: CommandLine) -> None:
+    town("types")
+    town.write(JOBS.replace("2h", "3h"), "townjobs/reports.py")
+    assert "3h" in town("types").out
+    town.write(
+        "from blackboard import handler\n\n@handler('new')\ndef new(item, ctx): ...\n",
+        "townjobs/new.py",
+    )
+    assert [one["type"] for one in town("types", "--json").json] == ["new", "report", "quick"]
+    (town.folder / "townjobs" / "new.py").unlink()
+    assert "new" not in town("types").out
+
+
+def test_commands_that_need_no_types_import_nothing(town: CommandLine) -> None:
+    town.write("import time\n\ntime.sleep(3600)\n", "townjobs/slow.py")
+    for args in (["show"], ["log"], ["status"], ["workers"], ["export"]):
+        town(*args)
+    assert imports(town) == 0
+
+
+@pytest.mark.parametrize("text", ["import no_such_module\n", "import os\n\nos._exit(3)\n"])
+def test_jobs_that_cannot_be_imported_are_a_warning_but_for_types(
+    town: CommandLine, text: str
+) -> None:
+    town.write(text, "townjobs/bad.py")
+    said = town("add", "a", "--type", "report")
+    assert "warning: jobs" in said.err
+    assert town.item("a").type == "report"
+    refused = town.refused("types")
+    assert "no_such_module" in refused or "ended with 3" in refused
+
+
+def test_types_check_imports_here_and_shows_what_is_printed(town: CommandLine) -> None:
+    said = town("types", "--check")
+    assert said.out.startswith("noise\nreport\n")
+    assert said.err == "noise\n"

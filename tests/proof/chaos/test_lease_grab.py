@@ -1,0 +1,189 @@
+"""Workers race for partitions over a real Redis, whatever becomes of them, of it, of the machine.
+
+The rule as it was published, without a guard, is run beside it: under load its partitions jump.
+"""
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.proof.chaos.programs import hogs
+from tests.proof.chaos.serving import all_go_on, leases, served
+from tests.proof.form import LONG
+from tests.support.processes import Site, Started, eventually
+from tests.support.redis_server import RedisServer, running_redis
+
+pytestmark = pytest.mark.of_sqlite("the races are over Redis, whatever the store")
+
+JOBS = Path(__file__).resolve().parents[2] / "grab_jobs"
+NODE = Path(__file__).with_name("grab_node.py")
+PARTITIONS, NODES, HOGS = 6, 4, 24
+HALT = 0.6
+"""Seconds: longer than a race takes, and shorter than a lease."""
+QUIET = 60
+"""Saves of each partition, some seconds, in which nothing is to move."""
+SETTINGS = """
+[redis]
+normal = "3s"
+maximum = "9s"
+shutdown = "2s"
+minimum = "1s"
+per_held = "100ms"
+"""
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with running_redis(folder) as server:
+        yield server
+
+
+def worker(site: Site, redis: RedisServer) -> Started:
+    environ = {"BLACKBOARD_REDIS_URL": redis.url}
+    return site.works(
+        site.start("worker", "--init", "--jobs", str(JOBS), "--store", site.store, environ=environ)
+    )
+
+
+def shares(site: Site) -> list[int]:
+    """How many partitions each worker holds."""
+    _, said = leases(site, "raced")
+    owners = [one["owner"] for one in said["partitions"]]  # type: ignore[attr-defined]
+    return sorted(Counter(filter(None, owners)).values())
+
+
+def fences(site: Site) -> dict[str, int]:
+    return {name: one.fence for name, one in served(site).items()}
+
+
+@pytest.mark.timeout(600)
+def test_partitions_are_raced_for_whatever_becomes_of_workers_and_of_redis(
+    site: Site, redis: RedisServer
+) -> None:
+    site.add("other", type_="counts")  # makes the board
+    (site.folder / "blackboard.toml").write_text(SETTINGS)
+    workers = [worker(site, redis) for _ in range(2)]
+    all_go_on(site, PARTITIONS)
+    workers.append(worker(site, redis))
+    eventually(lambda: shares(site) == [2, 2, 2], "a new worker gets its share")
+    before = fences(site)
+    all_go_on(site, PARTITIONS, times=QUIET)
+    assert fences(site) == before, "what lies evenly stays where it is"
+
+    victim = workers.pop(0)
+    victim.send(signal.SIGKILL)
+    victim.ended()
+    all_go_on(site, PARTITIONS)
+
+    redis.stop()
+    eventually(lambda: all("Redis is away" in one.text for one in workers), "they say so")
+    victim = workers.pop(0)
+    victim.send(signal.SIGKILL)
+    victim.ended()
+    workers.append(worker(site, redis))
+    all_go_on(site, PARTITIONS)
+    eventually(lambda: shares(site) == [3, 3], "without Redis the group goes by shares")
+
+    redis.start()
+    eventually(lambda: all("the bus is back" in one.text for one in workers), "they say so")
+    workers.append(worker(site, redis))
+    eventually(lambda: shares(site) == [2, 2, 2], "races go on")
+    workers[0].send(signal.SIGTERM)
+    assert workers.pop(0).ended() == 0
+    all_go_on(site, PARTITIONS)
+    for one in workers:
+        one.send(signal.SIGTERM)
+    assert [one.ended() for one in workers] == [0, 0]
+    for name, found in served(site).items():
+        assert found.problems == [], name
+    assert not [one for one in site.started if "ResourceWarning" in one.text]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Of the rule as it was published; `file` has what its pumps do."""
+
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    @property
+    def starts(self) -> int:
+        return self.file.read_text().count("starts ")
+
+
+@contextmanager
+def published(redis: RedisServer, folder: Path) -> Iterator[list[Node]]:
+    """Nodes that have all partitions."""
+    nodes = list[Node]()
+    for number in range(NODES):
+        file = folder / f"node-{number}"
+        with file.open("wb") as stdout:
+            command = [sys.executable, str(NODE), file.name, redis.url]
+            nodes.append(Node(subprocess.Popen(command, stdout=stdout), file))
+    try:
+        eventually(lambda: starts(nodes) >= 12, "each partition has a pump")
+        yield nodes
+        assert [one.process.poll() for one in nodes] == [None] * NODES
+    finally:
+        for one in nodes:
+            one.process.kill()
+            one.process.wait()
+
+
+def starts(nodes: list[Node]) -> int:
+    return sum(one.starts for one in nodes)
+
+
+@contextmanager
+def halts(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Each process stands still for a moment, one after the other, as one without a processor."""
+    over = Event()
+
+    def halt() -> None:
+        for one in cycle(processes):
+            one.send_signal(signal.SIGSTOP)
+            over.wait(HALT)
+            one.send_signal(signal.SIGCONT)
+            if over.is_set():
+                return
+
+    thread = Thread(target=halt)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("load", ["halts", "hogs"] if LONG else ["halts"])
+def test_under_load_partitions_jump_as_published_and_stay_where_they_are_with_a_guard(
+    site: Site, redis: RedisServer, load: str
+) -> None:
+    """Under real load, in the long form, nothing else on the machine gets on."""
+    site.add("other", type_="counts")
+    (site.folder / "blackboard.toml").write_text(SETTINGS)
+    workers = [worker(site, redis) for _ in range(2)]
+    eventually(lambda: shares(site) == [3, 3], "partitions are shared")
+    with published(redis, site.folder) as nodes:
+        processes = [one.process for one in nodes] + [one.process for one in workers]
+        with hogs(HOGS, seconds=600) if load == "hogs" else halts(processes):
+            before, begun = fences(site), starts(nodes)
+            eventually(lambda: starts(nodes) >= begun + 12, "partitions jump", seconds=300)
+            all_go_on(site, PARTITIONS)
+            assert fences(site) == before
+    for one in workers:
+        one.send(signal.SIGTERM)
+    assert [one.ended() for one in workers] == [0, 0]

@@ -1,0 +1,149 @@
+"""Bugs of groups and elections: switches, as in planted.py, and the broken pieces beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blackboard import election
+from blackboard.election import Election
+from blackboard.model import Claim, Lock, Token, replace
+from blackboard.protocol import claims
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules import shares
+from blackboard.rules.due import Move, decide_lock
+from blackboard.rules.shares import Decision, Picture
+from blackboard.worker import heartbeat, partitions
+from blackboard.worker.partitions import GroupWorker
+from tests.proof.planted.planting import Planted
+from tests.proof.planted.scenarios import by_people, by_workers, without_a_store
+
+# ---- shares
+
+_honest_decide = shares.decide
+
+
+def lets_go_while_something_is_free(picture: Picture, me: str, **about: Any) -> Decision:
+    decision = _honest_decide(picture, me, **about)
+    nothing_is_free = replace(picture, free=(), stale={}, held={**picture.held})
+    too_many = _honest_decide(nothing_is_free, me, **about).let_go
+    return decision if decision.take else replace(decision, let_go=too_many)
+
+
+def rounded_up(count: int, held: Mapping[str, int]) -> dict[str, int]:
+    return dict.fromkeys(held, math.ceil(count / len(held)))
+
+
+def overrides_whenever_it_looks(picture: Picture, me: str, **about: Any) -> Decision:
+    return _honest_decide(picture, me, **{**about, "late": False})
+
+
+async def leaves_it_alone(_worker: GroupWorker, _lock: Lock) -> None:
+    """A stale lock is nobody's business."""
+
+
+def adopts_what_it_holds(lock: Lock, **about: Any) -> Move:
+    return decide_lock(lock, **{**about, "in_flight": set()})
+
+
+# ---- renewals
+
+
+async def drops_the_batch(
+    board: BoardTable, asked: Sequence[tuple[Claim, str]]
+) -> tuple[Claim, ...]:
+    """One lock that is gone, and none of the batch is renewed."""
+    renewed = await _honest_renew_all(board, asked)
+    return tuple(renewed) if len(renewed) == len(asked) else ()
+
+
+_honest_renew_all = claims.renew_all
+
+
+# ---- elections
+
+
+def takes_a_stale_lock_for_a_leader(_candidate: Election, found: Lock | Token) -> str | None:
+    return found.owner if isinstance(found, Lock) else None
+
+
+def leads_while_it_has_a_claim(candidate: Election) -> bool:
+    return candidate._claim is not None
+
+
+SHARING = (
+    Planted(
+        name="greedy",
+        without="a worker lets go what is too much while something is free",
+        patches=((partitions, "decide", lets_go_while_something_is_free),),
+        shows="MOVED",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="rounded up",
+        without="the share of all workers is partitions / workers, rounded up",
+        patches=((shares, "shares", rounded_up),),
+        shows="SHARES",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="newcomer",
+        without="a worker counts from its first announcement on",
+        patches=((partitions, "_announced_twice", lambda _: True),),
+        shows="MOVED",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="left to die",
+        without="the stale lock of a partition is never overridden",
+        patches=((GroupWorker, "_override", leaves_it_alone),),
+        shows="UNOWNED",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="adopted twice",
+        without="a worker adopts locks that its own pumps run under",
+        patches=((partitions, "decide_lock", adopts_what_it_holds),),
+        shows="TWO PUMPS",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="dead leader",
+        without="the stale lock of a leader is never overridden",
+        patches=((Election, "_leader_of", takes_a_stale_lock_for_a_leader),),
+        shows="UNLED",
+        walks=False,
+        draw=by_workers,
+    ),
+    Planted(
+        name="standstill",
+        without="a worker overrides locks as soon as it comes back",
+        patches=((partitions, "decide", overrides_whenever_it_looks),),
+        shows="STANDSTILL",
+        walks=False,
+        draw=without_a_store,
+    ),
+    Planted(
+        name="batch dropped",
+        without="a batch of renewals of which one is refused counts as refused for all",
+        patches=((heartbeat, "renew_all", drops_the_batch),),
+        shows="NOT LOST",
+        walks=False,
+        draw=by_people,
+    ),
+    Planted(
+        name="past its deadline",
+        without="a leader leads until it hears that its lock is gone",
+        patches=(
+            (Election, "is_leader", property(leads_while_it_has_a_claim)),
+            (election, "_deadline", lambda _: math.inf),
+        ),
+        shows="TERM",
+        walks=False,
+        draw=without_a_store,
+    ),
+)

@@ -1,0 +1,75 @@
+"""Many workers share many partitions: how long that takes, what moves, and what lies about.
+
+In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form a thousand
+partitions and a hundred workers. And in the small worlds in which bugs of groups are hunted, the
+honest product does no harm.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks.balances import QUIET_ROUNDS, Shared, story
+from blackboard.rules.shares import Balance
+from blackboard.simulator.scenario import Scenario
+from blackboard.simulator.world import World
+from tests.proof.form import LONG
+from tests.proof.planted.scenarios import (
+    away_and_replaced,
+    by_people,
+    by_workers,
+    without_a_store,
+)
+
+LEASE, ROUND, DRAIN = 30.0, 10.0, 10.0
+TAKEN = LEASE + 2 * ROUND + 5.0
+"""Seconds from the last renewal of a dead worker."""
+HANDOVER = ROUND / 2
+"""Seconds that a partition is nobody's, where its worker hands it over."""
+SIZES = [(73, 20), (1_000, 100)] if LONG else [(73, 20)]
+
+
+@pytest.mark.case("BAL02", on="memory")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("partitions", "workers"), SIZES)
+def test_all_hold_their_shares_soon_and_as_little_moves_as_there_can(
+    partitions: int, workers: int
+) -> None:
+    started, joined, more, killed, left, quiet = story(partitions, workers, Balance.SHARES, seed=1)
+    handed_over = 3 * ROUND + DRAIN
+    assert (started.moves, quiet.moves) == (0, 0)
+    assert started.seconds <= ROUND
+    assert joined.seconds <= handed_over
+    assert joined.moves == partitions // (workers + 1)
+    assert more.seconds <= handed_over
+    assert max(joined.gap, more.gap, left.gap) <= HANDOVER
+    assert max(killed.gap, killed.seconds) <= TAKEN
+    assert left.seconds <= handed_over
+
+
+def test_a_worker_makes_four_requests_a_round_and_those_of_its_saves() -> None:
+    world = Shared(73, 20, Balance.SHARES, seed=2)
+    world.after("20 start", lambda: world.join(range(20)))
+    saves = world.figures.saves
+    requests = world.rest(QUIET_ROUNDS).requests - (world.figures.saves - saves)
+    world.kill(world.workers.members)
+    assert 3.5 * 20 * QUIET_ROUNDS <= requests <= 4.5 * 20 * QUIET_ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("draw", "seed"),
+    [
+        (without_a_store, 1),
+        (without_a_store, 4),
+        (away_and_replaced, 0),
+        (by_workers, 0),
+        (by_people, 0),
+    ],
+)
+def test_where_bugs_of_groups_are_hunted_the_honest_product_does_no_harm(
+    draw: Callable[[int], Scenario], seed: int
+) -> None:
+    world = World(draw(seed))
+    world.run()
+    assert world.figures.moves > 0
+    assert world.figures.terms > 0

@@ -1,0 +1,95 @@
+"""Many items are added in few batches, and each of them as if it were alone."""
+
+from functools import partial
+
+import pytest
+
+from blackboard.errors import BadInput
+from blackboard.model import State
+from blackboard.protocol.edits import New, add, add_many, ensure, remove
+from blackboard.spec import Spec
+from tests.support.boards import Scene, disagreements, story
+from tests.support.faults import Fault
+
+IDS = [f"item-{number:03}" for number in range(120)]
+
+
+def new(*ids: str) -> list[New]:
+    return [New(id=one, type="feed", spec=Spec(every="1h"), declared_by="ann") for one in ids]
+
+
+async def ids_of(scene: Scene) -> list[str]:
+    return sorted([item.id async for item in scene.other.items()])
+
+
+@story
+async def test_many_items_are_added_in_few_batches_and_are_as_if_added_alone(scene: Scene) -> None:
+    done: list[int] = []
+    before = scene.table.requests.commits
+    await add_many(scene.board, new(*IDS), tombstones={}, on_added=done.append)
+    assert scene.table.requests.commits - before <= 4
+    assert sum(done) == len(IDS)
+    assert await ids_of(scene) == IDS
+    alone = await scene.add("alone", every="1h")
+    many = await scene.item(IDS[5])
+    same = ("type", "state", "spec", "schedule", "fence", "born")
+    assert [getattr(many, name) for name in same] == [getattr(alone, name) for name in same]
+    assert many.declared_by == "ann"
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_an_item_that_is_there_is_refused_and_the_others_of_its_batch_are_added(
+    scene: Scene,
+) -> None:
+    taken = await scene.add("item-004", every="3h")
+    with pytest.raises(BadInput, match="item-004"):
+        await add_many(scene.board, new(*IDS[:5]), tombstones={})
+    assert await ids_of(scene) == IDS[:5]
+    assert await scene.item("item-004") == taken
+    await ensure(scene.board, IDS[4:9], "feed")
+    assert await ids_of(scene) == IDS[:9]
+    assert await scene.item("item-004") == taken
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_a_batch_without_an_answer_adds_each_item_once(scene: Scene) -> None:
+    for fault in (Fault.LOST, Fault.NEVER):
+        scene.table.script(fault)
+        some = IDS[:5] if fault is Fault.LOST else IDS[5:9]
+        await add_many(scene.board, new(*some), tombstones={})
+    assert await ids_of(scene) == IDS[:9]
+    assert {item.fence async for item in scene.board.items()} == {0}
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_removed_items_begin_new_lives_in_the_same_batch(scene: Scene) -> None:
+    await add_many(scene.board, new(*IDS[:6]), tombstones={})
+    for one in IDS[:4]:
+        await remove(scene.board, one)
+    found = {item.id: item async for item in scene.board.items_and_tombstones(0)}
+    tombstones = {one: item for one, item in found.items() if item.state is State.REMOVED}
+    assert [*tombstones] == IDS[:4]
+    scene.table.script(
+        partial(add, scene.other, item_id=IDS[2], item_type="feed", spec=Spec(every="9h"))
+    )
+    with pytest.raises(BadInput, match=IDS[2]):
+        await add_many(scene.board, new(*IDS[:4]), tombstones=tombstones)
+    items = [item async for item in scene.board.items()]
+    assert [(item.id, item.born) for item in items[:3]] == [(one, 1) for one in IDS[:3]]
+    assert items[2].schedule == "every 9h"
+    assert await disagreements(scene.board) == []
+
+
+@story
+async def test_what_others_add_meanwhile_costs_another_reading(scene: Scene) -> None:
+    async def others() -> None:
+        await ensure(scene.other, IDS[:80], "feed")
+
+    scene.table.script(others)
+    before = scene.table.requests.total
+    await ensure(scene.board, IDS, "feed")
+    assert scene.table.requests.total - before <= 12
+    assert await ids_of(scene) == IDS

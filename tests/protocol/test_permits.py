@@ -1,0 +1,172 @@
+"""Permits: no two workers have the same one, whatever is lost on the way."""
+
+import asyncio
+
+import pytest
+
+from blackboard.model import VERSION
+from blackboard.protocol import keys
+from blackboard.protocol.permits import (
+    LEASE,
+    HeldPermit,
+    Limit,
+    forget_lost,
+    give_back,
+    in_use,
+    renew,
+    take,
+)
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import ANY, Insert, Merge
+from tests.support.boards import Scene, story
+from tests.support.faults import Fault
+
+TWO = Limit("feed", "", 2)
+PARTITION = keys.permits_partition("town")
+
+
+async def taken(board: BoardTable, *items: str, limit: Limit = TWO, by: str = "me") -> list[str]:
+    return [one.permit.id for one in await take(board, limit, items, owner=by)]
+
+
+async def used(scene: Scene, limit: Limit = TWO) -> list[str]:
+    return [one.id for one in await in_use(scene.other, limit)]
+
+
+@story
+async def test_there_are_so_many_and_no_more(scene: Scene) -> None:
+    assert await taken(scene.board, "a") == ["a"]
+    assert await taken(scene.other, "b", "c", by="you") == ["b"]
+    assert await taken(scene.board, "c") == []
+    assert sorted(await used(scene)) == ["a", "b"]
+    held = await in_use(scene.other, TWO)
+    assert sorted(one.number for one in held) == [0, 1]
+    assert {one.owner for one in held} == {"me", "you"}
+
+
+@story
+async def test_values_of_a_key_are_counted_apart(scene: Scene) -> None:
+    one, other = Limit("feed", '"a.example"', 1), Limit("feed", '"b.example"', 1)
+    assert await taken(scene.board, "a", limit=one) == ["a"]
+    assert await taken(scene.board, "b", limit=other) == ["b"]
+    assert await taken(scene.board, "c", limit=one) == []
+    assert await taken(scene.board, "c", limit=Limit("feed", "", 1)) == ["c"]
+    assert await taken(scene.board, "d", limit=Limit("feed:", "", 1)) == ["d"]
+
+
+@story
+async def test_what_is_given_back_may_be_taken(scene: Scene) -> None:
+    permits = await take(scene.board, TWO, ["a", "b"], owner="me")
+    await give_back(scene.board, permits[:1])
+    assert await used(scene) == ["b"]
+    assert await taken(scene.other, "c", "d", by="you") == ["c"]
+
+
+@story
+async def test_many_workers_at_once_take_no_more_than_there_are(scene: Scene) -> None:
+    limit = Limit("feed", "", 5)
+    some = await asyncio.gather(
+        *(taken(board, f"item-{n}", limit=limit) for n in range(6) for board in boards(scene))
+    )
+    held = await in_use(scene.other, limit)
+    assert sum(map(len, some)) == len(held) <= 5
+    assert len({one.number for one in held}) == len(held)
+    while await taken(scene.board, "another", limit=limit):
+        pass
+    assert len(await in_use(scene.other, limit)) == 5
+
+
+def boards(scene: Scene) -> tuple[BoardTable, BoardTable]:
+    return scene.board, scene.other
+
+
+@story
+async def test_a_permit_that_outlived_its_lease_is_taken_over(scene: Scene) -> None:
+    (dead, mine) = await take(scene.board, TWO, ["a", "b"], owner="me")
+    scene.later(seconds=LEASE - 1)
+    (mine,) = await renew(scene.board, [mine])
+    assert await taken(scene.other, "c", by="you") == []
+    scene.later(seconds=3)
+    assert await used(scene) == ["b"]
+    assert await taken(scene.other, "c", "d", by="you") == ["c"]
+    assert await renew(scene.board, [dead, mine]) == [mine_as_renewed(mine, scene)]
+    await give_back(scene.board, [dead])
+    assert sorted(await used(scene)) == ["b", "c"]
+
+
+def mine_as_renewed(mine: HeldPermit, scene: Scene) -> object:
+    class Renewed:
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, HeldPermit) and other.permit.nonce == mine.permit.nonce
+
+        __hash__ = None  # type: ignore[assignment]
+
+    return Renewed()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
+@story
+async def test_a_lost_reply_is_settled_by_the_nonces(scene: Scene, fault: Fault) -> None:
+    scene.table.script(fault)
+    permits = await take(scene.board, TWO, ["a", "b"], owner="me")
+    assert [one.permit.id for one in permits] == (["a", "b"] if fault is Fault.LOST else [])
+    await scene.table.land()
+    assert len(await used(scene)) == (0 if fault is Fault.NEVER else 2)
+    assert await taken(scene.other, "c", by="you") == (["c"] if fault is Fault.NEVER else [])
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.other, "d", by="you") == ["d"]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
+@story
+async def test_a_renewal_without_a_reply_is_sent_again(scene: Scene, fault: Fault) -> None:
+    permits = await take(scene.board, TWO, ["a", "b"], owner="me")
+    scene.later(seconds=20)
+    scene.table.script(fault)
+    renewed = await renew(scene.board, permits)
+    assert [one.sent for one in renewed] == [scene.clock.monotonic()] * 2
+    scene.later(seconds=LEASE - 1)
+    assert await taken(scene.other, "c", by="you") == []
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
+@story
+async def test_what_is_given_back_without_a_reply_is_free(scene: Scene, fault: Fault) -> None:
+    permits = await take(scene.board, TWO, ["a", "b"], owner="me")
+    scene.table.script(fault)
+    await give_back(scene.board, permits)
+    assert await used(scene) == []
+
+
+@story
+async def test_a_lower_limit_counts_what_is_held_by_higher_numbers(scene: Scene) -> None:
+    await take(scene.board, Limit("feed", "", 5), list("abc"), owner="me")
+    assert await taken(scene.other, "d", by="you") == []
+    assert await taken(scene.other, "d", limit=Limit("feed", "", 4), by="you") == ["d"]
+
+
+@story
+async def test_rows_that_cannot_be_read_count_as_held(scene: Scene) -> None:
+    (one,) = await take(scene.board, Limit("feed", "", 1), ["a"], owner="me")
+    await scene.other.table.commit(PARTITION, [Merge(one.key, {"number": -3}, ANY)])
+    odd = keys.permits_range("feed", "")[0] + "odd"
+    await scene.other.table.commit(PARTITION, [Insert(odd, {"version": 1})])
+    assert await taken(scene.board, "b", "c") == []
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.board, "b", "c") == ["b", "c"]
+    newer = keys.permit_key("feed", "x", 0)
+    await scene.other.table.commit(PARTITION, [Insert(newer, {"version": VERSION + 1})])
+    scene.later(seconds=LEASE + 2)
+    assert await taken(scene.board, "d", limit=Limit("feed", "x", 1)) == []
+
+
+@story
+async def test_permits_that_nobody_renews_are_deleted_after_a_day(scene: Scene) -> None:
+    await take(scene.board, TWO, ["a"], owner="me")
+    await forget_lost(scene.other)
+    scene.later(seconds=LEASE + 2)
+    assert [row async for row in scene.other.table.scan(PARTITION)]
+    scene.later(days=1)
+    (mine,) = await take(scene.board, Limit("feed", "x", 1), ["b"], owner="me")
+    await forget_lost(scene.other)
+    assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.key]

@@ -1,0 +1,147 @@
+"""Renaming an item, and giving it another type."""
+
+import asyncio
+
+import pytest
+
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import State
+from blackboard.protocol.edits import Missing, add, edit, pause, remove, run_now
+from blackboard.protocol.rename import rename
+from blackboard.spec import Spec
+from tests.support.boards import Scene, story
+from tests.support.faults import Fault
+
+KEPT = ("type", "spec", "slot", "planned", "runs", "failures", "checkpoint", "outcome", "result")
+"""What an item has whatever its name is."""
+
+
+def same(one: object) -> list[object]:
+    return [getattr(one, name) for name in KEPT]
+
+
+async def served(scene: Scene) -> None:
+    """An item with a history, that waits."""
+    await scene.add("davis")
+    await scene.let_go(await scene.claimed("davis"))
+
+
+@story
+async def test_a_renamed_item_goes_on_under_its_new_id(scene: Scene) -> None:
+    await served(scene)
+    before = await scene.item()
+    done = await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert done.item == after
+    assert after.state is State.ACTIVE
+    assert same(after) == same(before)
+    assert after.fence >= before.fence
+    assert (await scene.item()).state is State.REMOVED
+    assert (await scene.token("woodland")).slot == before.slot
+    assert await scene.outcomes("woodland") == []
+    assert await scene.outcomes() == [(1, "ok")], "the history stays with the old id"
+
+
+@story
+async def test_what_a_person_paused_stays_paused(scene: Scene) -> None:
+    await served(scene)
+    await pause(scene.board, "davis", scene.mark())
+    before = await scene.item()
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.state, after.paused) == (State.PAUSED, before.paused)
+    assert await scene.tokens() == []
+
+
+@story
+async def test_what_is_done_stays_done(scene: Scene) -> None:
+    await scene.add("davis", at="2026-11-21T09:00Z")
+    await scene.let_go(await scene.claimed("davis"))
+    assert (await scene.item()).state is State.DONE
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.state, after.paused) == (State.DONE, "")
+
+
+@story
+async def test_runs_that_were_asked_for_are_taken_along(scene: Scene) -> None:
+    await served(scene)
+    for number in range(3):
+        await run_now(scene.board, "davis", once={"n": number})
+    before = await scene.item()
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    after = await scene.item("woodland")
+    assert (after.once, after.requests) == (before.once, before.requests)
+    assert after.requests
+
+
+@story
+async def test_what_runs_is_not_renamed(scene: Scene) -> None:
+    await scene.add("davis")
+    await scene.claimed("davis")
+    before = await scene.item()
+    with pytest.raises(BlackboardError, match="davis runs"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    with pytest.raises(BlackboardError, match="davis runs"):
+        await edit(scene.board, "davis", lambda spec, _: spec, item_type="report")
+    assert await scene.item() == before
+
+
+@story
+async def test_an_id_that_is_taken_or_missing_is_refused(scene: Scene) -> None:
+    await scene.add("davis")
+    await scene.add("woodland")
+    with pytest.raises(BadInput, match="is on this board already"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    with pytest.raises(Missing):
+        await rename(scene.board, "nowhere", "dixon", scene.mark())
+    await remove(scene.board, "woodland")
+    fence = (await scene.item("woodland")).fence
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    assert (await scene.item("woodland")).born >= fence
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, "killed"])
+@pytest.mark.parametrize("request_", range(4))
+@story
+async def test_a_rename_that_is_interrupted_is_finished_by_the_next(
+    scene: Scene, request_: int, fault: Fault | str
+) -> None:
+    """Pause, make, remove, resume: each of the four requests is lost, or is the last one."""
+    await served(scene)
+    before = await scene.item()
+
+    async def killed() -> None:
+        raise asyncio.CancelledError
+
+    scene.table.script(*[Fault.NONE] * request_, killed if isinstance(fault, str) else fault)
+    try:
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    except asyncio.CancelledError:
+        await rename(scene.other, "davis", "woodland", scene.mark())
+    assert scene.table.quiet
+    after = await scene.item("woodland")
+    assert after.state is State.ACTIVE
+    assert same(after) == same(before)
+    assert [token.id for token in await scene.tokens()] == ["woodland"]
+
+
+@story
+async def test_an_edit_meanwhile_is_not_lost(scene: Scene) -> None:
+    await served(scene)
+
+    async def edited() -> None:
+        await edit(scene.other, "davis", lambda *_: Spec(every="7h"))
+
+    scene.table.script(Fault.NONE, Fault.NONE, edited)
+    await rename(scene.board, "davis", "woodland", scene.mark())
+    assert (await scene.item("woodland")).schedule == "every 7h"
+    assert [token.id for token in await scene.tokens()] == ["woodland"]
+
+
+@story
+async def test_an_item_gets_another_type(scene: Scene) -> None:
+    await add(scene.board, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+    await edit(scene.board, "davis", lambda spec, _: spec, item_type="report")
+    assert (await scene.item()).type == (await scene.token()).type == "report"
+    assert not (await edit(scene.board, "davis", lambda spec, _: spec, item_type="report")).changed

@@ -1,0 +1,333 @@
+"""Redis goes away and comes back; what stands in its URL is not said to anyone."""
+
+import asyncio
+import signal
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+import trustme
+
+from blackboard.bus import REDIS_URL, BusAway
+from blackboard.clock import SeededChance, SystemClock
+from blackboard.errors import BadInput
+from blackboard.redis_bus import RedisBus, redis_url
+from blackboard.rules.breaker import Backoff
+from blackboard.rules.grab import Channel, Hash, Notified, Times
+from blackboard.tables.azure_address import child_environment
+from tests.support.grabbing import GrabNode, Pumps
+from tests.support.patience import is_over, patience
+from tests.support.redis_server import PASSWORD, RedisServer, free_port, needed
+
+OPENED: list[RedisBus] = []
+"""By the story that is told."""
+
+
+def tell(story: Callable[[], Awaitable[None]]) -> None:
+    """Runs it, and closes what it has opened."""
+
+    async def told() -> None:
+        try:
+            await story()
+        finally:
+            while OPENED:
+                await OPENED.pop().close()
+
+    asyncio.run(told())
+
+
+@dataclass
+class Opened:
+    """A bus, and what it has said."""
+
+    url: str
+    prefix: str = "town.clicks"
+    backoff: Backoff = field(default_factory=lambda: Backoff(shortest=0.05, longest=0.2))
+    silence: float = 10.0
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.bus = RedisBus(
+            self.url,
+            prefix=self.prefix,
+            clock=SystemClock(),
+            chance=SeededChance(),
+            on_away=self.said.append,
+            on_back=lambda: self.said.append("back"),
+            backoff=self.backoff,
+            answers_within=patience(1),
+            silence=self.silence,
+        )
+        OPENED.append(self.bus)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    begun = asyncio.get_running_loop().time()
+    while not condition():
+        assert not is_over(begun, seconds)
+        await asyncio.sleep(0.02)
+
+
+async def answered(bus: RedisBus) -> str | None:
+    """The value of a field, as soon as Redis answers."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while True:
+        try:
+            return await bus.get(Hash.GRAB, "07")
+        except BusAway:
+            assert not is_over(begun, 20)
+            await asyncio.sleep(0.02)
+
+
+async def heard_again(bus: RedisBus, messages: AsyncIterator[Notified]) -> Notified:
+    """The next message, published until it is received: some may be lost meanwhile."""
+    waiting = asyncio.ensure_future(anext(messages))
+    begun = asyncio.get_running_loop().time()
+    while not waiting.done():
+        assert not is_over(begun, 20)
+        try:
+            await bus.publish(Channel.ALLOCATED, "07")
+        except BusAway:
+            await asyncio.sleep(0.02)
+        await asyncio.wait({waiting}, timeout=0.05)
+    return await waiting
+
+
+def test_redis_away_is_said_once_and_requests_fail_at_once_until_it_is_back(
+    redis_server: RedisServer,
+) -> None:
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        bus = opened.bus
+        async with bus.listen() as messages:
+            await bus.publish(Channel.ALLOCATED, "first")
+            assert (await anext(messages)).partition == "first"
+            redis_server.stop()
+            await until(lambda: bool(opened.said))
+            for _ in range(30):
+                with pytest.raises(BusAway):
+                    await bus.get(Hash.GRAB, "07")
+                await asyncio.sleep(0.02)
+            redis_server.start()
+            assert await answered(bus) is None
+            assert (await heard_again(bus, messages)).channel is Channel.ALLOCATED
+        assert [text.partition(":")[0] for text in opened.said] == ["Redis is away", "back"]
+
+    tell(story)
+
+
+def test_while_redis_is_away_it_is_asked_with_pauses(redis_server: RedisServer) -> None:
+    redis_server.stop()
+
+    async def story() -> None:
+        opened = Opened(redis_server.url, backoff=Backoff(shortest=60, longest=60))
+        for _ in range(5):
+            with pytest.raises(BusAway):
+                await opened.bus.put(Hash.GRAB, "07", "fox")
+        redis_server.start()
+        with pytest.raises(BusAway, match="Redis is away"):
+            await opened.bus.put(Hash.GRAB, "07", "fox")
+        assert len(opened.said) == 1
+
+    tell(story)
+
+
+def test_a_redis_that_hangs_is_away(redis_server: RedisServer) -> None:
+    """Its connections stay open. The one that listens is asked for a sign of life."""
+
+    async def story() -> None:
+        opened = Opened(redis_server.url, silence=0.2)
+        async with opened.bus.listen() as messages:
+            redis_server.send(signal.SIGSTOP)
+            await until(lambda: bool(opened.said))
+            with pytest.raises(BusAway):
+                await opened.bus.get(Hash.GRAB, "07")
+            redis_server.send(signal.SIGCONT)
+            await answered(opened.bus)
+            await heard_again(opened.bus, messages)
+        assert opened.said[-1] == "back"
+
+    tell(story)
+
+
+def test_a_connection_that_is_quiet_and_well_stays(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        opened = Opened(redis_server.url, silence=0.05)
+        async with opened.bus.listen() as messages:
+            await asyncio.sleep(0.6)
+            await opened.bus.publish(Channel.ALLOCATED, "07")
+            assert (await anext(messages)).partition == "07"
+        assert opened.said == []
+
+    tell(story)
+
+
+def test_listening_begins_while_redis_is_away(redis_server: RedisServer) -> None:
+    redis_server.stop()
+
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        async with opened.bus.listen() as messages:
+            redis_server.start()
+            await heard_again(opened.bus, messages)
+
+    tell(story)
+
+
+def test_no_message_of_an_error_holds_the_password(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        wrong = redis_server.url.replace(PASSWORD, "hunter%32")
+        opened = Opened(wrong)
+        with pytest.raises(BusAway) as refused:
+            await opened.bus.get(Hash.GRAB, "07")
+        said = "".join(traceback.format_exception(refused.value)) + "".join(opened.said)
+        assert "hunter" not in said
+        assert "WRONGPASS" in said or "invalid username-password" in said
+
+    tell(story)
+
+
+def test_what_redis_quotes_of_the_password_is_masked(redis_server: RedisServer) -> None:
+    """A server on which AUTH has another name quotes what was sent."""
+    redis_server.stop()
+    redis_server.lines += ["--rename-command", "AUTH", "LOGIN", "--rename-command", "HELLO", ""]
+    redis_server.start()
+
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        with pytest.raises(BusAway) as refused:
+            await opened.bus.get(Hash.GRAB, "07")
+        said = "".join(traceback.format_exception(refused.value)) + "".join(opened.said)
+        assert "unknown command" in said
+        assert "sesame" not in said
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("environ", "setting", "url"),
+    [
+        ({REDIS_URL: "redis://:pw@host/0"}, None, "redis://:pw@host/0"),
+        ({REDIS_URL: "rediss://host/0"}, "redis://other/0", "rediss://host/0"),
+        ({REDIS_URL: ""}, "unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ],
+)
+def test_the_url_is_of_the_environment_or_of_the_settings(
+    environ: dict[str, str], setting: str | None, url: str
+) -> None:
+    assert redis_url(environ, setting) == url
+
+
+@pytest.mark.parametrize(
+    ("environ", "setting", "field", "remedy"),
+    [
+        ({}, None, "redis.url", f"set url in [redis] or {REDIS_URL}"),
+        ({}, "redis://:hunter2@host/0", "redis.url", f"in {REDIS_URL}"),
+        ({}, "redis://host/0?password=hunter2", "redis.url", f"in {REDIS_URL}"),
+        ({REDIS_URL: "http://:hunter2@host"}, None, REDIS_URL, "redis://HOST"),
+        ({REDIS_URL: "redis://:hunter2@host:notaport/"}, None, REDIS_URL, "redis://HOST"),
+    ],
+)
+def test_a_bad_url_is_refused_and_not_quoted(
+    environ: dict[str, str], setting: str | None, field: str, remedy: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        redis_url(environ, setting)
+    assert refused.value.field == field
+    assert remedy in refused.value.remedy
+    assert "hunter2" not in str(refused.value)
+
+
+def test_options_that_the_client_does_not_take_are_refused() -> None:
+    with pytest.raises(BadInput) as refused:
+        Opened("redis://:hunter2@host/0?db=x&socket_timeout=soon")
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    folder = redis_server.folder
+    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    port = free_port()
+    redis_server.stop()
+    redis_server.lines += ["--tls-port", str(port), "--tls-auth-clients", "no"]
+    for name in ("key", "cert", "ca"):
+        option = {"key": "--tls-key-file", "cert": "--tls-cert-file", "ca": "--tls-ca-cert-file"}
+        redis_server.lines += [option[name], str(folder / f"{name}.pem")]
+    redis_server.start()
+    url = f"rediss://:{PASSWORD}@127.0.0.1:{port}/0"
+
+    async def story() -> None:
+        unknown, good = Opened(url), Opened(f"{url}?ssl_ca_certs={folder / 'ca.pem'}")
+        with pytest.raises(BusAway, match="CERTIFICATE_VERIFY_FAILED"):
+            await unknown.bus.get(Hash.GRAB, "07")
+        assert await good.bus.set_if_absent(Hash.GRAB, "07", "fox") == "fox"
+        async with good.bus.listen() as messages:
+            await good.bus.publish(Channel.ALLOCATED, "07")
+            assert (await anext(messages)).partition == "07"
+
+    tell(story)
+
+
+def test_processes_of_handlers_are_not_given_the_url() -> None:
+    assert child_environment({REDIS_URL: "redis://:pw@host", "HOME": "/h"}) == {"HOME": "/h"}
+
+
+def test_nodes_share_partitions_on_redis_and_the_rest_takes_what_a_killed_one_had(
+    redis_server: RedisServer,
+) -> None:
+    """With durations of a second; tests/rules/test_grab_rules.py has the published ones."""
+    times = Times(normal=1.2, maximum=3.6, shutdown=0.6, minimum=0.5, per_held=0.1)
+    partitions = [f"{number:02}" for number in range(4)]
+
+    async def story() -> None:
+        pumps = Pumps()
+        for name in partitions:
+            pumps.running[name] = set()
+        nodes: dict[str, asyncio.Task[None]] = {}
+
+        def join(name: str) -> None:
+            opened = Opened(redis_server.url)
+            node = GrabNode(
+                name,
+                opened.bus,
+                clock=SystemClock(),
+                chance=SeededChance(),
+                pumps=pumps,
+                times=times,
+                drain=(0.0, 0.05),
+            )
+            nodes[name] = asyncio.create_task(node.run(partitions))
+
+        async def kill(name: str) -> None:
+            nodes[name].cancel()
+            await asyncio.gather(nodes.pop(name), return_exceptions=True)
+            pumps.killed(name)
+
+        join("fox")
+        await until(lambda: pumps.of("fox") == 4, patience(30))
+        join("owl")
+        await until(lambda: pumps.of("fox") == pumps.of("owl") == 2, patience(30))
+        await kill("fox")
+        await until(lambda: pumps.of("owl") == 4, patience(30))
+        await kill("owl")
+
+    tell(story)
+
+
+def test_without_the_server_a_test_is_skipped_and_in_ci_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install redis-server"):
+        needed()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install redis-server"):
+        needed()

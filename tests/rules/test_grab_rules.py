@@ -1,0 +1,603 @@
+"""The lease grab: its steps one by one; and groups of nodes in virtual time, on a simulated bus."""
+
+import math
+from collections.abc import Iterable
+
+import pytest
+
+from blackboard.errors import BadInput
+from blackboard.rules.grab import (
+    Action,
+    Channel,
+    DropIf,
+    Event,
+    Found,
+    Get,
+    Grab,
+    Hash,
+    Leaving,
+    LockHolders,
+    Notified,
+    Publish,
+    PumpEnded,
+    PumpStarted,
+    Put,
+    Raced,
+    RowsRead,
+    SetIfAbsent,
+    StartPump,
+    StopPump,
+    Times,
+    WakeAt,
+    Woken,
+)
+from tests.support.grabbing import GrabWorld
+
+P = "07"
+NAMES = [f"{number:02}" for number in range(12)]
+
+
+class Node:
+    """A node `fox` that is handed events; `did` has what followed, without moments to wake."""
+
+    def __init__(self, *, partitions: Iterable[str] = NAMES, now: float = 1000.0) -> None:
+        self.now = now
+        self.grab, actions = Grab.begin("fox", partitions, now=now)
+        self.wakes_at = self._wake(actions)
+
+    def _wake(self, actions: Iterable[Action]) -> float:
+        return next((one.moment for one in actions if isinstance(one, WakeAt)), math.inf)
+
+    def take(self, *events: Event, guard: LockHolders | None = None) -> list[Action]:
+        did: list[Action] = []
+        for event in events:
+            self.grab, actions = self.grab.step(event, self.now, guard)
+            self.wakes_at = self._wake(actions)
+            did += [one for one in actions if not isinstance(one, WakeAt)]
+        return did
+
+    def wakes(self, guard: LockHolders | None = None) -> list[Action]:
+        """It is woken at the moment that it asked for."""
+        self.now = self.wakes_at
+        return self.take(Woken(), guard=guard)
+
+    def runs(self, *partitions: str) -> None:
+        """It has won these, and their pumps run."""
+        for name in partitions:
+            self.take(Raced(name, "fox"), Found(Hash.ALLOCATION, name, None), PumpStarted(name))
+
+    def race(self, name: str, guard: LockHolders | None = None) -> tuple[float, list[Action]]:
+        """A race is published, and nothing else happens: how long it waits, and what it does."""
+        begun = self.now
+        self.take(Notified(Channel.GRAB_LEASE, name))
+        waited = self.grab.parts[name].race_at - begun
+        self.now += waited
+        return waited, self.take(Woken(), guard=guard)
+
+
+def fox_with(*partitions: str) -> Node:
+    node = Node()
+    node.runs(*partitions)
+    node.now += 10
+    node.take(Woken())
+    return node
+
+
+# ---- durations
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("minimum", 60),
+        ("minimum", 61),
+        ("maximum", 119),
+        ("shutdown", 180),
+        ("per_held", 0.049),
+        ("per_held", 0),
+        ("normal", -60),
+        ("shutdown", math.nan),
+        ("maximum", math.inf),
+    ],
+)
+def test_durations_that_cannot_work_together_are_refused_with_a_remedy(
+    field: str, value: float
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        Times(**{field: value})
+    assert refused.value.field == field
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("minimum", 59.9), ("maximum", 120), ("shutdown", 179.9), ("per_held", 0.05)],
+)
+def test_durations_that_just_work_are_taken(field: str, value: float) -> None:
+    assert getattr(Times(**{field: value}), field) == value
+
+
+# ---- step 1
+
+
+def test_a_node_looks_within_a_normal_lease_time_and_publishes() -> None:
+    node = Node(partitions=[P])
+    assert 1000 + 35 <= node.wakes_at <= 1000 + 60
+    assert node.wakes() == [Get(Hash.GRAB, P)]
+    assert node.take(Found(Hash.GRAB, P, None)) == [Publish(Channel.GRAB_LEASE, P)]
+
+
+def test_while_a_race_is_won_no_other_is_published() -> None:
+    node = Node(partitions=[P])
+    node.wakes()
+    assert node.take(Found(Hash.GRAB, P, "owl")) == []
+    assert node.wakes_at <= node.now + 60
+
+
+def test_a_notification_starts_the_normal_lease_time_anew() -> None:
+    node = Node(partitions=[P])
+    first = node.wakes_at
+    node.now = first - 1
+    node.race(P)
+    node.take(Raced(P, "owl"))
+    assert node.wakes_at == pytest.approx(first - 1 + (first - 1000))
+
+
+def test_a_notification_that_was_quicker_than_the_answer_makes_it_void() -> None:
+    node = Node(partitions=[P])
+    node.wakes()
+    node.take(Notified(Channel.GRAB_LEASE, P))
+    assert node.take(Found(Hash.GRAB, P, None)) == []
+
+
+def test_after_the_maximum_lease_time_both_hashes_are_cleared_first() -> None:
+    node = Node(partitions=[P])
+    while node.wakes_at < 1000 + 180:
+        assert node.wakes() == [Get(Hash.GRAB, P)]
+        node.take(Found(Hash.GRAB, P, "dead"))
+    assert node.wakes_at == 1000 + 180
+    assert node.wakes() == [Get(Hash.ALLOCATION, P), Get(Hash.GRAB, P)]
+    did = node.take(Found(Hash.ALLOCATION, P, "dead"), Found(Hash.GRAB, P, "dying"))
+    assert did == [
+        DropIf(Hash.ALLOCATION, P, "dead"),
+        DropIf(Hash.GRAB, P, "dying"),
+        Publish(Channel.GRAB_LEASE, P),
+    ]
+
+
+def test_an_owner_publishes_nothing() -> None:
+    node = Node(partitions=[P])
+    node.runs(P)
+    assert node.wakes() == [DropIf(Hash.GRAB, P, "fox")]
+    assert node.wakes_at == math.inf
+
+
+def test_nodes_do_not_look_at_one_moment() -> None:
+    moments = [Grab.begin(f"node {number}", [P], now=0)[0].patience(P) for number in range(100)]
+    assert len(set(moments)) == 100
+    assert max(moments) - min(moments) > 20
+
+
+# ---- step 2
+
+
+@pytest.mark.parametrize("held", [1, 2, 4, 8])
+def test_delays_are_those_of_the_formulas(held: int) -> None:
+    owner = fox_with(*NAMES[:held])
+    assert owner.race(NAMES[0])[0] == pytest.approx((held - 1) * 0.25)
+    other = fox_with(*NAMES[:held])
+    assert other.race(NAMES[11])[0] == pytest.approx((held + 0.5) * 0.25)
+
+
+def test_an_owner_is_ahead_until_it_has_two_more() -> None:
+    """Between it and a node with one less lie half a delay."""
+    for held in range(1, 6):
+        owner = fox_with(*NAMES[:held]).race(NAMES[0])[0]
+        with_one_less = fox_with(*NAMES[: held - 1]).race(NAMES[11])[0]
+        with_two_less = fox_with(*NAMES[: max(held - 2, 0)]).race(NAMES[11])[0]
+        assert with_one_less - owner == pytest.approx(0.125)
+        assert held == 1 or with_two_less - owner == pytest.approx(-0.125)
+
+
+def test_what_is_won_counts_as_held_while_its_owner_lets_go() -> None:
+    node = Node()
+    node.take(Raced("00", "fox"), Found(Hash.ALLOCATION, "00", "owl"))
+    assert node.grab.held == {"00"}
+    assert node.grab.running == frozenset()
+    assert node.race("01")[0] == pytest.approx(1.5 * 0.25)
+
+
+def test_two_notifications_are_one_race() -> None:
+    node = Node(partitions=[P])
+    node.take(Notified(Channel.GRAB_LEASE, P))
+    first = node.wakes_at
+    node.now += 0.1
+    node.take(Notified(Channel.GRAB_LEASE, P))
+    assert node.wakes_at == first
+    assert node.wakes() == [SetIfAbsent(Hash.GRAB, P, "fox")]
+
+
+def test_partitions_of_others_are_ignored() -> None:
+    assert Node(partitions=[P]).take(Notified(Channel.GRAB_LEASE, "other")) == []
+
+
+# ---- steps 3 to 6
+
+
+def test_a_winner_of_a_free_partition_starts_marks_and_clears_its_win() -> None:
+    node = Node(partitions=[P])
+    assert node.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
+    won_at = node.now
+    assert node.take(Raced(P, "fox")) == [Get(Hash.ALLOCATION, P)]
+    assert node.take(Found(Hash.ALLOCATION, P, None)) == [StartPump(P)]
+    assert node.take(PumpStarted(P)) == [Put(Hash.ALLOCATION, P, "fox")]
+    assert node.wakes() == [DropIf(Hash.GRAB, P, "fox")]
+    assert node.now == won_at + 10
+
+
+def test_a_winner_waits_until_the_loser_has_let_go() -> None:
+    node = Node(partitions=[P])
+    node.race(P)
+    assert node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl")) == [Get(Hash.ALLOCATION, P)]
+    assert node.take(Notified(Channel.ALLOCATED, P)) == [StartPump(P)]
+    assert node.take(Notified(Channel.ALLOCATED, P)) == []
+
+
+def test_word_of_the_loser_may_be_quicker_than_the_answer() -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"))
+    assert node.take(Notified(Channel.ALLOCATED, P), Found(Hash.ALLOCATION, P, "owl")) == [
+        StartPump(P)
+    ]
+
+
+@pytest.mark.parametrize("answer", [[], [Found(Hash.ALLOCATION, P, "dead")]])
+def test_without_a_word_it_starts_after_the_shutdown_time(answer: list[Event]) -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"), *answer)
+    node.wakes()
+    assert node.wakes() == [StartPump(P)]
+    assert node.now == 1000 + 30
+
+
+def test_a_loser_stops_clears_and_says_so() -> None:
+    node = fox_with(P)
+    assert node.race(P)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
+    assert node.take(Raced(P, "owl")) == [StopPump(P)]
+    assert node.take(Notified(Channel.GRAB_LEASE, P)) == []
+    assert node.take(PumpEnded(P)) == [
+        DropIf(Hash.ALLOCATION, P, "fox"),
+        Publish(Channel.ALLOCATED, P),
+    ]
+    assert node.grab.held == frozenset()
+
+
+def test_an_owner_that_wins_keeps_what_it_has() -> None:
+    node = fox_with(P)
+    node.race(P)
+    assert node.take(Raced(P, "fox")) == []
+    assert node.wakes() == [DropIf(Hash.GRAB, P, "fox")]
+    assert node.grab.running == {P}
+
+
+def test_one_that_comes_too_late_and_owns_nothing_does_nothing() -> None:
+    node = Node(partitions=[P])
+    node.race(P)
+    assert node.take(Raced(P, "owl")) == []
+
+
+def test_a_winner_that_loses_the_next_race_while_it_waits_does_not_start() -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "dead"), Raced(P, "owl"))
+    assert node.take(Notified(Channel.ALLOCATED, P)) == []
+    assert node.grab.held == frozenset()
+
+
+def test_a_race_without_an_answer_is_cleared_after_the_minimum_time() -> None:
+    """It may have been won. An owner keeps its pump."""
+    node = fox_with(P)
+    node.race(P)
+    begun = node.now
+    assert node.take(Raced(P, None)) == []
+    assert node.wakes() == [DropIf(Hash.GRAB, P, "fox")]
+    assert node.now == begun + 10
+    assert node.grab.running == {P}
+
+
+def test_a_winner_whose_pump_does_not_start_waits_for_word_and_tries_once_more() -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, None))
+    assert node.take(PumpEnded(P)) == []
+    assert node.take(Notified(Channel.ALLOCATED, P)) == [StartPump(P)]
+    assert node.take(PumpEnded(P)) == []
+    node.wakes()
+    assert (node.wakes(), node.now) == ([StartPump(P)], 1000 + 30)
+    assert node.take(PumpEnded(P)) == []
+    assert node.grab.held == frozenset()
+
+
+def test_a_pump_that_ends_by_itself_is_let_go_and_raced_for_at_once() -> None:
+    node = fox_with(P)
+    assert node.take(PumpEnded(P)) == [
+        DropIf(Hash.ALLOCATION, P, "fox"),
+        Publish(Channel.ALLOCATED, P),
+        Publish(Channel.GRAB_LEASE, P),
+    ]
+
+
+def test_what_the_rows_say_is_taken_over() -> None:
+    """Held without a race, while races were not possible; and lost without word."""
+    node = fox_with(P)
+    assert node.take(RowsRead(frozenset({P, "03", "04"}), frozenset({P, "03"}))) == [
+        Put(Hash.ALLOCATION, "03", "fox")
+    ]
+    assert node.grab.running == {P, "03"}
+    assert node.take(RowsRead(frozenset({P, "03", "04"}), frozenset({P, "03"}))) == []
+    did = node.take(RowsRead(frozenset({P, "03"}), frozenset({"03"})))
+    assert did[-1] == Publish(Channel.GRAB_LEASE, P)
+    assert set(node.grab.parts) == {P, "03"}
+
+
+def test_a_pump_that_is_being_started_is_not_yet_in_the_rows() -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, None))
+    assert node.take(RowsRead(frozenset({P}), frozenset())) == []
+    assert node.take(PumpStarted(P)) == [Put(Hash.ALLOCATION, P, "fox")]
+
+
+def test_a_node_that_leaves_stops_all_and_has_others_race_for_it() -> None:
+    node = fox_with("00", "01")
+    node.take(Raced("02", "fox"), Notified(Channel.GRAB_LEASE, "03"))
+    did = node.take(Leaving())
+    assert did == [StopPump("00"), StopPump("01"), DropIf(Hash.GRAB, "02", "fox")]
+    assert node.take(PumpEnded("00")) == [
+        DropIf(Hash.ALLOCATION, "00", "fox"),
+        Publish(Channel.ALLOCATED, "00"),
+        Publish(Channel.GRAB_LEASE, "00"),
+    ]
+    assert node.take(Notified(Channel.GRAB_LEASE, "00"), PumpEnded("01"), Woken()) == [
+        DropIf(Hash.ALLOCATION, "01", "fox"),
+        Publish(Channel.ALLOCATED, "01"),
+        Publish(Channel.GRAB_LEASE, "01"),
+    ]
+    assert node.take(Raced("03", "fox")) == [DropIf(Hash.GRAB, "03", "fox")]
+    assert node.wakes_at == math.inf
+
+
+# ---- the guard
+
+
+def rows(**held: int) -> LockHolders:
+    """By the lock rows `owl` holds P, if it holds any, and each so many in all."""
+    holders = {P: "owl"} if held.get("owl") else {}
+    for owner, number in held.items():
+        missing = number - (owner == "owl")
+        holders |= {f"{owner} {one}": owner for one in range(missing)}
+    return LockHolders(holders)
+
+
+@pytest.mark.parametrize(
+    ("mine", "guard", "runs"),
+    [
+        (2, None, True),
+        (2, rows(owl=3), False),
+        (2, rows(owl=4), True),
+        (0, rows(owl=1), False),
+        (4, rows(owl=4), False),
+        (4, rows(elk=1), True),
+    ],
+)
+def test_a_guarded_node_runs_for_what_is_free_or_of_one_who_has_two_more(
+    mine: int, guard: LockHolders | None, *, runs: bool
+) -> None:
+    node = fox_with(*NAMES[:mine])
+    assert node.race(P, guard)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
+
+
+@pytest.mark.parametrize(
+    ("mine", "guard", "yields"),
+    [
+        (2, None, True),
+        (2, rows(fox=2, elk=1), False),
+        (3, rows(fox=3, elk=1), True),
+        (1, rows(fox=1), False),
+        (2, rows(), True),
+    ],
+)
+def test_a_guarded_holder_yields_to_one_who_has_two_less(
+    mine: int, guard: LockHolders | None, *, yields: bool
+) -> None:
+    node = fox_with(P, *NAMES[: mine - 1])
+    assert node.race(P, guard)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
+    assert node.take(Raced(P, "elk"), guard=guard) == ([StopPump(P)] if yields else [])
+
+
+@pytest.mark.parametrize(("guard", "starts"), [(rows(owl=1), False), (rows(), True)])
+def test_a_guarded_winner_starts_by_itself_only_what_is_free(
+    guard: LockHolders, *, starts: bool
+) -> None:
+    node = Node(partitions=[P])
+    node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl"))
+    node.wakes(guard)
+    assert node.wakes(guard) == ([StartPump(P)] if starts else [])
+    assert node.grab.held == ({P} if starts else set())
+
+
+@pytest.mark.parametrize("owner", [None, "owl"])
+def test_a_guarded_winner_goes_by_the_rows_and_not_by_the_hash(owner: str | None) -> None:
+    held = Node(partitions=[P])
+    held.take(Raced(P, "fox"))
+    assert held.take(Found(Hash.ALLOCATION, P, owner), guard=rows(owl=2)) == []
+    free = Node(partitions=[P])
+    free.take(Raced(P, "fox"))
+    assert free.take(Found(Hash.ALLOCATION, P, owner), guard=rows()) == [StartPump(P)]
+
+
+@pytest.mark.parametrize(("after", "runs"), [(1, True), (11, False)])
+def test_what_was_just_let_go_is_free_by_rows_that_are_older(after: float, *, runs: bool) -> None:
+    node = Node(partitions=[P])
+    node.take(Notified(Channel.ALLOCATED, P))
+    node.now += after
+    guard = rows(owl=1)
+    assert node.race(P, guard)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
+
+
+# ---- groups of nodes, for hours of virtual time
+
+SEEDS = range(2)
+FOUR = ("elk", "fox", "jay", "owl")
+QUIET_HOUR = 3600.0
+
+
+def settled(world: GrabWorld, *nodes: str, late: dict[str, float] | None = None) -> None:
+    for name in nodes:
+        world.join(name, late=(late or {}).get(name, 0.0))
+    world.run(900)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_node_gets_its_share_within_the_normal_lease_time(
+    seed: int, *, guarded: bool
+) -> None:
+    with GrabWorld(12, seed=seed, guarded=guarded) as world:
+        settled(world, *FOUR[:3])
+        assert set(world.shares().values()) == {4}
+        world.join(FOUR[3])
+        assert world.moves_in(1 + 60 + 5) <= 5
+        assert set(world.shares().values()) == {3}
+        assert (world.pumps.at_once, world.pumps.unowned()) == (0, 0)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_partition_stays_where_it_is(seed: int, *, guarded: bool) -> None:
+    with GrabWorld(1, seed=seed, guarded=guarded) as world:
+        settled(world, *FOUR)
+        assert world.pumps.moves == 1
+        assert world.moves_in(QUIET_HOUR) == 0
+        assert world.shared.published > QUIET_HOUR / 60
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_partitions_of_a_killed_node_are_back_after_about_the_maximum_lease_time(
+    seed: int, *, guarded: bool
+) -> None:
+    with GrabWorld(12, seed=seed, guarded=guarded) as world:
+        settled(world, *FOUR)
+        world.kill(FOUR[0])
+        assert world.pumps.unowned() == 3
+        world.run(25)
+        assert world.pumps.unowned() == 3, "nothing is void yet"
+        world.run(180 - 25)
+        assert world.pumps.unowned() == 0
+        assert set(world.shares().values()) == {4}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_that_is_killed_between_its_win_and_its_start_costs_a_maximum_lease_time(
+    seed: int,
+) -> None:
+    """Its mark stays in the hash: no race is published until that is void."""
+    with GrabWorld(1, seed=seed) as world:
+        settled(world, "fox", "owl")
+        (holder,) = world.pumps.running["00"]
+        other = "owl" if holder == "fox" else "fox"
+        world.shared.hashes[Hash.GRAB]["00"] = "dead"
+        world.kill(holder)
+        world.run(100)
+        assert world.pumps.unowned() == 1
+        world.run(90)
+        assert world.pumps.running["00"] == {other}
+
+
+@pytest.mark.parametrize(("guarded", "view_every"), [(False, 0), (True, 0), (True, 10)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_leaving_node_had_is_taken_in_seconds(
+    seed: int, view_every: float, *, guarded: bool
+) -> None:
+    with GrabWorld(12, seed=seed, guarded=guarded, view_every=view_every) as world:
+        settled(world, *FOUR)
+        world.leave(FOUR[0])
+        world.run(3)
+        shares = world.shares()
+        assert (shares[FOUR[0]], world.pumps.unowned(), world.pumps.at_once) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("partitions", [10, 12])
+def test_nothing_moves_in_a_quiet_hour(partitions: int, *, guarded: bool) -> None:
+    for seed in SEEDS:
+        with GrabWorld(partitions, seed=seed, guarded=guarded) as world:
+            settled(world, *FOUR)
+            assert world.spread() <= 1
+            assert world.moves_in(QUIET_HOUR) == 0
+
+
+LOADS = {
+    "one answers up to 3 s late": ({"owl": 3.0}, 10),
+    "all answer up to 1 s late": (dict.fromkeys(FOUR, 1.0), 300),
+}
+"""Who is late, and moves in an hour, at the least, as published."""
+
+
+@pytest.mark.parametrize(("late", "moves"), LOADS.values(), ids=LOADS)
+def test_under_load_partitions_jump_as_published(late: dict[str, float], moves: int) -> None:
+    for seed in SEEDS:
+        with GrabWorld(12, seed=seed) as world:
+            settled(world, *FOUR, late=late)
+            assert world.moves_in(QUIET_HOUR) >= moves
+
+
+@pytest.mark.parametrize("view_every", [0.0, 10.0])
+@pytest.mark.parametrize(("late", "moves"), LOADS.values(), ids=LOADS)
+def test_under_load_a_guard_keeps_them_where_they_are(
+    late: dict[str, float], moves: int, view_every: float
+) -> None:
+    """Also with a view of the lock rows that is up to 10 s old."""
+    for seed in SEEDS:
+        with GrabWorld(12, seed=seed, guarded=True, view_every=view_every) as world:
+            settled(world, *FOUR, late=late)
+            assert world.moves_in(QUIET_HOUR) <= 3
+            assert (world.pumps.unowned(), world.pumps.at_once) == (0, 0)
+            assert world.spread() <= 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_messages_cost_moves_and_with_locks_never_two_pumps(seed: int) -> None:
+    with GrabWorld(12, seed=seed, guarded=True) as world:
+        world.shared.lost = 0.2
+        settled(world, *FOUR)
+        world.kill(FOUR[0])
+        world.join("yak")
+        assert world.moves_in(QUIET_HOUR) < 20
+        assert (world.pumps.unowned(), world.pumps.at_once) == (0, 0)
+        assert world.spread() <= 2
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_while_the_bus_is_away_nothing_moves(*, guarded: bool) -> None:
+    """After the maximum lease time the hashes are void, though their owners live: as published, two
+    pumps of a partition may run then.
+    """
+    with GrabWorld(12, seed=1, guarded=guarded) as world:
+        settled(world, *FOUR[:3])
+        world.shared.is_away = True
+        assert world.moves_in(1000) == 0
+        assert world.pumps.unowned() == 0
+        world.join(FOUR[3])
+        world.shared.is_away = False
+        world.run(90)
+        assert set(world.shares().values()) == {3}
+        assert (world.pumps.at_once == 0) is guarded
+
+
+def test_the_same_seed_is_the_same_hour() -> None:
+    def hour(seed: int) -> tuple[int, int, list[tuple[str, int]]]:
+        with GrabWorld(12, seed=seed) as world:
+            settled(world, *FOUR, late=dict.fromkeys(FOUR, 1.0))
+            return world.pumps.moves, world.shared.published, sorted(world.shares().items())
+
+    assert hour(1) == hour(1)
+    assert hour(1) != hour(2)

@@ -1,0 +1,131 @@
+"""Ends, numbers of runs and windows, in the rules: what is planned, and what a worker takes."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from blackboard.model import Outcome, State, Token, replace
+from blackboard.protocol.batches import token_of
+from blackboard.rules.due import Move, decide_token
+from blackboard.rules.next_run import (
+    Planning,
+    first_slot,
+    is_exhausted,
+    planned_after,
+    slot_brought_back,
+    slot_from,
+    still_to_come,
+)
+from blackboard.rules.transitions import passed_over, released, rescheduled, run_of
+from blackboard.schedule.schedule import parse_schedule
+from blackboard.spec import RunSettings
+from tests.support.plans import DAY, HOUR, MINUTE, NOON, item, running, settings
+
+HOURLY = {"cron": "0 * * * *"}
+
+
+def planned(said: dict[str, object], *, runs: int = 0, start: datetime = NOON) -> datetime | None:
+    ran = replace(running(start=start), runs=runs)
+    return planned_after(ran, settings=settings(**said), now=start + MINUTE)
+
+
+def test_after_max_runs_there_is_no_slot() -> None:
+    """The run that ends counts."""
+    three = {**HOURLY, "max_runs": 3}
+    assert planned(three, runs=1) == NOON + HOUR
+    assert planned(three, runs=2) is None
+    assert planned({"every": "1h", "max_runs": 3}, runs=2) is None
+    schedule = settings(**three).schedule
+    assert schedule is not None
+    assert [is_exhausted(schedule, runs) for runs in (2, 3, 4)] == [False, True, True]
+
+
+def test_a_retry_is_no_slot() -> None:
+    once = settings(**HOURLY, max_runs=1, retries=1)
+    before = running(start=NOON)
+    failed = run_of(before, Outcome.FAILED, now=NOON + MINUTE)
+    after = released(before, failed, settings=once, fraction=0.5)
+    assert (after.state, after.attempt) == (State.ACTIVE, 2)
+    again = replace(after, running=True)
+    last = released(again, run_of(again, Outcome.OK, now=NOON), settings=once, fraction=0.5)
+    assert last.state is State.DONE
+
+
+def test_until_is_the_last_slot() -> None:
+    assert planned({**HOURLY, "until": "2026-11-21T13:00Z"}) == NOON + HOUR
+    assert planned({**HOURLY, "until": "2026-11-21T12:59Z"}) is None
+    assert planned({"every": "2h", "until": "2026-11-21"}, start=NOON + 9 * HOUR) == (
+        NOON + 11 * HOUR
+    )
+    assert planned({"every": "3h", "until": "2026-11-21"}, start=NOON + 9 * HOUR) is None
+
+
+def test_an_edit_of_a_limit_replans() -> None:
+    done = replace(item(state=State.DONE, start=NOON), runs=3, schedule="cron 0 * * * * (3 runs)")
+    more, same = settings(**HOURLY, max_runs=9), settings(**HOURLY, max_runs=3)
+    assert rescheduled(done, settings=more, had_time=False, now=NOON).slot == NOON + HOUR
+    assert rescheduled(done, settings=same, had_time=False, now=NOON).state is State.DONE
+
+
+@pytest.mark.parametrize(("runs", "coming"), [(3, None), (2, NOON + HOUR)])
+def test_one_that_has_run_enough_is_rightly_done(runs: int, coming: datetime | None) -> None:
+    limited = settings(**HOURLY, max_runs=3)
+    assert limited.schedule is not None
+    done = replace(item(state=State.DONE, start=NOON), runs=runs, schedule=limited.text)
+    planning = Planning(settings=limited, schedules=[parse_schedule(limited.text)])
+    assert still_to_come(done, planning, now=NOON) == coming
+
+
+def closed(**more: object) -> RunSettings:
+    return settings(blackout="12:00-14:00", **more)
+
+
+def test_the_first_slot_is_in_no_window() -> None:
+    assert first_slot(closed(every="3h"), first=None, now=NOON) == NOON + 2 * HOUR
+    assert first_slot(closed(every="3h"), first=NOON, now=NOON) == NOON, "a person said so"
+    assert first_slot(closed(**HOURLY), first=None, now=NOON) == NOON + 2 * HOUR
+    edited = rescheduled(item(), settings=closed(every="3h"), had_time=True, now=NOON)
+    assert edited.slot == NOON + 2 * HOUR
+
+
+def test_in_a_window_an_item_is_passed_over() -> None:
+    def move(token: Token, said: RunSettings) -> Move:
+        return decide_token(token, now=NOON + MINUTE, types={"feed"}, settings=said)
+
+    waiting = item(slot=NOON - MINUTE)
+    token = token_of(waiting)
+    assert move(token, closed(**HOURLY)) is Move.SKIP
+    assert move(token, settings(**HOURLY)) is Move.RUN
+    assert move(replace(token, attempt=2), closed(**HOURLY)) is Move.RUN
+    asked = replace(token, planned=NOON + HOUR)
+    assert move(asked, closed(**HOURLY)) is Move.RUN
+    for said, slot in ((closed(**HOURLY), 2 * HOUR), (closed(every="5h"), 2 * HOUR)):
+        after = passed_over(waiting, settings=said, now=NOON)
+        assert (after.slot, after.ready) == (NOON + slot, NOON + slot)
+
+
+def test_a_slot_after_those_that_are_passed_over() -> None:
+    plain, limited = settings(every="5h").schedule, closed(every="5h").schedule
+    assert plain is not None
+    assert limited is not None
+    assert slot_from(plain, NOON) == NOON + 5 * HOUR
+    assert slot_from(limited, NOON) == NOON + 2 * HOUR
+    assert slot_from(limited, NOON + 3 * HOUR) == NOON + 8 * HOUR
+
+
+def test_what_waits_for_the_end_of_windows_is_not_set_back() -> None:
+    """An `every` may wait for longer than its interval."""
+    weekend = settings(every="1h", blackout="sat-sun")
+    assert weekend.schedule is not None
+    planning = Planning(settings=weekend, schedules=[weekend.schedule])
+    monday = NOON + 36 * HOUR
+    waits = replace(item(start=NOON - DAY, slot=monday), schedule=weekend.text)
+    assert slot_brought_back(waits, planning, now=NOON + MINUTE) == monday
+    later = replace(waits, slot=monday + 9 * DAY, ready=monday, planned=monday + 9 * DAY)
+    assert slot_brought_back(later, planning, now=NOON + MINUTE) != monday + 9 * DAY
+
+
+def test_a_run_that_was_asked_for_does_not_end_the_count_early() -> None:
+    asked = replace(running(start=NOON, slot=NOON, planned=NOON + HOUR), runs=1)
+    said = settings(**HOURLY, max_runs=3)
+    assert planned_after(asked, settings=said, now=NOON + timedelta(minutes=1)) == NOON + HOUR

@@ -1,0 +1,100 @@
+"""What a handler may raise to say how its run ended: Retry, Skip, Fail."""
+
+import asyncio
+import math
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from blackboard import BadInput, Fail, Retry, Skip
+from blackboard.answers import SHORTEST_AFTER
+from blackboard.model import Ended, Outcome, replace
+from blackboard.runner import Runner
+from blackboard.runners.process import ProcessRunner
+from blackboard.runners.secrets import Mask
+from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
+
+OK, FAILED = Outcome.OK, Outcome.FAILED
+BAD = "429 Too Many Requests, token ${TOKEN} (asked for a retry in 300 s)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended"),
+    [
+        ("retry", Ended(outcome=FAILED, error=BAD, retry_after=300.0)),
+        (
+            "retry-silently",
+            Ended(outcome=FAILED, error="asked for a retry in 1 s", retry_after=0.5),
+        ),
+        ("skip", Ended(outcome=OK, error="the feed is closed on Sundays, token ${TOKEN}")),
+        ("fail", Ended(outcome=FAILED, error="no such feed, token ${TOKEN}", final=True)),
+        ("fail-and-retry", Ended(outcome=FAILED, error="the feed is down")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("on", "type_"),
+    [(on_the_loop, "a-answer"), (with_processes, "answer")],
+    ids=["coroutine", "plain"],
+)
+def test_an_answer_is_the_end_of_the_run(on: Any, type_: str, kind: str, ended: Ended) -> None:
+    async def story(runner: Runner) -> None:
+        call = replace(call_of(type_, kind=kind), mask=Mask({"TOKEN": "hunter2hunter2"}))
+        execution = runner.start(call, Told(), math.inf)
+        assert await asyncio.wait_for(execution.wait(), PATIENCE) == ended
+
+    on(story)
+
+
+def test_the_cause_of_an_answer_is_kept_with_its_traceback() -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, "a-answer", kind="caused")
+        first, second, *_ = ended.error.splitlines()
+        assert (first, second) == ("the item has no address", "KeyError: 'address'")
+        assert "Traceback" in ended.error
+        assert ended.final
+
+    on_the_loop(story)
+
+
+def test_an_answer_that_cannot_be_read_fails_the_run() -> None:
+    async def story(runner: Runner) -> None:
+        ended = await run(runner, "a-answer", kind="no-answer")
+        assert (ended.outcome, ended.retry_after) == (FAILED, None)
+        assert "after: 'soon' is not a duration" in ended.error
+
+    on_the_loop(story)
+
+
+def test_a_child_whose_run_was_skipped_is_used_again() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        first = await run(runner, "answer", kind="none")
+        await run(runner, "answer", kind="skip")
+        assert (await run(runner, "answer", kind="none")).result == first.result
+
+    with_processes(story)
+
+
+@pytest.mark.parametrize("after", [90, 90.0, "90s", "1m30s", timedelta(seconds=90)])
+def test_a_retry_is_asked_for_in_seconds_or_as_a_duration(after: Any) -> None:
+    assert Retry(after).after == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("after", [0, -3, timedelta(0)])
+def test_a_retry_at_once_is_in_a_second(after: Any) -> None:
+    assert Retry(after).after == SHORTEST_AFTER
+
+
+@pytest.mark.parametrize("after", ["", "90", "soon", math.nan, math.inf, 1e99, "500d", True, None])
+def test_what_is_no_time_is_refused(after: Any) -> None:
+    with pytest.raises((BadInput, TypeError)):
+        Retry(after)
+
+
+@pytest.mark.parametrize("one", [Retry("5m", "x"), Skip("x"), Fail("x", True), Fail("x")])
+def test_answers_can_be_pickled(one: Retry | Skip | Fail) -> None:
+    """A pool of `multiprocessing` brings them from its process."""
+    again = pickle.loads(pickle.dumps(one))
+    assert type(again) is type(one)
+    assert vars(again) == vars(one)

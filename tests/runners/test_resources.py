@@ -1,0 +1,183 @@
+"""`@handler(resources=...)`: opened once in a worker or a child process, and closed at its end."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blackboard import BadInput, Context, Item, handler
+from blackboard.model import Outcome
+from blackboard.runners.inline import InlineRunner
+from blackboard.runners.process import ProcessRunner
+from blackboard.runners.resources import LoopResources
+from tests.support.runs import (
+    is_gone,
+    on_the_loop,
+    run,
+    with_processes,
+)
+
+
+@pytest.fixture(name="notes")
+def _notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RESOURCES", str(tmp_path / "notes"))
+    return tmp_path / "notes"
+
+
+def lines(notes: Path) -> list[str]:
+    return notes.read_text().split()
+
+
+@pytest.mark.parametrize("type_", ["a-pooled", "a-plainly-pooled"])
+def test_coroutines_of_a_worker_share_what_is_opened_once_and_closed_at_its_end(
+    notes: Path, type_: str
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        both = await asyncio.gather(run(runner, type_), run(runner, type_))
+        last = await run(runner, type_)
+        assert sorted(one.result for one in (*both, last)) == [
+            [os.getpid(), number] for number in (1, 2, 3)
+        ]
+        assert lines(notes) == ["opened"]
+
+    on_the_loop(story)
+    assert lines(notes) == ["opened", "closed"]
+
+
+def test_a_child_process_keeps_what_it_has_opened_from_run_to_run(notes: Path) -> None:
+    """A connection that is opened at its first use is no leftover of that run."""
+
+    async def story(runner: ProcessRunner) -> None:
+        (pid, _) = (await run(runner, "pooled")).result
+        assert (await run(runner, "pooled")).result == [pid, 2]
+        # Another handler of the module has none, and finds nothing left behind by the first.
+        assert (await run(runner, "beside")).result == [pid, None]
+        assert (await run(runner, "beside")).result == [pid, None]
+        assert (await run(runner, "pooled")).result == [pid, 3]
+        assert lines(notes) == ["opened"]
+
+    with_processes(story)
+    assert lines(notes) == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("how", ["fails", "leaves"])
+def test_a_child_that_is_replaced_closes_what_it_has_opened(notes: Path, how: str) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        first = (await run(runner, "pooled")).result[0]
+        params: dict[str, Any] = {how: True}
+        await run(runner, "pooled", **params)
+        assert lines(notes) == ["opened", "closed"]
+        assert is_gone(first)
+        assert (await run(runner, "pooled")).result[1] == 1
+
+    with_processes(story)
+    assert lines(notes) == ["opened", "closed"] * 2
+
+
+def test_a_child_that_had_its_runs_closes_what_it_has_opened(notes: Path) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        uses = [(await run(runner, "pooled")).result[1] for _ in range(4)]
+        assert uses == [1, 2, 1, 2]
+
+    with_processes(story, runs=2)
+    assert lines(notes) == ["opened", "closed"] * 2
+
+
+@pytest.mark.parametrize(
+    ("on", "type_"),
+    [(on_the_loop, "a-pooled"), (on_the_loop, "a-plainly-pooled"), (with_processes, "pooled")],
+)
+def test_what_cannot_be_opened_fails_the_run_and_is_tried_again(
+    notes: Path, monkeypatch: pytest.MonkeyPatch, on: Any, type_: str
+) -> None:
+    monkeypatch.setenv("RESOURCES_FAIL", "1")
+
+    async def story(runner: Any) -> None:
+        ended = await run(runner, type_)
+        assert (ended.outcome, ended.error.splitlines()[0]) == (
+            Outcome.FAILED,
+            "OSError: no route",
+        )
+        monkeypatch.delenv("RESOURCES_FAIL")
+        assert (await run(runner, type_)).result[1] == 1
+
+    on(story)
+    assert lines(notes) == ["opened", "opened", "closed"]
+
+
+def test_a_run_that_is_stopped_while_they_open_stops_no_other() -> None:
+    async def story() -> None:
+        gate, resources = asyncio.Event(), LoopResources()
+
+        class Slow:
+            async def __aenter__(self) -> str:
+                await gate.wait()
+                return "open"
+
+            async def __aexit__(self, *_: object) -> None: ...
+
+        first = asyncio.create_task(resources.of("t", Slow))
+        second = asyncio.create_task(resources.of("t", Slow))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        gate.set()
+        assert await second == "open"
+        assert await resources.close(1.0) == []
+
+    asyncio.run(story())
+
+
+def test_what_does_not_close_in_time_is_given_up() -> None:
+    async def story() -> None:
+        class Stuck:
+            async def __aenter__(self) -> None: ...
+
+            async def __aexit__(self, *_: object) -> None:
+                await asyncio.Event().wait()
+
+        class Broken(Stuck):
+            async def __aexit__(self, *_: object) -> None:
+                raise OSError("no route")
+
+        resources = LoopResources()
+        await resources.of("a", Stuck)
+        await resources.of("b", Broken)
+        problems = await resources.close(0.01)
+        assert [str(one) for one in problems] == [
+            "no route",
+            "they were not closed within 0.01 s",
+        ]
+
+    asyncio.run(story())
+
+
+def bare() -> Iterator[int]:
+    yield 1
+
+
+async def async_bare() -> AsyncIterator[int]:
+    yield 1
+
+
+def test_resources_that_could_not_be_opened_are_refused_where_they_are_declared() -> None:
+    from contextlib import asynccontextmanager
+
+    def plain(item: Item, ctx: Context) -> None: ...
+
+    async def coroutine(item: Item, ctx: Context) -> None: ...
+
+    for function, resources, problem in (
+        (plain, 7, "resources 7 is no function"),
+        (plain, bare, "a bare generator"),
+        (coroutine, async_bare, "a bare generator"),
+        (plain, asynccontextmanager(async_bare), "a plain function has no loop"),
+    ):
+        with pytest.raises(BadInput, match=problem):
+            handler("t", resources=resources)(function)  # type: ignore[arg-type]
+    handler("t", resources=contextmanager(bare))(plain)
+    handler("t", resources=asynccontextmanager(async_bare))(coroutine)

@@ -1,0 +1,211 @@
+"""The limits of schedules: an end, a number of runs, windows without slots."""
+
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blackboard.errors import BadInput
+from blackboard.schedule.limits import WEEKDAYS, Limits, check_calendars, limits
+from blackboard.schedule.schedule import (
+    Schedule,
+    due_between,
+    make_schedule,
+    next_due,
+    opens,
+    parse_schedule,
+)
+
+FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def schedule(said: str, zone: str = "UTC", **bounds: object) -> Schedule:
+    kind, _, rest = said.partition(" ")
+    found = make_schedule(
+        **{kind: rest},
+        zone=zone,
+        limits=limits(zone=zone, **bounds),  # type: ignore[arg-type]
+    )
+    assert found is not None
+    return found
+
+
+def slots(one: Schedule, after: datetime, number: int) -> list[str]:
+    found: list[datetime] = []
+    while len(found) < number and (slot := next_due(one, found[-1] if found else after)):
+        found.append(slot)
+    return [f"{slot:%a %d %H:%M}" for slot in found]
+
+
+@pytest.mark.parametrize(
+    ("said", "blackout", "expected"),
+    [
+        ("cron 0 9 * * *", "sat-sun", ["Mon 23 09:00", "Tue 24 09:00"]),
+        ("cron 0 9 * * *", "Sat, Sun , 2026-11-23", ["Tue 24 09:00", "Wed 25 09:00"]),
+        ("cron 0 * * * *", "mon-fri 13:00-16:00", ["Fri 20 16:00", "Fri 20 17:00"]),
+        ("cron 0 */6 * * *", "fri 18:00-06:00", ["Sat 21 06:00", "Sat 21 12:00"]),
+        ("cron 0 9 * * *", "11-21..11-24", ["Wed 25 09:00", "Thu 26 09:00"]),
+        ("cron 0 9 * * *", "11-21..01-02", ["Sun 03 09:00", "Mon 04 09:00"]),
+        ("cron 0 9 * * *", "2026-11-21..2026-11-22, 11-23", ["Tue 24 09:00", "Wed 25 09:00"]),
+        ("cron 0 9 * * *", "fri-mon", ["Tue 24 09:00", "Wed 25 09:00"]),
+        ("every 8h", "12:00-22:00", ["Fri 20 22:00", "Sat 21 06:00", "Sat 21 22:00"]),
+        ("every 8h", "sat-sun", ["Fri 20 20:00", "Mon 23 00:00", "Mon 23 08:00"]),
+        ("rrule FREQ=DAILY;BYHOUR=9", "sat", ["Sun 22 09:00", "Mon 23 09:00"]),
+        ("cron 0 9 * * *", "mon-sun", []),
+        ("every 8h", "00:00-24:00", []),
+    ],
+)
+def test_no_slot_is_in_a_window(said: str, blackout: str, expected: list[str]) -> None:
+    one = schedule(said, blackout=blackout)
+    assert slots(one, FRIDAY, len(expected) or 1) == expected
+
+
+def test_windows_are_in_the_zone_of_the_schedule() -> None:
+    berlin = schedule("cron 30 * * * *", "Europe/Berlin", blackout="13:00-15:00")
+    assert slots(berlin, FRIDAY - HOUR, 2) == ["Fri 20 11:30", "Fri 20 14:30"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "blackout", "opened"),
+    [
+        ("2026-03-29T00:30Z", "01:00-02:30", "2026-03-29T01:00Z"),  # 02:30 is jumped over
+        ("2026-10-24T23:10Z", "01:00-02:30", "2026-10-25T00:30Z"),  # 02:30 is shown twice
+        ("2026-10-25T01:10Z", "01:00-02:30", "2026-10-25T01:30Z"),  # the second time
+        ("2026-10-25T00:10Z", "01:00-03:00", "2026-10-25T02:00Z"),
+    ],
+)
+def test_windows_end_when_clocks_show_it(moment: str, blackout: str, opened: str) -> None:
+    one = schedule("every 1h", "Europe/Berlin", blackout=blackout)
+    assert opens(one, datetime.fromisoformat(moment)) == datetime.fromisoformat(opened)
+
+
+CALENDARS = {"holidays": ["2026-11-23", "11-24"], "nights": ["22:00-06:00"]}
+
+
+def test_a_calendar_is_named() -> None:
+    one = schedule("cron 0 9,23 * * *", blackout="sat-sun, Holidays, nights", calendars=CALENDARS)
+    assert slots(one, FRIDAY, 2) == ["Wed 25 09:00", "Thu 26 09:00"]
+    assert one.text == "cron 0 9,23 * * * (not sat-sun, holidays, nights)"
+    with pytest.raises(BadInput, match="there is no calendar 'feasts'"):
+        schedule("every 1h", blackout="feasts", calendars=CALENDARS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["25:00-26:00", "2026-13-01", "02-30", "mon-xyz 1:00-2:00", "12:00-12:00", "1:60-2:00", ""],
+)
+def test_what_is_no_window_is_refused(text: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        limits(blackout=f"sat, {text}", calendars={})
+    assert caught.value.field == "blackout"
+
+
+@pytest.mark.parametrize("calendars", [{"sat": ["01-01"]}, {"A b": []}, {"days": ["moon"]}])
+def test_what_is_no_calendar_is_refused(calendars: dict[str, list[str]]) -> None:
+    with pytest.raises(BadInput) as caught:
+        check_calendars(calendars)
+    assert caught.value.field in calendars
+
+
+def test_a_schedule_ends() -> None:
+    until = datetime(2026, 11, 22, 9, tzinfo=UTC)
+    assert slots(schedule("cron 0 9 * * *", until=until), FRIDAY, 5) == [
+        "Sat 21 09:00",
+        "Sun 22 09:00",
+    ]
+    just_before = until - timedelta(milliseconds=1)
+    assert slots(schedule("every 9h", until=just_before), FRIDAY, 9) == [
+        f"{FRIDAY + number * 9 * HOUR:%a %d %H:%M}" for number in range(1, 5)
+    ]
+    both = schedule("every 8h", until=until, blackout="sat-mon")
+    assert slots(both, FRIDAY, 5) == ["Fri 20 20:00"]
+
+
+@pytest.mark.parametrize(
+    ("said", "bounds"),
+    [
+        ("every 8h", {}),
+        ("every 8h", {"runs": 3}),
+        ("cron 0 3 * * *; 30 12 * * 6", {"until": FRIDAY}),
+        ("rrule FREQ=DAILY;BYHOUR=9", {"blackout": "sat-sun, 22:00-06:00", "runs": 1}),
+        ("at 2026-12-24T18:00:00+00:00", {"until": FRIDAY, "runs": 7_000, "blackout": "12-24"}),
+    ],
+)
+def test_a_text_is_read_back_as_the_same_schedule(said: str, bounds: dict[str, object]) -> None:
+    one = schedule(said, "Europe/Berlin", **bounds)
+    assert parse_schedule(one.text, "Europe/Berlin") == one
+
+
+def test_the_last_moment_is_included_where_a_window_ends_just_then() -> None:
+    """An `every` moves to the end of a window."""
+    until = FRIDAY + 10 * HOUR
+    one = schedule("every 8h", blackout="12:00-22:00", until=until)
+    assert slots(one, FRIDAY, 9) == ["Fri 20 22:00"]
+    one = schedule("every 8h", blackout="12:00-22:01", until=until)
+    assert slots(one, FRIDAY, 9) == []
+
+
+def test_slots_go_on_behind_several_windows() -> None:
+    one = schedule("cron 0 */6 * * *", blackout="sat 06:00-18:00, sun 06:00-07:00")
+    found = due_between(one, FRIDAY, FRIDAY + 48 * HOUR, 99)
+    assert [f"{slot:%a %H}" for slot in found] == [
+        "Fri 18",
+        "Sat 00",
+        "Sat 18",
+        "Sun 00",
+        "Sun 12",
+    ]
+    one = schedule("every 8h", blackout="sat")
+    found = due_between(one, FRIDAY, FRIDAY + 48 * HOUR, 99)
+    assert [f"{slot:%a %H}" for slot in found] == ["Fri 20", "Sun 00", "Sun 08"]
+
+
+_BLACKOUTS = st.lists(
+    st.one_of(
+        st.sampled_from(WEEKDAYS[:6]),
+        st.builds(
+            "{:02}:{:02}-{:02}:{:02}".format,
+            st.integers(0, 11),
+            st.integers(0, 59),
+            st.integers(12, 22),
+            st.integers(0, 59),
+        ),
+        st.dates(date(2026, 11, 1), date(2026, 12, 31)).map(str),
+    ),
+    min_size=1,
+    max_size=5,
+).map(", ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_BLACKOUTS, st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]))
+def test_slots_are_those_of_the_schedule_that_are_in_no_window(blackout: str, zone: str) -> None:
+    """Beside a search minute by minute."""
+    plain, limited = (
+        schedule("cron */20 * * * *", zone),
+        schedule("cron */20 * * * *", zone, blackout=blackout),
+    )
+    until = FRIDAY + timedelta(days=9)
+    bounds = limits(blackout=blackout, zone=zone)
+    expected = [
+        slot for slot in due_between(plain, FRIDAY, until, 1_000) if bounds.opens(slot) == slot
+    ]
+    assert due_between(limited, FRIDAY, until, 1_000) == expected
+    assert due_between(limited, FRIDAY, until, 7) == expected[-7:]
+    for slot in islice(expected, 3):
+        assert _is_open(bounds, slot)
+
+
+def _is_open(bounds: Limits, moment: datetime) -> bool:
+    wall = moment.astimezone(UTC).replace(tzinfo=None)
+    return bounds.zone != "UTC" or all(one.end_of(wall) is None for one in bounds.windows)
+
+
+def test_several_expressions_match_whenever_one_does() -> None:
+    one = schedule("cron 0 9 * * 1-5; 30 14 * * 6")
+    assert slots(one, FRIDAY, 3) == ["Sat 21 14:30", "Mon 23 09:00", "Tue 24 09:00"]
+    with pytest.raises(BadInput, match="2 fields"):
+        schedule("cron 0 9 * * 1-5; 30 14")

@@ -1,0 +1,197 @@
+"""A group whose partitions workers share: real pumps, on a clock that is turned by hand."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from blackboard.assembly import WorkerSettings, group_worker
+from blackboard.context import Context, HandlerItem
+from blackboard.errors import LeaseLost
+from blackboard.events import BoardEvent, Events
+from blackboard.handlers import Handler, Registry, handlers_of, pump
+from blackboard.model import Item
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.shares import Balance
+from blackboard.runners.inline import InlineRunner
+from blackboard.settings import Settings, resolver
+from blackboard.simulator.bus import SharedBus, SimulatedBus
+from blackboard.worker.partitions import GroupWorker
+from tests.support.boards import disagreements
+from tests.support.fleet import Fleet, Network, NetworkTable, with_fleet
+
+LEASE, ROUND, DRAIN = 30.0, 10.0, 5.0
+GROUP = "clicks"
+
+
+@dataclass
+class Log:
+    """What the pumps of a group did."""
+
+    fleet: Fleet
+    running: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The workers whose pump runs, by partition."""
+    began: list[tuple[float, str, str]] = field(default_factory=list)
+    ended: list[tuple[float, str, str]] = field(default_factory=list)
+    saved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    together: int = 0
+    """Pumps that began while another of their partition ran."""
+    deaf: bool = False
+    """Whether they pay no attention to being asked to end."""
+    failing: bool = False
+    unasked: bool = False
+    unlocked: bool = False
+    """Whether people take locks away: what runs is then not over before the next begins."""
+
+    async def pump(self, item: HandlerItem, ctx: Context) -> None:
+        now = self.fleet.clock.monotonic
+        self.together += bool(self.running[item.id]) and not self.unlocked
+        self.running[item.id].append(ctx.worker)
+        self.began.append((now(), item.id, ctx.worker))
+        position = ctx.checkpoint or 0
+        assert position >= self.saved[item.id], "an acknowledged save is where the next one begins"
+        try:
+            if self.failing:
+                raise OSError("no such stream")
+            while (self.deaf or not ctx.stopping) and not self.unasked:
+                await self.fleet.clock.sleep(1.0)
+                position += 1
+                await ctx.save(position)
+                self.saved[item.id] = position
+        except LeaseLost:
+            return
+        finally:
+            self.running[item.id].remove(ctx.worker)
+            self.ended.append((now(), item.id, ctx.worker))
+
+    @property
+    def owners(self) -> dict[str, str]:
+        return {one: some[0] for one, some in self.running.items() if some}
+
+    @property
+    def counts(self) -> list[int]:
+        return sorted(Counter(self.owners.values()).values())
+
+    def gaps(self, since: float) -> list[float]:
+        """Seconds from each end to the next beginning of its partition."""
+        found = []
+        for moment, partition, _ in self.ended:
+            if moment >= since:
+                after = [at for at, one, _ in self.began if one == partition and at >= moment]
+                found.append(min(after, default=float("inf")) - moment)
+        return found
+
+
+@dataclass
+class Hand:
+    """A worker of the group."""
+
+    worker: GroupWorker
+    table: NetworkTable
+    task: asyncio.Task[None]
+    told: list[BoardEvent]
+
+    async def stops(self) -> None:
+        self.worker.stop()
+
+    async def dies(self) -> None:
+        """As by SIGKILL."""
+        self.table.alive = False
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@dataclass
+class Group:
+    """A fleet whose workers share a group."""
+
+    fleet: Fleet
+    log: Log
+    handler: Handler
+    hands: dict[str, Hand] = field(default_factory=dict)
+    shared: SharedBus = field(default_factory=SharedBus)
+    """Of pumps with the balance `grab`."""
+    _on_away: list[Callable[[str], None]] = field(default_factory=list)
+    _on_back: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def board(self) -> BoardTable:
+        found = self.fleet.board.group(GROUP)
+        found.resolve = resolver(Settings(), Registry([self.handler]))
+        return found
+
+    def bus(self, *, on_away: Callable[[str], None], on_back: Callable[[], None]) -> SimulatedBus:
+        """Opens the bus of a worker. Tests call `bus_away` when it goes away, and `bus_back`."""
+        self._on_away.append(on_away)
+        self._on_back.append(on_back)
+        return SimulatedBus(self.shared, self.fleet.clock, self.fleet.board.chance)
+
+    def bus_away(self) -> None:
+        self.shared.is_away = True
+        for call in self._on_away:
+            call("the bus is away")
+
+    def bus_back(self) -> None:
+        self.shared.is_away = False
+        for call in self._on_back:
+            call()
+
+    async def join(self, *owners: str, network: Network | None = None) -> None:
+        races = self.handler.pump is not None and self.handler.pump.balance is Balance.GRAB
+        for owner in owners:
+            own = await self.fleet.open_table(self.fleet.clock)
+            under = NetworkTable(
+                own, network or self.fleet.network, clock=self.fleet.clock, owner=owner
+            )
+            self.fleet.tables.append(under)
+            told: list[BoardEvent] = []
+            events = Events(owner)
+            events.subscribe(told.append)
+            worker = group_worker(
+                self.board.asked_through(under),
+                parent=self.fleet.board.name,
+                pump=self.handler,
+                owner=owner,
+                settings=WorkerSettings(),
+                job_settings={},
+                events=events,
+                inline=InlineRunner(),
+                process=InlineRunner(),
+                open_bus=self.bus if races else None,
+            )
+            task = asyncio.get_running_loop().create_task(worker.work())
+            self.hands[owner] = Hand(worker, under, task, told)
+        await self.fleet.settle()
+
+    async def item(self, partition: str) -> Item:
+        item = await self.board.item(partition)
+        assert item is not None
+        return item
+
+
+def sharing(partitions: int = 12, **said: Any) -> Callable[..., Callable[..., None]]:
+    """Run an async test with a group on a fresh board of every store."""
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+        async def story(fleet: Fleet) -> None:
+            log = Log(fleet)
+
+            async def serve(item: HandlerItem, ctx: Context) -> None:
+                await log.pump(item, ctx)
+
+            said.setdefault("drain", f"{DRAIN:g}s")
+            declared = pump(GROUP, partitions=partitions, **said)(serve)
+            group = Group(fleet, log, handlers_of(declared)[0])
+            try:
+                await test(group)
+                assert log.together == 0
+                assert await disagreements(group.board) == []
+            finally:
+                for one in group.hands.values():
+                    await one.dies()
+
+        story.__name__, story.__doc__ = test.__name__, test.__doc__
+        return with_fleet(story)
+
+    return decorate

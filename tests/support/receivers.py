@@ -1,0 +1,199 @@
+"""Receivers of notices: a web server, and a way of sending that keeps them in memory."""
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from blackboard.events import RunEnded
+from blackboard.model import Outcome
+from blackboard.notify.notices import Notice, Payload
+from blackboard.notify.notifier import Notifier
+from blackboard.notify.settings import NoticeKind
+from blackboard.notify.ways import Route
+from blackboard.protocol import keys
+from blackboard.table import Row
+from tests.support.clocks import START
+from tests.support.workers import WorkerScene, Workplace, until
+
+NOTICE = Notice(
+    event=NoticeKind.FAILED,
+    id="davis",
+    type="feed",
+    fence=3,
+    outcome="failed",
+    error="ValueError: bad",
+    due=START,
+    ready=START,
+    start=START + timedelta(minutes=90),
+    stop=START + timedelta(minutes=91),
+    attempt=1,
+    failures=1,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as the server saw it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Listener:
+    """Answers 200, or what is scripted; a request that finds `hold` waits until it is set."""
+
+    port: int = 0
+    asked: list[Asked] = field(default_factory=list)
+    answers: deque[int] = field(default_factory=deque)
+    location: str = ""
+    hold: threading.Event | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    """A server on a port of its own, for the length of a `with`."""
+    listener = Listener()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            listener.asked.append(Asked(self.command, self.path, headers, body))
+            if listener.hold is not None:
+                listener.hold.wait(30)
+            self.send_response(listener.answers.popleft() if listener.answers else 200)
+            if listener.location:
+                self.send_header("Location", listener.location)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Keeps tests quiet."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Whoever asked has gone: that is what some tests are about."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    listener.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield listener
+    finally:
+        if listener.hold is not None:
+            listener.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class Box:
+    """A way that keeps what it is sent, after it has refused what it was told to refuse."""
+
+    name: str = "box"
+    got: list[Payload] = field(default_factory=list)
+    pings: int = 0
+    refusals: deque[Exception] = field(default_factory=deque)
+    asked: int = 0
+
+    def check(self) -> None:
+        """It lacks nothing."""
+
+    def where(self) -> str:
+        return "here"
+
+    async def send(self, payload: Payload) -> None:
+        self._ask()
+        self.got.append(payload)
+
+    async def ping(self) -> None:
+        self._ask()
+        self.pings += 1
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.refusals:
+            raise self.refusals.popleft()
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Events and ids, in their order."""
+        return [(one["event"], one.get("id", "")) for one in self.got]
+
+
+@asynccontextmanager
+async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterator[Notifier]:
+    """A notifier beside a worker. At the end it has told what there was to tell."""
+    worker = at.worker
+    made = Notifier(
+        board=worker.board,
+        events=worker.events,
+        routes=[
+            *settings.get("routes", ()),
+            Route(match=None, ways=ways, on=settings.get("on", frozenset(NoticeKind))),
+        ],
+        dead_man=settings.get("dead_man"),
+        late=settings.get("late", timedelta(minutes=10)),
+        again=settings.get("again", timedelta(days=1)),
+        at_most=settings.get("at_most", 20),
+        warned_after=settings.get("warned_after", 1),
+    )
+    worker.events.subscribe(made.heard)
+    worker.walk.overdue_after = made.overdue_after
+    task = asyncio.get_running_loop().create_task(made.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def notices(place: Workplace) -> list[Row]:
+    """What the board keeps of what was told."""
+    partition = keys.notices_partition("town")
+    return [
+        row async for row in place.table.table.scan(partition) if row.key.startswith(keys.NOTICE)
+    ]
+
+
+async def ends(
+    place: Workplace, at: WorkerScene, outcome: Outcome = Outcome.OK, **said: Any
+) -> None:
+    """The item's next run ends so; an hour later it is due again."""
+    number = sum(run.ended.done() for run in at.inline.runs["davis"])
+    await at.walk()
+    run = await at.run("davis", number)
+    run.end(outcome, **said)
+    await at.tells(RunEnded, number + 1)
+    place.later(hours=1)
+
+
+async def told(box: Box, *expected: tuple[str, str]) -> None:
+    """Wait until this, and no more, was told."""
+    await until(lambda: len(box.told) >= len(expected), f"{expected} is told")
+    assert box.told == list(expected)

@@ -1,0 +1,442 @@
+"""Workers in a test: the test turns their clock, wakes them, and ends their handlers.
+
+`@with_workers` runs an async test beside workers on a fresh board of every store. At the end all
+workers are stopped, and the rows must agree with each other.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from blackboard.assembly import WorkerSettings, assemble
+from blackboard.events import BoardEvent, Events
+from blackboard.handlers import Handler, handler, handlers_of
+from blackboard.model import Ended, Outcome, replace
+from blackboard.protocol import keys
+from blackboard.protocol.edits import add
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.protocol.rows import data_of
+from blackboard.runner import Execution, HandlerCall, Reporter
+from blackboard.settings import Settings, resolver
+from blackboard.spec import Spec
+from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
+from blackboard.worker.worker import Mode, Worker
+from tests.support.boards import Scene, Test, disagreements, on_each_store
+from tests.support.clocks import ManualClock, SeededChance
+from tests.support.faults import FaultyTable
+from tests.support.patience import patience
+from tests.support.stores import OpenTable
+
+Found = TypeVar("Found", bound=BoardEvent)
+
+SINGLY, IN_BULK = 2.2, 0.1
+"""Requests of a run, at the most."""
+PATIENCE = patience(30.0)
+"""Seconds that something may take here before it counts as not happening."""
+
+
+@handler("feed", retries=0)
+async def _feed(item: Any, ctx: Any) -> None:
+    """A coroutine."""
+
+
+@handler("plain")
+def _plain(item: Any, ctx: Any) -> None:
+    """A plain function."""
+
+
+@handler("rare", slots=1)
+async def _rare(item: Any, ctx: Any) -> None:
+    """One at a time in a worker."""
+
+
+@handler("fenced", fenced=True)
+async def _fenced(item: Any, ctx: Any) -> None:
+    """Of a type that drops late results."""
+
+
+@handler("scarce", concurrency=2)
+async def _scarce(item: Any, ctx: Any) -> None:
+    """Two at a time on the board."""
+
+
+@handler("polite", key="host")
+async def _polite(item: Any, ctx: Any) -> None:
+    """One at a time for each host."""
+
+
+_ALL = (_feed, _plain, _rare, _fenced, _scarce, _polite)
+HANDLERS: Mapping[str, Handler] = {one.type: one for each in _ALL for one in handlers_of(each)}
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Let others work until it is so."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():  # noqa: ASYNC110 - of whatever it may be made
+                await asyncio.sleep(0)
+    except TimeoutError:
+        raise AssertionError(f"it did not happen: {what}") from None
+
+
+class HandWake:
+    """Wakes when it is told to, and remembers what was wished for."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.wishes: list[float] = []
+        self.waiting = False
+        self.rounds = 0
+        self.running = False
+        self.beaten = False
+
+    def start(self) -> None:
+        self.running = True
+
+    def now(self) -> None:
+        self.event.set()
+
+    def beat(self) -> None:
+        self.beaten = True
+        self.now()
+
+    def within(self, seconds: float) -> None:
+        self.wishes.append(seconds)
+
+    async def wait(self) -> bool:
+        self.rounds += 1
+        self.waiting = True
+        await self.event.wait()
+        self.event.clear()
+        self.waiting = False
+        beaten, self.beaten = self.beaten, False
+        return beaten
+
+    def stop(self) -> None:
+        self.running = False
+
+
+@dataclass
+class FakeRun:
+    """A handler that was called, and ends when the test says so, or when it is stopped."""
+
+    call: HandlerCall
+    report: Reporter
+    deadlines: list[float]
+    lost: str = ""
+    asked_to_end: str = ""
+    stopped: Ended | None = None
+    deaf: bool = False
+    """Whether it goes on when it is stopped."""
+    ended: asyncio.Future[Ended] = field(default_factory=asyncio.Future)
+
+    async def wait(self) -> Ended:
+        return await asyncio.shield(self.ended)
+
+    def when_ended(self, call: Callable[[Ended], None]) -> None:
+        self.ended.add_done_callback(lambda ended: call(ended.result()))
+
+    def extend(self, deadline: float) -> None:
+        self.deadlines.append(deadline)
+
+    def lose(self, reason: str) -> None:
+        self.lost = reason
+
+    def ask_to_end(self, reason: str) -> None:
+        self.asked_to_end = reason
+
+    def stop(self, outcome: Outcome, reason: str) -> None:
+        if self.stopped is None and not self.ended.done():
+            self.stopped = Ended(outcome=outcome, error=reason)
+            if not self.deaf:
+                self.ended.set_result(self.stopped)
+
+    def end(self, outcome: Outcome = Outcome.OK, *, result: Any = None, error: str = "") -> None:
+        self.ended.set_result(Ended(outcome=outcome, result=result, error=error))
+
+
+class FakeRunner:
+    """Calls nothing."""
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.at_once = at_once
+        self.runs: dict[str, list[FakeRun]] = defaultdict(list)
+        self.order: list[str] = []
+
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
+        run = FakeRun(call, report, [deadline])
+        self.runs[call.item.id].append(run)
+        self.order.append(call.item.id)
+        if self.at_once:
+            run.end()
+        return run
+
+    async def close(self) -> None:
+        for run in self.all():
+            run.deaf = False
+            run.stop(Outcome.CANCELLED, "the worker ended")
+            if not run.ended.done():
+                run.end(Outcome.CANCELLED)
+
+    def all(self) -> list[FakeRun]:
+        return [run for runs in self.runs.values() for run in runs]
+
+
+class FaultyShards(FaultyTable):
+    """Membership rows are written beside everything else: they come to no harm, so that a script
+    tells what happens to the board.
+    """
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if partition.endswith("-workers"):
+            return await self.table.commit(partition, ops)
+        return await super().commit(partition, ops)
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        if partition.endswith("-workers"):
+            rows = self.table.scan(partition, first, last, limit)
+        else:
+            rows = super().scan(partition, first, last, limit)
+        async for row in rows:
+            yield row
+
+
+@dataclass(kw_only=True)
+class WorkerScene:
+    """A worker under way, and what is to be seen of it."""
+
+    worker: Worker
+    wake: HandWake
+    inline: FakeRunner
+    process: FakeRunner
+    told: list[BoardEvent]
+    turned: list[float]
+    task: asyncio.Task[None]
+
+    @property
+    def order(self) -> list[str]:
+        """The items whose coroutines were called, in this order."""
+        return self.inline.order
+
+    async def run(self, item_id: str, number: int = 0) -> FakeRun:
+        """The run of an item, once its handler is called."""
+        runners = (self.inline, self.process)
+
+        def found() -> list[FakeRun]:
+            return [run for runner in runners for run in runner.runs.get(item_id, [])]
+
+        await until(lambda: len(found()) > number, f"run {number} of {item_id}")
+        return found()[number]
+
+    async def walk(self) -> None:
+        """Another walk over all shards, as at the next beat, to its end."""
+        await self._woken(self.wake.beat)
+
+    async def looks_again(self) -> None:
+        """What it does when it wakes between two beats, to its end."""
+        await self._woken(self.wake.now)
+
+    async def _woken(self, wake: Callable[[], None]) -> None:
+        await until(lambda: self.wake.waiting or self.task.done(), "the walk before")
+        before = self.wake.rounds
+        wake()
+        await until(lambda: self.is_idle(before) or self.task.done(), "a walk")
+
+    def is_idle(self, before: int = 0) -> bool:
+        return self.wake.waiting and self.wake.rounds > before and not self.wake.event.is_set()
+
+    def of(self, kind: type[Found]) -> list[Found]:
+        return [event for event in self.told if isinstance(event, kind)]
+
+    async def tells(self, kind: type[Found], times: int = 1) -> Found:
+        await until(lambda: len(self.of(kind)) >= times, f"the event {kind.__name__}")
+        return self.of(kind)[times - 1]
+
+    async def ended(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.task), PATIENCE)
+
+    async def stop(self) -> None:
+        while not self.task.done():
+            self.worker.stop()
+            await self.inline.close()
+            await self.process.close()
+            await asyncio.sleep(0)
+        await self.task
+
+
+@dataclass(kw_only=True)
+class Workplace(Scene):
+    """A board, and workers that share it."""
+
+    open_table: OpenTable
+    settings: Settings
+    workers: list[WorkerScene] = field(default_factory=list)
+    tables: list[Any] = field(default_factory=list)
+
+    async def board_of_its_own(self) -> BoardTable:
+        """The board as one more process sees it."""
+        table = await self.open_table(self.clock)
+        self.tables.append(table)
+        return await board_on(table, self.clock, self.settings, seed=len(self.tables) + 2)
+
+    async def worker(
+        self,
+        mode: Mode = Mode.FOREVER,
+        *,
+        owner: str = "me",
+        board: BoardTable | None = None,
+        handlers: Mapping[str, Handler] = HANDLERS,
+        at_once: bool = False,
+        **settings: Any,
+    ) -> WorkerScene:
+        """A worker that has made its first walk. It works on the board with the faults."""
+        told: list[BoardEvent] = []
+        turned: list[float] = []
+        events = Events(owner)
+        events.subscribe(told.append)
+        inline, process = FakeRunner(at_once=at_once), FakeRunner(at_once=at_once)
+        wake = HandWake()
+        worker = assemble(
+            board or self.board,
+            owner=owner,
+            settings=WorkerSettings(**settings),
+            handlers=handlers,
+            job_settings=self.settings.jobs,
+            events=events,
+            wake=wake,
+            inline=inline,
+            process=process,
+            turning=turned.append,
+        )
+        task = asyncio.get_running_loop().create_task(worker.work(mode))
+        made = WorkerScene(
+            worker=worker,
+            wake=wake,
+            inline=inline,
+            process=process,
+            told=told,
+            turned=turned,
+            task=task,
+        )
+        self.workers.append(made)
+        busy = mode is not Mode.FOREVER
+        await until(
+            lambda: made.is_idle() or task.done() or (busy and inline.order), "the first walk"
+        )
+        return made
+
+    async def sleeps(self, seconds: float) -> None:
+        """Wait until something sleeps for so long."""
+
+        def found() -> bool:
+            asleep = [when - self.clock.monotonic() for when, _, wake in self.clock._sleepers]
+            return any(abs(left - seconds) < 1e-6 for left in asleep)
+
+        await until(found, f"something sleeps for {seconds:g} s")
+
+    async def ended(self, item_id: str, *, runs: int = 1) -> list[tuple[int, str]]:
+        """The outcomes of an item, once there are so many."""
+        async with asyncio.timeout(PATIENCE):
+            while len(found := await self.outcomes(item_id)) < runs:  # noqa: ASYNC110 - rows
+                await asyncio.sleep(0)
+        return found
+
+
+async def board_on(table: Any, clock: ManualClock, settings: Settings, **about: Any) -> BoardTable:
+    return await BoardTable.create(
+        table,
+        name="town",
+        shards=about.get("shards", 1),
+        clock=clock,
+        chance=SeededChance(about.get("seed", 1)),
+        resolve=resolver(settings, HANDLERS),
+    )
+
+
+def with_workers(test: Test) -> Callable[..., None]:
+    """Run an async test at a fresh workplace of each store. A parameter `shards` is the board's."""
+
+    async def told(open_table: OpenTable, **arguments: Any) -> None:
+        clock, settings = ManualClock(), Settings()
+        table, another = await open_table(clock), await open_table(clock)
+        faulty = FaultyShards(table)
+        shards = arguments.get("shards", 1)
+        place = Workplace(
+            table=faulty,
+            clock=clock,
+            board=await board_on(faulty, clock, settings, seed=1, shards=shards),
+            other=await board_on(another, clock, settings, seed=2, shards=shards),
+            open_table=open_table,
+            settings=settings,
+        )
+        try:
+            await test(place, **arguments)
+            for one in place.workers:
+                await one.stop()
+            assert faulty.quiet, "not everything that was scripted has happened"
+            assert await disagreements(place.other) == []
+        finally:
+            for one in place.workers:
+                one.task.cancel()
+            await asyncio.gather(*(one.task for one in place.workers), return_exceptions=True)
+            for opened in (table, another, *place.tables):
+                await opened.close()
+
+    return on_each_store(told, test)
+
+
+@asynccontextmanager
+async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
+    """An item whose slot was missed and is not to be made up, and a second token of that slot: it
+    fits no item, and nobody can pass it over.
+    """
+    await place.add("davis", cron="0 * * * *", missed="none")
+    place.later(hours=1)
+    token = await place.token()
+    stray = replace(token, ready=token.ready - timedelta(minutes=1))
+    partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
+    await place.other.table.commit(partition, [Insert(key, data_of(stray))])
+    place.later(hours=1)
+    yield
+    await place.other.table.commit(partition, [Delete(key, ANY)])
+
+
+@asynccontextmanager
+async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
+    """A lock whose holder is dead, and of whose fence the history has a run: it cannot be told as
+    abandoned, and so nobody can take it over.
+    """
+    await place.add("odd", every="1h", stale_after="3s")
+    made = await place.claimed("odd", board=place.other, owner="dead")
+    partition, key = place.other.partition("odd"), keys.run_key("odd", made.fence)
+    await place.other.table.commit(partition, [Insert(key, {"outcome": "odd"})])
+    place.later(seconds=10)
+    yield
+    await place.other.table.commit(partition, [Delete(key, ANY)])
+
+
+async def add_later(
+    place: Workplace, item_id: str, seconds: float, item_type: str = "feed"
+) -> None:
+    """An item that is due in so many seconds."""
+    first = place.clock.now() + timedelta(seconds=seconds)
+    await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
+
+
+def ids_of_shard(board: BoardTable, number: int) -> list[str]:
+    ids = (f"item-{n}" for n in range(100))
+    return [one for one in ids if keys.shard_of(one, board.shards) == number]
+
+
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
+
+
+KEEP_ALL = Retention(runs=10_000)

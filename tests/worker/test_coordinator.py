@@ -1,0 +1,515 @@
+"""The coordinator: one worker of a board keeps house, and no run depends on it."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from blackboard.election import open_elections
+from blackboard.errors import BadInput
+from blackboard.events import (
+    BoardExamined,
+    CoordinatorElected,
+    CoordinatorEnded,
+    Events,
+    HousekeepingTrouble,
+    Housekept,
+    OverdueRun,
+    RunEnded,
+)
+from blackboard.model import Message, MessageKind, Statistics
+from blackboard.notify.notices import begin, of_overdue
+from blackboard.protocol import edits, keys, mail
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.retention import Retention
+from blackboard.protocol.statistics import read_statistics
+from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.spec import Spec
+from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
+from blackboard.worker import coordinator
+from blackboard.worker.coordinator import (
+    ELECTION,
+    CoordinatorTimes,
+    Housekeeping,
+    HouseRules,
+    TermOver,
+)
+from blackboard.worker.worker import Mode
+from tests.support.boards import Scene, story
+from tests.support.clocks import ManualClock
+from tests.support.faults import Fault
+from tests.support.patience import patience
+from tests.support.processes import eventually, own_environ, whole_lines
+from tests.support.stores import rows_of
+from tests.support.workers import PATIENCE, FaultyShards, WorkerScene, Workplace, with_workers
+
+TIMES = CoordinatorTimes()
+CHECK = TIMES.lease / 3
+
+
+class Watched(FaultyShards):
+    """Counts the requests under way: no time passes meanwhile."""
+
+    under_way: ClassVar[int] = 0
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        with self._under_way():
+            return await super().commit(partition, ops)
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        rows = aiter(super().scan(partition, first, last, limit))
+        while True:
+            with self._under_way():
+                row = await anext(rows, None)
+            if row is None:
+                return
+            yield row
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        Watched.under_way += 1
+        try:
+            yield
+        finally:
+            Watched.under_way -= 1
+
+
+async def worker(place: Workplace, *, own: bool = False, **about: Any) -> WorkerScene:
+    """A worker whose requests are watched; with `own` on a board of its own."""
+    board = await place.board_of_its_own() if own else place.board
+    return await place.worker(board=board.asked_through(Watched(board.table)), **about)
+
+
+async def passes(clock: ManualClock, seconds: float, *, by: float = 5.0) -> None:
+    """Time passes, and what is due is done."""
+    end = clock.monotonic() + seconds
+    while clock.monotonic() < end:
+        for _ in range(40):
+            await asyncio.sleep(0)
+        while Watched.under_way:  # noqa: ASYNC110 - of all workers
+            await asyncio.sleep(0)
+        clock.advance(min(by, end - clock.monotonic()))
+
+
+async def happens(place: Scene, condition: Callable[[], object], what: str) -> None:
+    """Time passes until that is so."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await passes(place.clock, 1.0, by=0.25)
+    except TimeoutError:
+        raise AssertionError(f"it did not happen: {what}") from None
+
+
+async def coordinating(place: Workplace, *workers: WorkerScene) -> WorkerScene:
+    """The one of some workers that is elected."""
+    await happens(
+        place, lambda: [one for one in workers if one.of(CoordinatorElected)], "one is elected"
+    )
+    (found,) = [one for one in workers if one.of(CoordinatorElected)]
+    return found
+
+
+async def counted(board: BoardTable, **about: object) -> Statistics:
+    """The statistics, once they are so."""
+    clock = board.clock
+    assert isinstance(clock, ManualClock)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = await read_statistics(board)
+            if found and all(getattr(found, name) == value for name, value in about.items()):
+                return found
+            await passes(clock, 1.0, by=0.25)
+
+
+# ---- who does it
+
+
+@with_workers
+async def test_one_of_two_workers_coordinates_and_the_other_when_it_is_shut_down(
+    place: Workplace,
+) -> None:
+    await place.add("davis", every="8h")
+    one = await worker(place, own=True, owner="one", at_once=True, coordinator=True)
+    other = await worker(place, own=True, owner="other", at_once=True, coordinator=True)
+    first = await coordinating(place, one, other)
+    second = other if first is one else one
+    found = await counted(place.other, by=first.worker.events.worker, term=1)
+    assert (found.items, found.active) == (1, 1)
+    await first.stop()
+    assert [one.reason for one in first.of(CoordinatorEnded)] == ["the worker ends"]
+    began = place.clock.monotonic()
+    await happens(place, lambda: second.of(CoordinatorElected), "it follows")
+    assert place.clock.monotonic() - began <= CHECK.total_seconds() + 5
+    found = await counted(place.other, by=second.worker.events.worker, term=2)
+    assert found.items == 1
+
+
+@with_workers
+async def test_the_items_are_counted_again_and_again(place: Workplace) -> None:
+    await place.add("davis", every="8h")
+    made = await worker(place, at_once=True, coordinator=True)
+    await coordinating(place, made)
+    first = await counted(place.other, items=1)
+    await place.add("elko", every="8h")
+    again = await counted(place.other, items=2)
+    assert again.at - first.at <= COUNTED_EVERY + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("mode", "coordinator"), [(Mode.FOREVER, False), (Mode.ONCE, True), (Mode.UNTIL_IDLE, True)]
+)
+@with_workers
+async def test_a_worker_that_has_an_end_or_is_not_to_takes_no_part(
+    place: Workplace, mode: Mode, *, coordinator: bool
+) -> None:
+    await place.add("davis", every="8h", stale_after="60s")
+    made = await worker(place, mode=mode, coordinator=coordinator)
+    held = await made.run("davis")
+    await passes(place.clock, 2 * TIMES.enters_after)
+    held.end()
+    await made.tells(RunEnded)
+    with pytest.raises(BadInput, match="leaders"):
+        await open_elections(place.other)
+    assert await read_statistics(place.other) is None
+
+
+@with_workers
+async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplace) -> None:
+    made = await worker(place, coordinator=True)
+    await passes(place.clock, TIMES.enters_after - 1)
+    with pytest.raises(BadInput, match="leaders"):
+        await open_elections(place.other)
+    await coordinating(place, made)
+
+
+# ---- trouble
+
+
+@with_workers
+async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> None:
+    """The election is of another kind: it belongs to a program."""
+    elections = await open_elections(place.other, create=True)
+    await edits.add(elections, item_id=ELECTION, item_type="bully", spec=Spec(every="1s"))
+    made = await worker(place, at_once=True, coordinator=True)
+    await happens(place, lambda: made.of(HousekeepingTrouble), "it is reported")
+    assert "'coordinator' is a bully" in made.of(HousekeepingTrouble)[0].message
+    await place.add("davis", every="8h")
+    await made.walk()
+    assert await place.ended("davis") == [(1, "ok")]
+
+
+@with_workers
+async def test_a_store_that_is_away_is_counted_the_next_time(place: Workplace) -> None:
+    made = await worker(place, coordinator=True)
+    await coordinating(place, made)
+    first = await counted(place.other)
+    place.table.script_reads(*[Fault.AWAY] * 2)
+    await happens(place, lambda: place.table.quiet, "two requests fail")
+    await place.add("davis", every="8h")
+    later = await counted(place.other, items=1)
+    assert later.at > first.at
+    assert (made.of(HousekeepingTrouble), made.of(CoordinatorEnded)) == ([], [])
+
+
+@with_workers
+async def test_housekeeping_that_fails_ends_no_worker(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(coordinator, "count", fails)
+    made = await worker(place, at_once=True, coordinator=True)
+    await happens(place, lambda: len(made.of(HousekeepingTrouble)) > 1, "it fails twice")
+    assert made.of(HousekeepingTrouble)[1].message == "count: ZeroDivisionError: oh"
+    assert made.of(CoordinatorEnded) == []
+    await place.add("davis", every="8h")
+    await made.walk()
+    assert await place.ended("davis") == [(1, "ok")]
+
+
+@with_workers
+async def test_a_coordinator_that_was_overtaken_stops(place: Workplace) -> None:
+    made = await worker(place, coordinator=True)
+    await coordinating(place, made)
+    elections = await open_elections(place.other)
+    await edits.pause(elections, ELECTION, place.mark())
+    await edits.unlock(elections, ELECTION, place.mark(), fence=1)
+    await happens(place, lambda: made.of(CoordinatorEnded), "its term ends")
+    found = await read_statistics(place.other)
+    await passes(place.clock, 3 * COUNTED_EVERY.total_seconds())
+    assert await read_statistics(place.other) == found
+    await edits.resume(elections, ELECTION, place.mark())
+    await happens(place, lambda: len(made.of(CoordinatorElected)) > 1, "it is elected again")
+    assert made.of(CoordinatorElected)[1].term == 3
+
+
+# ---- what it does
+
+
+def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> Housekeeping:
+    events = Events("me")
+    if told is not None:
+        events.subscribe(told.append)
+    retention = Retention(runs=10, age=timedelta(days=7), tombstones=timedelta(hours=1))
+    rules = HouseRules(retention=retention)
+    return Housekeeping(**{"board": scene.board, "events": events, "rules": rules, **about})
+
+
+async def a_tombstone(board: BoardTable, item_id: str) -> None:
+    await edits.add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
+    await edits.remove(board, item_id)
+
+
+async def a_notice(scene: Scene, item_id: str) -> None:
+    now = scene.clock.now()
+    run = OverdueRun(id=item_id, type="feed", fence=1, due=now, ready=now, attempt=1, failures=0)
+    await begin(scene.other, of_overdue(run), again=None)
+
+
+async def a_letter(board: BoardTable) -> None:
+    letter = Message(id="report", to="gone", sender="me", rank=0, kind=MessageKind.OK, number=1)
+    await mail.send(board, [letter])
+
+
+@story
+async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_board(
+    scene: Scene,
+) -> None:
+    meta = keys.meta_partition("town")
+    group: dict[str, Value] = {"kind": "pump", "partitions": 1, "lease": 30.0}
+    await scene.table.table.commit(meta, [Insert(keys.group_key("clicks"), group)])
+    elections = await open_elections(scene.other, create=True)
+    clicks = scene.other.group("clicks")
+    for board in (scene.other, clicks, elections):
+        await a_tombstone(board, "gone")
+    await scene.add("here")
+    for name in ("gone", "here", "never"):
+        await a_notice(scene, name)
+    await a_letter(elections)
+    scene.later(days=2)
+    await a_letter(elections)
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    (done,) = told
+    assert isinstance(done, Housekept)
+    assert (done.runs, done.tombstones, done.notices, done.mail) == (0, 3, 2, 1)
+    for board in (scene.other, clicks, elections):
+        assert await board.item("gone") is None
+        assert await board.floor() == 1
+    notices = await rows_of(scene.table.table, keys.notices_partition("town"))
+    assert [row.data["item"] for row in notices] == ["here"]
+    assert len(await rows_of(scene.table.table, keys.mail_partition(elections.name))) == 1
+    await housekeeping(scene, told).prune()
+    assert told[1].details == dict.fromkeys(done.details, 0)
+
+
+@story
+async def test_a_notice_of_an_item_that_is_added_anew_meanwhile_stays(scene: Scene) -> None:
+    await open_elections(scene.other, create=True)
+    await a_tombstone(scene.other, "davis")
+    await a_notice(scene, "davis")
+    scene.later(hours=2)
+
+    async def again() -> None:
+        await scene.add("davis")
+        partition, key = keys.notices_partition("town"), keys.notice_key("davis")
+        await scene.table.table.commit(partition, [Merge(key, {"fence": 7}, ANY)])
+
+    deletions = len(["floor", "tombstone"])
+    scene.table.script(*[Fault.NONE] * deletions, again)
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    assert (told[0].tombstones, told[0].notices) == (1, 0)
+    (row,) = await rows_of(scene.table.table, keys.notices_partition("town"))
+    assert row.data["fence"] == 7
+
+
+@story
+async def test_it_stops_before_the_next_request_when_its_term_is_over(scene: Scene) -> None:
+    for number in range(5):
+        await a_tombstone(scene.other, f"gone-{number}")
+    scene.later(hours=2)
+    scene.table.batches.clear()
+    asked = 0
+
+    def is_over() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with pytest.raises(TermOver):
+        await housekeeping(scene, is_over=is_over).prune()
+    assert scene.table.batches == [], "it has read three histories"
+    with pytest.raises(TermOver):
+        await housekeeping(scene, is_over=lambda: True).count()
+    assert await read_statistics(scene.other) is None
+
+
+@story
+async def test_two_coordinators_at_once_do_no_harm(scene: Scene) -> None:
+    """Each is at every moment of the other's work once."""
+    await open_elections(scene.other, create=True)
+    for turn in range(3):
+        for number in range(3):
+            await a_tombstone(scene.other, f"gone-{number}")
+        await scene.add(f"here-{turn}")
+        scene.later(hours=2)
+        told: list[Any] = []
+        other = housekeeping(scene, told, board=scene.other, term=turn + 2)
+
+        async def meanwhile(other: Housekeeping = other) -> None:
+            await other.prune()
+            await other.count()
+
+        scene.table.script(*[Fault.NONE] * turn, meanwhile)
+        late = housekeeping(scene, told, term=turn + 1)
+        await late.prune()
+        await late.count()
+        assert scene.table.quiet
+        assert sum(one.tombstones for one in told) == 3
+        items = [item async for item in scene.other.items_and_tombstones(0)]
+        assert [item.id for item in items] == [f"here-{number}" for number in range(turn + 1)]
+        found = await read_statistics(scene.other)
+        assert found is not None
+        assert (found.items, found.term) == (turn + 1, turn + 2), "the later term's"
+
+
+@story
+async def test_it_examines_the_board_and_repairs_nothing(scene: Scene) -> None:
+    await scene.add("davis")
+    told: list[Any] = []
+    await housekeeping(scene, told).examine()
+    item = await scene.item()
+    change = [Merge(keys.item_key("davis"), {"running": True}, item.etag)]
+    await scene.table.table.commit(scene.other.partition("davis"), change)
+    broken = await scene.rows()
+    await housekeeping(scene, told).examine()
+    clean, found = told
+    assert isinstance(found, BoardExamined)
+    assert (clean.message, clean.findings) == ("clean: 1 item row", ())
+    assert found.message.startswith("2 findings (`blackboard doctor`): D2 davis ")
+    assert {one.code for one in found.findings} == {"D2"}
+    assert json.loads(json.dumps(found.line()))["findings"][0]["subject"] == "davis"
+    assert await scene.rows() == broken
+    back = [Merge(keys.item_key("davis"), {"running": False}, ANY)]
+    await scene.table.table.commit(scene.other.partition("davis"), back)
+
+
+@story
+async def test_a_very_large_board_is_not_examined(scene: Scene) -> None:
+    told: list[Any] = []
+    many = Statistics(
+        at=scene.clock.now(), by="me", term=1, took=1.0, items=coordinator.LARGEST_EXAMINED + 1
+    )
+    await housekeeping(scene, told, counted=many).examine()
+    assert told == []
+
+
+def test_where_little_is_kept_it_prunes_more_often() -> None:
+    def every(retention: Retention) -> timedelta:
+        return HouseRules(retention=retention).prunes_every
+
+    assert every(Retention()) == timedelta(days=1)
+    assert every(Retention(age=timedelta(hours=4))) == timedelta(hours=1)
+    assert every(Retention(tombstones=timedelta(hours=2))) == timedelta(minutes=30)
+    assert every(Retention(age=timedelta(seconds=1))) == COUNTED_EVERY
+
+
+# ---- real processes
+
+WORKER = """
+import sys
+from datetime import timedelta
+from blackboard.worker.coordinator import CoordinatorTimes
+
+times = {"enters_after": 0.2, "lease": timedelta(seconds=3), "counts_every": timedelta(seconds=1)}
+CoordinatorTimes.__init__.__kwdefaults__.update(times)
+from blackboard.cli import main
+main()
+"""
+
+
+@pytest.fixture(name="start")
+def _start(store_url: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    (tmp_path / "jobs.py").write_text(
+        "from blackboard import handler\n"
+        "@handler('feed', every='1h')\n"
+        "async def feed(item, ctx): ...\n"
+    )
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        arguments = ("worker", "--init", "--store", store_url, "--jobs", "jobs.py")
+        with (tmp_path / f"log-{len(started)}").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", WORKER, *arguments],
+                cwd=tmp_path,
+                env=own_environ(),
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+        one.wait()
+
+
+def told(folder: Path, number: int, event: str) -> list[dict[str, Any]]:
+    lines = whole_lines(folder / f"log-{number}")
+    events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    return [one for one in events if one["event"] == event]
+
+
+def status(store_url: str, folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "blackboard", "status", "--json", "--store", store_url],
+        cwd=folder,
+        env=own_environ(),
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_when_the_coordinator_is_killed_the_other_worker_goes_on_within_a_lease(
+    start: Callable[[], subprocess.Popen[bytes]], store_url: str, tmp_path: Path
+) -> None:
+    workers = [start(), start()]
+
+    def elected() -> list[int]:
+        return [number for number in (0, 1) if told(tmp_path, number, "coordinator elected")]
+
+    eventually(lambda: all(told(tmp_path, n, "worker started") for n in (0, 1)), "both are there")
+    (first,) = eventually(elected, "one is elected")
+    by = told(tmp_path, first, "coordinator elected")[0]["worker"]
+    eventually(lambda: status(store_url, tmp_path)["counted"]["by"] == by, "it counts")
+    workers[first].send_signal(signal.SIGKILL)
+    workers[first].wait()
+    eventually(lambda: len(elected()) == 2, "the other follows", seconds=patience(3 + 1 + 1.5))
+    (line,) = told(tmp_path, 1 - first, "coordinator elected")
+    assert line["message"] == "term 2"
+    eventually(
+        lambda: status(store_url, tmp_path)["counted"]["by"] == line["worker"], "it counts on"
+    )
+    found = status(store_url, tmp_path)
+    assert (found["coordinator"]["worker"], found["coordinator"]["term"]) == (line["worker"], 2)
+    workers[1 - first].send_signal(signal.SIGTERM)
+    assert workers[1 - first].wait(patience(20)) == 0
+    assert status(store_url, tmp_path)["coordinator"] is None, "it has resigned"

@@ -1,0 +1,109 @@
+"""Workers race for the partitions of a group, guarded by the lock rows; without a bus they go by
+shares.
+"""
+
+from blackboard.events import BusBack, BusUnavailable
+from blackboard.rules.grab import Times
+from blackboard.rules.shares import names_of
+from tests.support.groups import LEASE, ROUND, Group, sharing
+
+TIMES = Times()
+EVEN = 3 * TIMES.normal
+"""Seconds after which all is even: a first race may be won by one that has a partition more."""
+
+
+@sharing(partitions=6, balance="grab")
+async def test_workers_that_start_share_within_the_normal_time_and_nothing_moves_after(
+    group: Group,
+) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(TIMES.normal + 5.0)
+    assert set(group.log.owners) == set(names_of(6))
+    await group.fleet.turn(EVEN - TIMES.normal)
+    assert group.log.counts == [3, 3]
+    began = len(group.log.began)
+    await group.fleet.turn(5 * TIMES.normal)
+    assert len(group.log.began) == began
+
+
+@sharing(partitions=6, balance="grab")
+async def test_a_worker_that_joins_gets_its_share_within_the_normal_time(group: Group) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(EVEN)
+    joined = group.fleet.clock.monotonic()
+    await group.join("cleo")
+    await group.fleet.turn(TIMES.normal + ROUND)
+    assert group.log.counts == [2, 2, 2]
+    assert max(group.log.gaps(joined)) <= 3.0
+
+
+@sharing(partitions=1, balance="grab")
+async def test_one_partition_stays_where_it_is(group: Group) -> None:
+    await group.join("ann", "ben", "cleo")
+    await group.fleet.turn(TIMES.normal + 5.0)
+    assert len(group.log.began) == 1
+    await group.fleet.turn(10 * TIMES.normal)
+    assert len(group.log.began) == 1
+
+
+@sharing(partitions=6, balance="grab")
+async def test_what_a_dead_worker_held_is_back_within_the_maximum_time(group: Group) -> None:
+    await group.join("ann", "ben", "cleo")
+    await group.fleet.turn(EVEN)
+    died = group.fleet.clock.monotonic()
+    await group.hands["cleo"].dies()
+    await group.fleet.turn(LEASE - 12.0)
+    assert len(group.log.owners) == 4, "its leases hold"
+    await group.fleet.turn(TIMES.maximum + TIMES.minimum)
+    assert group.log.counts == [3, 3]
+    assert max(group.log.gaps(died)) <= TIMES.maximum + TIMES.minimum
+
+
+@sharing(partitions=6, balance="grab")
+async def test_a_worker_that_is_to_stop_hands_over_within_seconds(group: Group) -> None:
+    await group.join("ann", "ben", "cleo")
+    await group.fleet.turn(EVEN)
+    began = group.fleet.clock.monotonic()
+    group.hands["cleo"].worker.stop()
+    await group.fleet.turn(10.0)
+    assert group.hands["cleo"].task.done()
+    assert len(group.log.owners) == 6
+    assert max(group.log.gaps(began)) <= 3.0
+    await group.fleet.turn(EVEN)
+    assert group.log.counts == [3, 3]
+
+
+@sharing(partitions=6, balance="grab")
+async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is_back(
+    group: Group,
+) -> None:
+    await group.join("ann", "ben")
+    group.bus_away()
+    await group.fleet.turn(LEASE - 5.0)
+    assert group.log.counts == [], "for a lease they wait for the bus"
+    await group.fleet.turn(5.0 + 2 * ROUND)
+    assert group.log.counts == [3, 3]
+    await group.join("cleo")
+    group.bus_away()
+    await group.fleet.turn(LEASE + 4 * ROUND)
+    assert group.log.counts == [2, 2, 2]
+    group.bus_back()
+    began = len(group.log.began)
+    await group.fleet.turn(3 * TIMES.maximum)
+    assert group.log.counts == [2, 2, 2]
+    assert len(group.log.began) == began, "races move nothing that lies evenly"
+    told = [type(event) for event in group.hands["ann"].told]
+    assert (BusUnavailable in told, BusBack in told) == (True, True)
+
+
+@sharing(partitions=6, balance="grab")
+async def test_a_pump_that_fails_is_raced_for_at_once(group: Group) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(EVEN)
+    group.log.unasked = True
+    await group.fleet.turn(3.0)
+    group.log.unasked = False
+    await group.fleet.turn(TIMES.shutdown + ROUND)
+    assert len(group.log.owners) == 6
+    await group.fleet.turn(EVEN)
+    assert group.log.counts == [3, 3]
