@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,11 @@ from blackboard.display.columns import (
 )
 from blackboard.display.layout import Line, Style, fitted, table, texts_of
 from blackboard.errors import BadInput
-from blackboard.model import Item, Mark, State, Statistics, replace
+from blackboard.model import Item, Lock, Mark, State, Statistics, Token, replace
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.statistics import read_statistics
+from blackboard.rules.due import is_stale
 from blackboard.rules.statistics import is_current
 from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus
 from blackboard.schedule.durations import parse_duration
@@ -81,29 +82,25 @@ class ItemQuery:
     overdue: timedelta = OVERDUE_AFTER
 
     async def read(self, board: BoardTable, *, limit: int | None = None) -> "Shown":
-        """The first `limit` items that match. Of a large board, all of whose items match, no others
-        are read: their number is that of its statistics.
+        """The first `limit` items that match. Of a large board no others are read where keys say
+        which they are; then the last line has the numbers of the board's statistics.
         """
-        counted = await self._counted(board) if limit is not None else None
-        if counted is not None and limit is not None:
-            first = await _first_items(board, limit)
-            read = await read_status(board, first, overdue_after=self.overdue)
+        counted = await self._counted(board)
+        few = None if counted is None else await self._few(board, counted, limit)
+        if counted is not None and few is not None:
+            read = await read_status(board, few.items, overdue_after=self.overdue)
+            shown, left = self.chosen(read.statuses), few.left
             last = board_summary(counted, now=read.now)
-            items = await _with_silence(board, read.statuses)
-            return Shown(
-                items=items,
-                left=counted.items - len(first),
-                now=read.now,
-                last=last,
-                paused=await paused_by(board),
+        else:
+            read = await read_selected(
+                board, self.ids, exact=self.exact, overdue_after=self.overdue
             )
-        read = await read_selected(board, self.ids, exact=self.exact, overdue_after=self.overdue)
-        found = self.chosen(read.statuses)
-        last = summary(found, total=len(read.statuses), now=read.now) if read.statuses else ""
-        items = await _with_silence(board, found[:limit])
+            found = self.chosen(read.statuses)
+            shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
+            last = summary(found, total=len(read.statuses), now=read.now) if read.statuses else ""
         return Shown(
-            items=items,
-            left=len(found) - len(items),
+            items=await _with_silence(board, shown),
+            left=left,
             now=read.now,
             last=last,
             paused=await paused_by(board),
@@ -111,12 +108,43 @@ class ItemQuery:
 
     async def _counted(self, board: BoardTable) -> Statistics | None:
         """The statistics of a large board; None: they cannot stand for what is to be read."""
-        if self.ids or self.types or self.states or self.reverse or self.sort != "id":
+        if self.ids or self.reverse or self.sort != "id" or self.overdue != OVERDUE_AFTER:
             return None
         counted = await read_statistics(board)
-        if counted is None or counted.items <= LARGE or self.overdue != OVERDUE_AFTER:
+        if counted is None or counted.items <= LARGE:
             return None
         return counted if is_current(counted, now=await board.table.now()) else None
+
+    async def _few(
+        self, board: BoardTable, counted: Statistics, limit: int | None
+    ) -> "_Few | None":
+        """What need be read of a large board; None: all of it."""
+        if self.states and set(self.states) <= SEEN_BY_WORKERS:
+            ids = sorted({one.id async for one in self._held_or_late(board)})
+            if len(ids[:limit]) > LARGE:
+                return None
+            items = [await board.item(one) for one in ids[:limit]]
+            return _Few([one for one in items if one is not None], len(ids) - len(items))
+        if self.states or self.types or limit is None:
+            return None
+        first = await _first_items(board, limit)
+        return _Few(first, counted.items - len(first))
+
+    async def _held_or_late(self, board: BoardTable) -> AsyncIterator[Lock | Token]:
+        """The locks and the tokens of what is in one of the states."""
+        until = await board.table.now() - self.overdue
+        for number in range(board.shards):
+            async for one in board.walk(number, until=until):
+                if self.types and one.type not in self.types:
+                    continue
+                if isinstance(one, Token):
+                    wanted = "overdue" in self.states
+                elif "running" in self.states:
+                    wanted = True
+                else:
+                    wanted = is_stale(one, resolution=board.table.resolution)
+                if wanted:
+                    yield one
 
     def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
         """The matching ones, sorted; equal ones by id."""
@@ -139,6 +167,14 @@ async def _with_silence(board: BoardTable, statuses: Sequence[ItemStatus]) -> li
         dataclasses.replace(one, silent=silence(present, one.item.owner)) if one.running else one
         for one in statuses
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """Items to be read, and how many more match."""
+
+    items: Sequence[Item]
+    left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +228,8 @@ WATCH_HELP = "Show it again every [2] s."
 EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
 LARGE = 1_000
 """Items of a board of which no more are read than are shown, where its statistics are current."""
+SEEN_BY_WORKERS = {"running", "stale", "overdue"}
+"""States that locks and due tokens tell, which lie before all else of a shard."""
 EDGES = 3
 """Lines of a watched table that are not items: the titles, a blank, the summary."""
 

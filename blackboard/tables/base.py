@@ -39,6 +39,8 @@ MAX_FIELDS = 252
 MAX_KEY = 512
 SURELY_FITS = 6 * MAX_FIELDS
 """Characters of JSON text that cannot break a limit of rows: a field takes six at least."""
+SURELY_SMALL = (MAX_ROW - MAX_FIELDS * (8 + 2 * 255 + 8)) // 4
+"""Characters of all texts that cannot break the limit of a row's bytes, whatever its fields are."""
 RESERVED = {"PartitionKey", "RowKey", "Timestamp"}
 """The names of properties that every Azure table has."""
 
@@ -47,8 +49,6 @@ _BAD_IN_KEY = re.compile(r"[/\\#?%]")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _OLDEST = datetime(1601, 1, 1, tzinfo=UTC)
 _INT64 = 2**63
-_FIELDS_AT_MOST = MAX_FIELDS * (8 + 2 * 255 + 8)
-"""Bytes of a row but for its texts."""
 
 
 Time = Callable[[datetime], Any]
@@ -96,8 +96,7 @@ def check_merged(index: int, data: Data) -> None:
     """Checks a row as a Merge would leave it. Raises Refused when it breaks a limit."""
     if len(data) > MAX_FIELDS:
         raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
-    characters = sum(len(value) for value in data.values() if isinstance(value, str))
-    if 4 * characters + _FIELDS_AT_MOST > MAX_ROW:
+    if sum(len(value) for value in data.values() if isinstance(value, str)) > SURELY_SMALL:
         _check_size(index, data)
 
 

@@ -1,9 +1,10 @@
 """A board's file as one thread uses it: batches and pages, without asyncio.
 
-A batch first reads the etags of all rows that it names, under the write lock, and checks them; then
-it writes. So a lost race is reported exactly and has written nothing, whatever the order of the
-operations. Batches that wait at the same time share a transaction; a refused one leaves the others
-alone.
+Batches that wait at the same time share a transaction. They are first written as if each found what
+it expects: every statement changes a row only as it is expected, and SQLite says how many it
+changed. Where one row is missing in that count all of it is undone, and each batch reads the rows
+that it names before it writes. So a lost race is reported exactly and has written nothing, whatever
+the order of the operations, and a refused batch leaves the others alone.
 
 The data of a row is JSON text that a person can read. A time is written as a list of one text: data
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
@@ -34,7 +35,13 @@ from blackboard.table import (
     Unusable,
     Value,
 )
-from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
+from blackboard.tables.base import (
+    MAX_FIELDS,
+    SURELY_FITS,
+    SURELY_SMALL,
+    check_merged,
+    first_conflict,
+)
 from blackboard.tables.sqlite_filesystem import names_problem
 from blackboard.tables.sqlite_open import damaged, translated
 
@@ -80,6 +87,30 @@ def _time(marked: list[Any]) -> datetime:
         raise ValueError(f"{marked} is no time") from None
 
 
+_MERGE = """
+UPDATE rows SET etag = ?4, boot = ?5, touched = ?6, data = json_patch(data, ?7)
+WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')
+AND typeof(data) = 'text' AND substr(data, 1, 1) = '{'
+AND (length(data) + length(?7) <= ?8 OR (
+    length(data) + length(?7) <= ?9
+    AND (SELECT count(*) FROM json_each(data)) + (SELECT count(*) FROM json_each(?7)) <= ?10
+))
+"""
+_STATEMENTS: dict[type[Op], str] = {
+    Delete: "DELETE FROM rows WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')",
+    Insert: "INSERT OR IGNORE INTO rows VALUES (?1, ?2, ?4, ?5, ?6, ?7)",
+    Merge: _MERGE,
+    Replace: """
+UPDATE rows SET etag = ?4, boot = ?5, touched = ?6, data = ?7
+WHERE part = ?1 AND key = ?2 AND (etag = ?3 OR ?3 = '*')
+""",
+}
+"""Each writes one row if it is as expected, and none if it is not: ?1 to ?7 are partition, key,
+expected etag, new etag, boot, touched and text. A Delete has three of them; a Merge has limits too.
+"""
+_LIMITS = (SURELY_FITS, SURELY_SMALL, MAX_FIELDS)
+_NOT_JSON = "malformed JSON"
+"""What SQLite says of the text of a damaged row."""
 _ETAGS = """
 SELECT key, etag FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
 """
@@ -135,7 +166,7 @@ class SqliteFile:
         """
         try:
             with self._request(), self._transaction():
-                return [self._answer(one) for one in batches]
+                return self._at_once(batches) or [self._by_reading(one) for one in batches]
         except (Busy, Unknown) as error:
             return [error] * len(batches)
         except Exception as error:  # noqa: BLE001 - it is raised by the commit
@@ -143,7 +174,40 @@ class SqliteFile:
                 return [error]
             return [answer for one in batches for answer in self.apply([one])]
 
-    def _answer(self, batch: Batch) -> Answer:
+    def _at_once(self, batches: Sequence[Batch]) -> list[Answer] | None:
+        """Writes the batches without reading. None when one does not find what it expects, or a
+        merged row may break a limit or is damaged; then nothing is written.
+        """
+        self._connection.execute("SAVEPOINT at_once")
+        etags = [self._next_etag() for _ in batches]
+        try:
+            if all(map(self._write, batches, etags)):
+                return list(map(_etags, batches, etags))
+        except sqlite3.OperationalError as error:
+            if str(error) != _NOT_JSON:
+                raise
+        self._connection.execute("ROLLBACK TO at_once")
+        return None
+
+    def _write(self, batch: Batch, etag: int) -> bool:
+        """Writes the rows that are as expected; whether all were."""
+        stamp = self._stamp()
+        rows: dict[type[Op], list[tuple[Any, ...]]] = {kind: [] for kind in _STATEMENTS}
+        for op, data in zip(batch.ops, batch.datas, strict=True):
+            row: tuple[Any, ...] = (batch.partition, op.key)
+            row += ("" if isinstance(op, Insert) else op.etag,)
+            if not isinstance(op, Delete):
+                row += (etag, stamp.boot, stamp.touched, encode_row(data))
+            if isinstance(op, Merge):
+                row += _LIMITS
+            rows[type(op)].append(row)
+        return len(batch.ops) == sum(
+            self._connection.executemany(_STATEMENTS[kind], some).rowcount
+            for kind, some in rows.items()
+            if some
+        )
+
+    def _by_reading(self, batch: Batch) -> Answer:
         """Writes a batch. What is returned as an error was found before anything was written."""
         try:
             texts = self._checked(batch)
@@ -161,7 +225,7 @@ class SqliteFile:
                 for key, text in texts.items()
             ],
         )
-        return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
+        return _etags(batch, etag)
 
     def _checked(self, batch: Batch) -> dict[str, str]:
         """The new text of each row that is written. Raises Conflict or Refused, and Unusable for a
@@ -264,6 +328,10 @@ class SqliteFile:
             with suppress(sqlite3.OperationalError):
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _etags(batch: Batch, etag: int) -> list[Etag]:
+    return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
 
 
 @dataclass(frozen=True, slots=True)

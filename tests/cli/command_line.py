@@ -21,7 +21,8 @@ from blackboard.cli import called
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session, run
 from blackboard.clock import SystemClock
-from blackboard.model import Claim, Ended, Item, Outcome, Token
+from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
+from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
@@ -137,6 +138,18 @@ class CommandLine:
             await release(board, [FinishedRun(claim=held, ended=done, settings=settings)])
 
         self.on_board(let_go)
+
+    def set_back(self, item_id: str, by: timedelta) -> None:
+        """Let an item have been ready for so long."""
+
+        async def moved(board: BoardTable) -> None:
+            item = await board.item(item_id)
+            assert item is not None
+            slot, ready, planned = (one - by for one in (item.slot, item.ready, item.planned))
+            ops = change_ops(item, replace(item, slot=slot, ready=ready, planned=planned))
+            await board.table.commit(board.partition(item_id), ops)
+
+        self.on_board(moved)
 
 
 def _entities(store: str) -> list[str]:

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.model import Outcome, replace
+from blackboard.model import Outcome
 from blackboard.protocol import keys
-from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import renew
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Merge
@@ -53,19 +52,6 @@ def lines(said: Said) -> dict[str, list[str]]:
     return {row[0]: row for row in cells}
 
 
-def set_back(towns: CommandLine, item_id: str, by: timedelta) -> None:
-    """Let an item have been ready for so long."""
-
-    async def moved(board: BoardTable) -> None:
-        item = await board.item(item_id)
-        assert item is not None
-        slot, ready, planned = (one - by for one in (item.slot, item.ready, item.planned))
-        ops = change_ops(item, replace(item, slot=slot, ready=ready, planned=planned))
-        await board.table.commit(board.partition(item_id), ops)
-
-    towns.on_board(moved)
-
-
 def test_a_new_board_says_how_to_begin(blackboard: CommandLine) -> None:
     blackboard("init")
     assert blackboard("show").out == "no items yet: `blackboard add ID --type TYPE` adds one\n"
@@ -88,7 +74,7 @@ def test_the_table_has_a_line_for_each_item_and_one_that_sums_up(towns: CommandL
 
 
 def test_words_tell_what_colours_would(towns: CommandLine) -> None:
-    set_back(towns, "davis", timedelta(minutes=22))
+    towns.set_back("davis", timedelta(minutes=22))
     assert lines(towns("show", "davis"))["davis"][7] == "overdue 22m"
     assert towns("show", "davis").out.splitlines()[-1].startswith("1 item, 1 overdue")
 

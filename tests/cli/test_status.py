@@ -9,10 +9,12 @@ from blackboard.cli import show
 from blackboard.cli.show import ItemQuery, Pictures
 from blackboard.display.layout import text_of
 from blackboard.model import Member, Outcome, replace
+from blackboard.protocol import keys
 from blackboard.protocol.edits import ensure
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.statistics import CURRENT, MOST_TYPES
+from blackboard.table import ANY, Merge
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, Said, blackboard
 
@@ -160,6 +162,41 @@ def test_of_a_large_board_only_what_is_shown_is_read(large: CommandLine) -> None
     assert ids(said) == ["backup", "davis", "..."]
     assert "... and 998 more" in said.out
     assert said.out.splitlines()[-1] == "1,000 items, 1 paused, next now (counted 3m ago)"
+
+
+@pytest.mark.parametrize("limit", [(), ("--limit", "1")])
+@pytest.mark.parametrize(
+    ("states", "found"),
+    [
+        (("overdue",), ["davis", "part-03"]),
+        (("running",), ["part-04", "part-05"]),
+        (("stale",), ["part-05"]),
+        (("stale", "overdue"), ["davis", "part-03", "part-05"]),
+    ],
+)
+def test_of_a_large_board_what_runs_or_is_late_is_found_by_its_keys(
+    large: CommandLine, states: tuple[str, ...], found: list[str], limit: tuple[str, ...]
+) -> None:
+    for late in ("davis", "part-03"):
+        large.set_back(late, timedelta(minutes=22))
+    large.start("part-04")
+    held = large.start("part-05")
+
+    async def lower(board: BoardTable) -> None:
+        """A lease that is over before anyone looks."""
+        shorter = [Merge(keys.lock_key(held.id), {"stale_after": -60.0}, ANY)]
+        await board.table.commit(board.partition(held.id), shorter)
+
+    large.on_board(lower)
+    args = [word for state in states for word in ("--state", state)]
+    assert [one["id"] for one in large("show", "--json", *args).json] == found
+    counted(large, items=1_000)
+    wanted = found[:1] if limit else found
+    assert [one["id"] for one in large("show", "--json", *args, *limit).json] == wanted
+    said = large("show", *args, *limit)
+    assert [one for one in ids(said) if one != "..."] == wanted
+    assert "(counted " in said.out
+    assert large("show", "--json", *args, "--type", "shell").json == []
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,13 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-@pytest.mark.parametrize("how", ["insert", "merge", "replace"])
+@pytest.mark.parametrize("how", ["insert", "merge", "merge of another", "replace"])
 def test_a_value_comes_back_with_its_type(table: Table, run: Run, value: Any, how: str) -> None:
     if how == "insert":
         run(table.commit(P, [Insert("a", {"value": value})]))
+    elif how == "merge of another":
+        run(table.commit(P, [Insert("a", {"value": value, "other": 1})]))
+        run(table.commit(P, [Merge("a", {"other": MOMENT}, ANY)]))
     else:
         run(table.commit(P, [Insert("a", {"value": "before", "other": MOMENT})]))
         op = Merge if how == "merge" else Replace
@@ -66,7 +69,7 @@ def test_a_value_comes_back_with_its_type(table: Table, run: Run, value: Any, ho
     assert row.data["value"] == value
     assert type(row.data["value"]) is type(value)
     assert repr(row.data["value"]) == repr(value)
-    assert row.data.get("other") == (MOMENT if how == "merge" else None)
+    assert row.data.get("other") == (MOMENT if "merge" in how else None)
 
 
 def test_a_time_of_another_zone_comes_back_as_the_same_moment_in_utc(

@@ -64,7 +64,8 @@ def worlds(left: Left) -> Blocks:
 
 
 def planted(left: Left) -> Blocks:
-    figures = left.one("planted")
+    bugs = [bug for some in left.some("planted-*") for bug in some["bugs"]]
+    figures = {"bugs": sorted(bugs, key=lambda bug: bug["place"])}
     yield "planted", f"{tables.planted_in_short(figures)}\n\n{tables.planted(figures)}"
 
 

@@ -18,9 +18,12 @@ from blackboard.table import (
     ANY,
     Busy,
     Conflict,
+    ConflictKind,
+    Delete,
     Insert,
     Merge,
     Op,
+    Replace,
     read,
 )
 from blackboard.tables.sqlite import SqliteTable
@@ -267,6 +270,42 @@ def test_batches_that_wait_share_a_transaction_and_a_refused_one_leaves_the_othe
     }
     assert rows["k1"] == {"n": 1, "m": 2}
     assert rows["taken"] == {"n": 0}
+
+
+def test_a_batch_that_finds_what_it_expects_reads_no_row(table: SqliteTable, run: Run) -> None:
+    """Not before a merge either, also of a long row; one that does not is told exactly."""
+    statements: list[str] = []
+    long = {f"text{number}": "x" * 30_000 for number in range(3)}
+
+    async def story() -> None:
+        at_first = [Insert(key, {"n": 1}) for key in ("merged", "replaced", "deleted", "any")]
+        etag, *_ = await table.commit(P, [*at_first, Insert("long", long)])
+        await watch(table, statements)
+        ops: list[Op] = [
+            Insert("inserted", {"n": 2}),
+            Merge("merged", {"m": 2}, etag),
+            Merge("long", {"m": 2}, etag),
+            Replace("replaced", {"m": 2}, etag),
+            Delete("deleted", etag),
+            Merge("any", {"m": 2}, ANY),
+        ]
+        await table.commit(P, ops)
+        assert not reads(statements)
+        with pytest.raises(Conflict) as caught:
+            await table.commit(P, [Delete("any", ANY), Merge("merged", {"m": 3}, etag)])
+        assert (caught.value.index, caught.value.kind) == (1, ConflictKind.CHANGED)
+        assert reads(statements)
+
+    run(story())
+    rows = {row.key: dict(row.data) for row in run(rows_of(table, P))}
+    assert rows.pop("long") == long | {"m": 2}
+    merged = {"n": 1, "m": 2}
+    assert rows == {"inserted": {"n": 2}, "merged": merged, "any": merged, "replaced": {"m": 2}}
+
+
+def reads(statements: list[str]) -> list[str]:
+    """Those that read rows for Python."""
+    return [one for one in statements if one.strip().startswith("SELECT key")]
 
 
 async def watch(table: SqliteTable, statements: list[str]) -> None:

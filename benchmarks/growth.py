@@ -1,0 +1,154 @@
+"""What grows with a board: commands and an idle worker on many items, beside the same on 1,000.
+
+python -m benchmarks.growth             100,000 items
+python -m benchmarks.growth 1000000     so many; a million takes some minutes to make
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from benchmarks.measure import Measured, best_of, seconds, tell
+from blackboard.bench import RESOLVE, filled_board
+from blackboard.clock import SystemChance, SystemClock
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.statistics import count, write_statistics
+from blackboard.rules.status import OVERDUE_AFTER
+from blackboard.stores import open_table
+from blackboard.table import Table
+
+FEW, MANY = 1_000, 100_000
+TIMES = 3
+LATE = 100
+"""Items that are overdue."""
+APART = timedelta(seconds=1)
+BOARD = "blackboard"
+COMMANDS: Sequence[Sequence[str]] = (
+    ("why", "town-000500"),
+    ("next", "town-000500"),
+    ("run", "town-000500"),
+    ("show", "--state", "overdue", "--limit", "100"),
+    ("show", "--limit", "20"),
+    ("status",),
+    ("check",),
+)
+JOBS = """
+from blackboard import handler
+
+@handler("bench-coroutine", every="8h")
+async def coroutine(item, ctx):
+    return {"ok": 1}
+"""
+
+
+def measured(many: int) -> Iterator[Measured]:
+    """Each command; then a worker that runs what is due, and a look at the board after it."""
+    with ExitStack() as stack:
+        few, large = (
+            _board(Path(stack.enter_context(tempfile.TemporaryDirectory())), items)
+            for items in (FEW, many)
+        )
+        for command in COMMANDS:
+            yield Measured(
+                name=f"{' '.join(command)}, {many:,} items",
+                value=best_of(TIMES, partial(_waited, large, *command)),
+                unit="s",
+                beside=best_of(TIMES, partial(_waited, few, *command)),
+                reference=f"{FEW:,} items",
+            )
+        yield Measured(
+            name=f"memory of a worker, {many:,} items",
+            value=_memory(large),
+            unit="MB",
+            beside=_memory(few),
+            reference=f"{FEW:,} items",
+        )
+        yield Measured(
+            name=f"an idle look, {many:,} items",
+            value=1000 * best_of(TIMES, lambda: asyncio.run(_look(large))),
+            unit="ms",
+            beside=1000 * best_of(TIMES, lambda: asyncio.run(_look(few))),
+            reference=f"{FEW:,} items",
+        )
+
+
+def _board(folder: Path, items: int) -> Path:
+    """A board whose items become ready one by one, the first of them overdue, as its coordinator
+    has counted them.
+    """
+    (folder / "jobs.py").write_text(JOBS, encoding="utf-8")
+
+    async def make() -> None:
+        async with _opened(folder, create=True) as table:
+            board = await filled_board(
+                table,
+                BOARD,
+                items,
+                item_type="bench-coroutine",
+                resolve=RESOLVE,
+                due_in=-OVERDUE_AFTER - LATE * APART,
+                apart=APART,
+            )
+            await write_statistics(board, await count(board, by="benchmark", term=1))
+
+    asyncio.run(make())
+    return folder
+
+
+async def _look(folder: Path) -> float:
+    """Seconds in which a worker sees that nothing is due."""
+    async with _opened(folder) as table:
+        clock, chance = SystemClock(), SystemChance()
+        board = await BoardTable.open(
+            table, name=BOARD, clock=clock, chance=chance, resolve=RESOLVE
+        )
+        until = await table.now() - OVERDUE_AFTER
+        begun = time.perf_counter()
+        found = [one async for one in board.read_shard(0, until=until)]
+        taken = time.perf_counter() - begun
+        assert not found, "the worker has run what was due"
+        return taken
+
+
+@asynccontextmanager
+async def _opened(folder: Path, *, create: bool = False) -> AsyncIterator[Table]:
+    table = await open_table(str(folder / "blackboard.db"), SystemClock(), create=create)
+    try:
+        yield table
+    finally:
+        await table.close()
+
+
+def _waited(folder: Path, *arguments: str) -> float:
+    return seconds(lambda: _started(folder, *arguments).wait())
+
+
+def _memory(folder: Path) -> float:
+    """The most that a worker holds, in MB, until it has run what is due."""
+    worker = _started(folder, "worker", "--until-idle", "--jobs", "jobs.py")
+    _, status, used = os.wait4(worker.pid, 0)
+    worker.returncode = os.waitstatus_to_exitcode(status)
+    assert worker.returncode == 0, "the worker has ended well"
+    return used.ru_maxrss / 1024
+
+
+def _started(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-m", "blackboard", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+    )
+
+
+if __name__ == "__main__":
+    sizes = [int(word) for word in sys.argv[1:] if word.isdecimal()]
+    tell(measured(*sizes or [MANY]))
