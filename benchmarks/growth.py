@@ -5,7 +5,7 @@ python -m benchmarks.growth 1000000     so many; a million takes some minutes to
 """
 
 import asyncio
-import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -133,11 +133,14 @@ def _waited(folder: Path, *arguments: str) -> float:
 
 def _memory(folder: Path) -> float:
     """The most that a worker holds, in MB, until it has run what is due."""
-    worker = _started(folder, "worker", "--until-idle", "--jobs", "jobs.py")
-    _, status, used = os.wait4(worker.pid, 0)
-    worker.returncode = os.waitstatus_to_exitcode(status)
+    worker, most = _started(folder, "worker", "--until-idle", "--jobs", "jobs.py"), 0
+    status = Path(f"/proc/{worker.pid}/status")
+    while worker.poll() is None:
+        if found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text("ascii")):
+            most = max(most, int(found[1]))
+        time.sleep(0.01)
     assert worker.returncode == 0, "the worker has ended well"
-    return used.ru_maxrss / 1024
+    return most / 1024
 
 
 def _started(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":

@@ -92,7 +92,7 @@ class ProcessRunner:
         idle: int = 4,
         idle_after: float = 60.0,
         stop_timeout: float = 5.0,
-        runs: int = 500,
+        runs: int = 5_000,
     ) -> None:
         self.stop_timeout = stop_timeout
         self.runs = runs
