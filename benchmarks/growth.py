@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ LATE = 100
 """Items that are overdue."""
 APART = timedelta(seconds=1)
 BOARD = "blackboard"
+LOOK = "a look of an idle worker"
 COMMANDS: Sequence[Sequence[str]] = (
     ("why", "town-000500"),
     ("next", "town-000500"),
@@ -49,35 +51,39 @@ async def coroutine(item, ctx):
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What was measured on a board of some size."""
+
+    value: float
+    unit: str
+
+
 def measured(many: int) -> Iterator[Measured]:
+    """All of it on a large board, beside the same on a small one."""
+    few = figures(FEW)
+    for name, figure in figures(many).items():
+        yield Measured(
+            name=f"{name}, {many:,} items",
+            value=figure.value,
+            unit=figure.unit,
+            beside=few[name].value,
+            reference=f"{FEW:,} items",
+        )
+
+
+def figures(items: int) -> dict[str, Figure]:
     """Each command; then a worker that runs what is due, and a look at the board after it."""
-    with ExitStack() as stack:
-        few, large = (
-            _board(Path(stack.enter_context(tempfile.TemporaryDirectory())), items)
-            for items in (FEW, many)
-        )
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = _board(Path(name), items)
         for command in COMMANDS:
-            yield Measured(
-                name=f"{' '.join(command)}, {many:,} items",
-                value=best_of(TIMES, partial(_waited, large, *command)),
-                unit="s",
-                beside=best_of(TIMES, partial(_waited, few, *command)),
-                reference=f"{FEW:,} items",
-            )
-        yield Measured(
-            name=f"memory of a worker, {many:,} items",
-            value=_memory(large),
-            unit="MB",
-            beside=_memory(few),
-            reference=f"{FEW:,} items",
-        )
-        yield Measured(
-            name=f"an idle look, {many:,} items",
-            value=1000 * best_of(TIMES, lambda: asyncio.run(_look(large))),
-            unit="ms",
-            beside=1000 * best_of(TIMES, lambda: asyncio.run(_look(few))),
-            reference=f"{FEW:,} items",
-        )
+            taken = best_of(TIMES, partial(_waited, folder, *command))
+            found[" ".join(command)] = Figure(taken, "s")
+        found["memory of a worker"] = Figure(_memory(folder), "MB")
+        look = best_of(TIMES, lambda: asyncio.run(_look(folder)))
+        found[LOOK] = Figure(1000 * look, "ms")
+    return found
 
 
 def _board(folder: Path, items: int) -> Path:

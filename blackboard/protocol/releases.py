@@ -204,11 +204,9 @@ def _weight(op: Op) -> int:
     """Bytes of an operation, estimated high: keys and JSON escapes included."""
     if isinstance(op, Delete):
         return 600
-    weight = 1000 + 60 * len(op.data)
-    for value in op.data.values():
-        if isinstance(value, str):
-            weight += 2 * len(value if value.isascii() else value.encode("utf-8", "surrogatepass"))
-    return weight
+    texts = "".join([value for value in op.data.values() if isinstance(value, str)])
+    size = len(texts) if texts.isascii() else len(texts.encode("utf-8", "surrogatepass"))
+    return 1000 + 60 * len(op.data) + 2 * size
 
 
 def releases_at_once(board: BoardTable) -> int:
