@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from blackboard.errors import BadInput, LeaseLost
+from blackboard.errors import BadInput
 from blackboard.spec import DEEPEST
 
 MOST = 2**53
@@ -37,7 +37,7 @@ class HandlerItem(Struct, frozen=True):
 
 
 class Signal(Protocol):
-    """What a handler is told while it runs: false until then, true from then on."""
+    """A signal to a running handler: false until it comes, true from then on."""
 
     reason: str
     """Why, in words; "" until then."""
@@ -49,22 +49,6 @@ class Signal(Protocol):
         coroutine.
         """
         ...
-
-
-class _Never:
-    """A signal that does not come."""
-
-    reason = ""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def wait(self, timeout: float | None = None) -> Any:  # noqa: ARG002
-        return False
-
-
-def _not_saved(_value: Any) -> Any:
-    raise LeaseLost("this ctx belongs to no run: give it a `save` of its own")
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -88,7 +72,7 @@ class Context(Struct, frozen=True, kw_only=True):
     lost: Signal
     """This run has lost its lock: another run may have begun, or the run was cancelled. The handler
     is stopped soon."""
-    stopping: Signal = msgspec.field(default_factory=_Never)
+    stopping: Signal
     """A pump is to save and return: its partition goes to another worker, or this one ends."""
     progress: Callable[[int, int], None]
     """`ctx.progress(done, total)`, in any unit; `show` shows it."""
@@ -99,7 +83,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """What `@handler(resources=...)` has opened for this worker or child process."""
     checkpoint: Any = None
     """What earlier runs of the item have saved, where none was ok since; None: nothing."""
-    save: Callable[[Any], Any] = _not_saved
+    save: Callable[[Any], Any]
     """`await ctx.save(value)`, in a plain function `ctx.save(value)`: the next run goes on there,
     unless this one is ok. JSON of up to 32,768 characters. Returns when it is in the store. Raises
     ValueError for what cannot be saved, LeaseLost when the lock is lost: nothing was saved then."""
@@ -124,7 +108,10 @@ def progress_of(done: int, total: int) -> tuple[int, int]:
     """A handler's progress, as a row can hold it. Raises ValueError or TypeError, in the
     handler.
     """
-    found = int(done), int(total)
+    try:
+        found = int(done), int(total)
+    except OverflowError:
+        found = MOST + 1, 0
     if not all(-MOST <= one <= MOST for one in found):
         raise ValueError(f"progress is two whole numbers up to {MOST:,}")
     return found

@@ -199,7 +199,7 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
 
 
 class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
-    """A run was claimed, and its handler is called."""
+    """A run was claimed. Its handler is called, unless its slot was taken meanwhile."""
 
     kind = "claimed"
 

@@ -19,7 +19,7 @@ from blackboard.errors import BadInput
 from blackboard.table import Table
 from blackboard.tables.azure_address import azure_address, refuse_secrets
 from blackboard.tables.memory import MemoryTable
-from blackboard.tables.sqlite import SqliteTable
+from blackboard.tables.sqlite import SqliteTable, file_at
 from blackboard.tables.sqlite_open import Opening
 from blackboard.tables.sqlite_wake import listening, wake_listeners
 
@@ -97,7 +97,7 @@ def _file_of(url: str) -> Path | None:
     if kind not in _FILES:
         return None
     path = rest if kind == "path" else rest.partition("?")[0]
-    return Path(_checked(path)).expanduser().absolute()
+    return file_at(_checked(path))
 
 
 def resolve_path(url: str, folder: Path) -> str:

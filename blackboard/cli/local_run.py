@@ -69,8 +69,8 @@ STOP_TIMEOUT = 5.0
 
 
 @dataclass(slots=True)
-class LostFlag:
-    """`ctx.lost` of a handler that runs in this process."""
+class Flag:
+    """`ctx.lost` or `ctx.stopping` of a handler that runs in this process."""
 
     waits_async: bool
     reason: str = ""
@@ -94,7 +94,7 @@ class LostFlag:
 class Watched:
     """The execution for the heartbeat: it can be notified and waited for, but not stopped."""
 
-    lost: LostFlag
+    lost: Flag
     ended: Future[Ended]
 
     async def wait(self) -> Ended:
@@ -139,7 +139,7 @@ class LocalRun:
             raise BadInput(
                 "jobs", problem, f"name it with --jobs; there are handlers for: {handled}"
             )
-        lost = LostFlag(waits_async=handler.is_async)
+        lost = Flag(waits_async=handler.is_async)
         side = threading.Thread(
             target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
         )
@@ -148,7 +148,7 @@ class LocalRun:
         self._ended.set_result(self._called(handler, held, lost, save))
         return self._released.result()
 
-    def _called(self, handler: Handler, held: Holding, lost: LostFlag, save: Save) -> Ended:
+    def _called(self, handler: Handler, held: Holding, lost: Flag, save: Save) -> Ended:
         """Calls the handler. Values from the environment in its params are masked in the result."""
         try:
             item, mask, checkpoint = given(held, os.environ)
@@ -161,13 +161,17 @@ class LocalRun:
         logs = kept_logs(lambda logged: self._notes.log(logged.masked(mask)), everywhere=True)
         with _printing(tail, mask, out=out), logs, emitting_info("apscheduler", "azure"):
             context = self._context(held, lost, mask, checkpoint, save)
-            ended = self._call(handler, item, context, mask)
+            try:
+                ended = self._call(handler, item, context, mask)
+            finally:  # what waits for them still would keep this process from ending
+                for flag in (context.lost, context.stopping):
+                    cast(Flag, flag).set("the run has ended")
         return mask.ended(self._notes.added_to(replace(ended, output=tail.text())))
 
     def _context(
         self,
         held: Holding,
-        lost: LostFlag,
+        lost: Flag,
         mask: Mask,
         checkpoint: Any,
         save: Save,
@@ -192,6 +196,7 @@ class LocalRun:
             settings=self._session.settings.jobs.get(claim.type, {}),
             log=log,
             lost=lost,
+            stopping=Flag(waits_async=lost.waits_async),
             progress=lambda done, total: held.report_progress(*progress_of(done, total)),
             warn=warn,
             checkpoint=checkpoint,

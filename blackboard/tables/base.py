@@ -189,6 +189,8 @@ def _stored_time(value: datetime) -> datetime:
     moment = value.astimezone(UTC)
     if moment < _OLDEST:
         raise ValueError("a time before 1601")
+    if type(moment) is not datetime:
+        moment = datetime.combine(moment.date(), moment.time(), UTC)
     return moment
 
 

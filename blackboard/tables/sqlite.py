@@ -35,7 +35,7 @@ import math
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -212,7 +212,8 @@ class SqliteTable:
             return Stamp(boot, clock.monotonic())
 
         def begin() -> SqliteFile:
-            opened.append(_file(Path(path), opening, stamp=stamp))
+            file = file_at(path)
+            opened.append(SqliteFile(file, open_file(file, opening), stamp=stamp))
             return opened[0]
 
         def end() -> None:
@@ -283,10 +284,10 @@ class SqliteTable:
             raise Unavailable("the table is closed")
 
 
-def _file(path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> SqliteFile:
+def file_at(path: str | Path) -> Path:
+    """The file that a path leads to, whatever links there are on the way. Raises BadInput."""
     try:
-        resolved = path.expanduser().resolve()
+        return Path(path).expanduser().resolve()
     except RuntimeError as error:
         problem = f"{path} leads nowhere: {str(error).rstrip('.')}"
         raise BadInput("store", problem, "write the whole path") from None
-    return SqliteFile(resolved, open_file(resolved, opening), stamp=stamp)

@@ -235,7 +235,7 @@ class Holding:
 
 
 def _ignored(_nonce: str) -> None:
-    """Is told, and does nothing."""
+    """What is called where nothing is to be done."""
 
 
 class Holdings:

@@ -46,8 +46,10 @@ def context(settings: dict[str, Any] | None = None) -> Context:
         settings=ALLOWED if settings is None else settings,
         log=logging.getLogger("shell"),
         lost=Held(),
+        stopping=Held(),
         progress=lambda _done, _total: None,
         warn=lambda _text: None,
+        save=lambda _value: None,
     )
 
 

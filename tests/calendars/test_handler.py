@@ -40,8 +40,10 @@ def context(progress: list[tuple[int, int]], **settings: Any) -> Context:
         settings=settings,
         log=logging.getLogger("calendars"),
         lost=Held(),
+        stopping=Held(),
         progress=lambda done, total: progress.append((done, total)),
         warn=lambda _text: None,
+        save=lambda _value: None,
     )
 
 

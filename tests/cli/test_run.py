@@ -343,6 +343,29 @@ def test_a_handler_here_is_told_when_its_lock_is_lost(jobs: CommandLine) -> None
     assert [run.outcome for run in history(jobs, "robbed")] == [Outcome.SUPERSEDED]
 
 
+SIGNALS = """
+from blackboard import handler
+
+@handler("plain-signals")
+def plain(item, ctx):
+    return [one.wait(0.01) for one in (ctx.stopping, ctx.lost)]
+
+@handler("signals")
+async def coroutine(item, ctx):
+    return [await one.wait(0.01) for one in (ctx.stopping, ctx.lost)]
+"""
+
+
+@pytest.mark.parametrize("item_type", ["plain-signals", "signals"])
+def test_a_handler_that_runs_here_may_wait_for_its_signals(
+    towns: CommandLine, item_type: str
+) -> None:
+    towns.write(SIGNALS, "signals.py")
+    towns("add", item_type, "--type", item_type, "--every", "8h")
+    towns("run", item_type, "--here", "--jobs", "signals.py")
+    assert towns("show", item_type, "--json").json[0]["result"] == [False, False]
+
+
 def test_what_a_worker_runs_does_not_run_here(jobs: CommandLine) -> None:
     jobs.start("plain")
     assert "plain is being run by host:1:worker" in here(jobs, "plain", code=1).err

@@ -85,6 +85,19 @@ def test_a_time_of_another_zone_comes_back_as_the_same_moment_in_utc(
     assert found.utcoffset() == timedelta(0)
 
 
+class Moment(datetime):
+    """As libraries for dates have them."""
+
+
+def test_a_time_of_a_subclass_comes_back_plain(table: Table, run: Run) -> None:
+    at = Moment(2026, 3, 29, 1, 30, tzinfo=UTC)
+    run(table.commit(P, [Insert("a", {"at": at})]))
+    row = run(read(table, P, "a"))
+    assert row is not None
+    assert row.data == {"at": datetime(2026, 3, 29, 1, 30, tzinfo=UTC)}
+    assert type(row.data["at"]) is datetime
+
+
 def test_the_value_of_an_enum_comes_back_plain(table: Table, run: Run) -> None:
     run(table.commit(P, [Insert("a", {"colour": Colour.RED, "size": Size.LARGE})]))
     row = run(read(table, P, "a"))

@@ -125,6 +125,7 @@ def test_progress_that_no_row_can_hold_fails_its_run(
     async def story(call: Called) -> None:
         ended, said = await call(progress=number)
         assert ended.outcome is Outcome.FAILED
+        assert "ValueError: " in ended.error
         assert said.progressed == []
 
     tell(story)

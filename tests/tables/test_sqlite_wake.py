@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.stores import beside, wake_workers, when_woken
 from blackboard.tables.sqlite_wake import listening, wake_listeners
 from tests.support.patience import patience
 
@@ -53,6 +54,21 @@ def test_many_changes_at_once_are_one_wake(file: Path) -> None:
         return 1 + calls.qsize()
 
     assert asyncio.run(work()) == 1
+
+
+def test_a_file_is_the_same_by_whatever_link_it_is_named(file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(file)
+
+    async def work() -> None:
+        heard = asyncio.Event()
+        with when_woken(f"sqlite:{file}", heard.set):
+            wake_workers(f"sqlite:{link}")
+            async with asyncio.timeout(patience(20)):
+                await heard.wait()
+
+    asyncio.run(work())
+    assert beside(str(link), "scratch.db") == str(file.parent / "scratch.db")
 
 
 def test_a_file_that_is_named_alike_is_another_one(file: Path) -> None:
