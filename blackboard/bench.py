@@ -8,16 +8,18 @@ that each measurement takes some seconds.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from statistics import quantiles
-from typing import Any
+from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.context import Context, HandlerItem
+from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events, RunEnded
 from blackboard.handlers import handler, registry_of
 from blackboard.model import Claim, Item, Outcome, State, Token, replace
@@ -33,7 +35,7 @@ from blackboard.rules.transitions import claimed, released, run_of
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
-from blackboard.table import ANY, Delete, Op, Table, Unavailable
+from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
 
 SLOTS = (8, 100)
 SECONDS = 4.0
@@ -82,25 +84,22 @@ class Measurement:
         return self.value / self.beside
 
 
-Said = Callable[[str], None]
-"""Is told what is measured next."""
-
-
 async def measure(
-    store: str, said: Said, *, seconds: float = SECONDS
+    store: str, progress: Callable[[str], None], *, seconds: float = SECONDS
 ) -> AsyncIterator[Measurement]:
-    """Each measurement as soon as it is known; each takes about so long. Raises what opening the
-    store raises, and Unavailable for one that is too slow.
+    """Each measurement as soon as it is known; each takes about so long. `progress` is called with
+    the name of what is measured next. Raises what opening the store raises; Unavailable for a store
+    that is too slow, BlackboardError for a run that fails.
     """
     clock, chance = SystemClock(), SystemChance()
     name = f"bench_{chance.nonce()[:8]}"
     async with scratch_table(store, name, clock) as table:
         scratch = Scratch(table, name, clock)
-        said("the rows of runs, without a worker")
+        progress("the rows of runs, without a worker")
         alone = await scratch.rows_alone(seconds)
         runs = min(max(int(alone * seconds / 2), FEWEST), MOST)
         for slots in SLOTS:
-            said(f"{runs:,} runs of a coroutine, {slots} slots")
+            progress(f"{runs:,} runs of a coroutine, {slots} slots")
             measured = await scratch.worked_off(runs, coroutine, slots=slots)
             yield Measurement(
                 name=f"coroutines, {slots} slots",
@@ -117,7 +116,7 @@ async def measure(
             reference="a claim and a release each",
         )
         few = max(runs // 10, FEWEST)
-        said(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
+        progress(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
         measured = await scratch.worked_off(few, function, slots=SLOTS[0])
         yield Measurement(
             name=f"plain functions, {SLOTS[0]} slots",
@@ -126,7 +125,7 @@ async def measure(
             beside=alone,
             reference="the same rows, no worker",
         )
-        said(f"a look at {MANY_ITEMS:,} items of which none is due")
+        progress(f"a look at {MANY_ITEMS:,} items of which none is due")
         yield Measurement(
             name=f"an idle look, {MANY_ITEMS:,} items",
             value=1000 * await scratch.idle_look(MANY_ITEMS),
@@ -135,7 +134,7 @@ async def measure(
             reference=f"{FEW_ITEMS} items",
         )
         due = LAG_RATE * math.ceil(seconds)
-        said(f"{due} items due one by one, {LAG_RATE} a second")
+        progress(f"{due} items due one by one, {LAG_RATE} a second")
         lags = await scratch.lags(due)
         cycle = 1000 * LAG_CYCLE.total_seconds()
         for percent in (50, 99):
@@ -158,20 +157,44 @@ async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Ta
     finally:
         try:
             if file is None:
-                await _delete(table, name)
+                await _delete(table, name, clock)
         finally:
             await table.close()
             if file is not None:
                 remove_file(file)
 
 
-async def _delete(table: Table, name: str) -> None:
-    """Delete all rows of the boards that were made here."""
+Answer = TypeVar("Answer")
+
+
+async def patiently(clock: Clock, request: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer to a request. A store that is busy, as one is that gets so much at once, or away
+    for a moment, is asked again for `LONGEST_WAIT` seconds.
+    """
+    until = clock.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            return await request()
+        except Unusable:
+            raise
+        except (Busy, Unavailable) as trouble:
+            if clock.monotonic() > until:
+                raise
+            await clock.sleep(trouble.retry_after if isinstance(trouble, Busy) else 1.0)
+
+
+async def _delete(table: Table, name: str, clock: Clock) -> None:
+    """Deletes all rows of the boards that were made here. Raises Unavailable if some are left."""
     others = (meta_partition, notices_partition, permits_partition, workers_partition)
-    for partition in (name, *(one(name) for one in others)):
-        ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
-        for start in range(0, len(ops), table.max_rows):
-            await table.commit(partition, ops[start : start + table.max_rows])
+    try:
+        for partition in (name, *(one(name) for one in others)):
+            ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
+            for start in range(0, len(ops), table.max_rows):
+                batch = ops[start : start + table.max_rows]
+                await patiently(clock, partial(table.commit, partition, batch))
+    except TableError as trouble:
+        problem = f"rows of the scratch board {name!r} are left in the table"
+        raise Unavailable(f"{problem}: {trouble}") from trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +220,9 @@ class Scratch:
         batches = await batches_of(board, size)
         begun, done = self._clock.monotonic(), 0
         for claims, releases in batches:
-            await self._table.commit(board.partition(""), claims)
-            await self._table.commit(board.partition(""), releases)
+            for ops in (claims, releases):
+                write = partial(self._table.commit, board.partition(""), ops)
+                await patiently(self._clock, write)
             done += size
             if self._clock.monotonic() - begun > seconds:
                 break
@@ -256,14 +280,15 @@ class Scratch:
         process = ProcessRunner(idle=slots)
         settings = WorkerSettings(slots=slots, cycle=LAG_CYCLE)
         events = Events(identity(board.chance))
-        left = runs
+        left, problem = runs, ""
 
         def count(event: BoardEvent) -> None:
-            nonlocal left
+            nonlocal left, problem
             if isinstance(event, RunEnded):
-                assert event.run.outcome is Outcome.OK, event.run.error
                 left -= 1
-                if left == 0:
+                if event.run.outcome is not Outcome.OK:
+                    problem = event.run.error
+                if problem or left == 0:
                     worker.stop()
 
         events.subscribe(count)
@@ -285,8 +310,10 @@ class Scratch:
             async with asyncio.timeout(LONGEST_WAIT):
                 await worker.work(Mode.FOREVER)
         except TimeoutError:
-            problem = f"{left:,} of {runs:,} runs were left after {LONGEST_WAIT:g} s"
-            raise Unavailable(f"{problem}: this store is too slow to measure") from None
+            late = f"{left:,} of {runs:,} runs were left after {LONGEST_WAIT:g} s"
+            raise Unavailable(f"{late}: this store is too slow to measure") from None
+        if problem:
+            raise BlackboardError(f"a run of the measurement failed: {problem}")
 
     async def _filled(
         self,
@@ -296,7 +323,7 @@ class Scratch:
         due_in: timedelta = timedelta(0),
         apart: timedelta = timedelta(0),
     ) -> BoardTable:
-        await _delete(self._table, self._name)
+        await _delete(self._table, self._name, self._clock)
         return await filled_board(
             self._table,
             self._name,
@@ -321,9 +348,9 @@ async def filled_board(
     """A board of one shard with so many items: the first is due so long from now, each other one a
     little later.
     """
-    board = await BoardTable.create(
-        table, name=name, shards=1, clock=SystemClock(), chance=SystemChance(), resolve=resolve
-    )
+    clock, chance = SystemClock(), SystemChance()
+    create = partial(BoardTable.create, table, name=name, shards=1)
+    board = await patiently(clock, partial(create, clock=clock, chance=chance, resolve=resolve))
     now, spec = await table.now(), encode_spec(SPEC)
     ops: list[Op] = []
     for number in range(items):
@@ -342,7 +369,8 @@ async def filled_board(
         )
         ops += add_ops(item, over=None)
     for start in range(0, len(ops), table.max_rows):
-        await table.commit(board.partition(""), ops[start : start + table.max_rows])
+        batch = ops[start : start + table.max_rows]
+        await patiently(board.clock, partial(table.commit, board.partition(""), batch))
     return board
 
 

@@ -37,7 +37,7 @@ COLUMNS = (
 )
 @common()
 def bench_command(*, chosen: Chosen, seconds: float) -> int:
-    """Measure how fast the store is for boards, in half a minute.
+    """Measure how fast the store is for boards; it takes half a minute, or as --seconds says.
 
     One worker runs handlers that do nothing, on a scratch board: a file beside that of the store,
     or a board of its own in the table. It is deleted afterwards; nothing else is touched. On Azure
@@ -47,15 +47,19 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
 
     session = Session.start(chosen)
 
-    async def measured() -> list[bench.Measurement]:
-        found = bench.measure(session.store, _measuring, seconds=seconds)
-        return [one async for one in found]
+    found: list[bench.Measurement] = []
 
-    measurements = run(measured())
-    if chosen.json:
-        emit([view(one) for one in measurements])
-    else:
-        click.echo(table_text(COLUMNS, [line(one) for one in measurements]))
+    async def measure() -> None:
+        async for one in bench.measure(session.store, _measuring, seconds=seconds):
+            found.append(one)  # noqa: PERF401 - one by one: it may end by an error
+
+    try:
+        run(measure())
+    finally:  # what was measured is shown, whatever ended it
+        if found and chosen.json:
+            emit([view(one) for one in found])
+        elif found:
+            click.echo(table_text(COLUMNS, [line(one) for one in found]))
     return 0
 
 

@@ -1,14 +1,21 @@
 """`blackboard bench`: measures the store that is named, and leaves nothing behind there."""
 
 import asyncio
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.data.tables.aio import TableClient
 
+from blackboard import bench
+from blackboard.context import Context, HandlerItem
+from blackboard.handlers import handler, registry_of
+from blackboard.table import Busy, Delete, Etag, Op, Unusable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY
+from blackboard.tables.memory import MemoryTable
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -58,6 +65,10 @@ def test_it_measures_the_store_and_leaves_nothing_there(
     assert blackboard.rows() == rows
 
 
+once = pytest.mark.not_on_azurite("the store that is measured is not that of the test")
+
+
+@once
 def test_people_see_a_table_and_what_is_being_measured(blackboard: CommandLine) -> None:
     told = blackboard("--store", "memory:", "bench", "--seconds", "0.1")
     titles, *lines = told.out.splitlines()
@@ -66,6 +77,7 @@ def test_people_see_a_table_and_what_is_being_measured(blackboard: CommandLine) 
     assert told.err.startswith("blackboard: measuring the rows of runs, without a worker ...\n")
 
 
+@once
 def test_a_store_that_is_too_slow_is_said_to_be(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +87,56 @@ def test_a_store_that_is_too_slow_is_said_to_be(
     assert said.out == ""
 
 
+@once
+def test_a_store_that_is_busy_is_asked_again(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is that gets so many rows at once."""
+    honest, tries = MemoryTable.commit, count()
+
+    async def commit(table: MemoryTable, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if next(tries) in {0, 1, 5, 60}:
+            raise Busy(0.01)
+        return await honest(table, partition, ops)
+
+    monkeypatch.setattr(MemoryTable, "commit", commit)
+    found = blackboard("--store", "memory:", "bench", "--seconds", "0.1", "--json").json
+    assert {one["name"] for one in found} == set(MEASURED)
+
+
+@once
+def test_rows_that_cannot_be_deleted_are_told(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = MemoryTable.commit
+
+    async def commit(table: MemoryTable, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if partition.startswith("bench_") and all(isinstance(op, Delete) for op in ops):
+            raise Unusable("the credential is refused")
+        return await honest(table, partition, ops)
+
+    monkeypatch.setattr(MemoryTable, "commit", commit)
+    said = blackboard("--store", "memory:", "bench", "--seconds", "0.1", code=3)
+    assert "rows of the scratch board 'bench_" in said.err
+    assert said.err.endswith("are left in the table: the credential is refused\n")
+
+
+@once
+def test_a_run_that_fails_is_told_as_such_with_what_was_measured_before(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @handler("bench-function", every="8h")
+    async def function(_item: HandlerItem, _ctx: Context) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(bench, "function", function)
+    monkeypatch.setattr(bench, "HANDLERS", registry_of([bench.coroutine, function]))
+    said = blackboard("--store", "memory:", "bench", "--seconds", "0.1", code=1)
+    assert "a run of the measurement failed: RuntimeError: no room" in said.err
+    assert "coroutines, 100 slots" in said.out
+
+
+@once
 @pytest.mark.parametrize(
     "address",
     ["sqlite:", "nosuch:boards", "sqlite:some.db?synchronous=often", "AccountKey=c2VjcmV0;"],
@@ -88,6 +150,7 @@ def test_a_bad_address_is_refused_before_anything_is_written(
     assert [left_behind(""), {one.name for one in Path("..").iterdir()}] == before
 
 
+@once
 def test_a_path_is_taken_as_it_is(blackboard: CommandLine) -> None:
     """A question mark begins options after `sqlite:` alone."""
     Path("what?").mkdir()
