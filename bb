@@ -6,6 +6,7 @@
 #   ./bb proof [ARGS]   the proof of docs/reliability.md in its short form; --long takes hours, --record
 #                       writes the figures into the page, --only PARTS runs some; the rest goes to pytest
 #   ./bb lint           format, lint, types
+#   ./bb bench --peers  the figures of docs/performance.md, in ten minutes: --record writes them there
 #   ./bb ARGS           blackboard ARGS
 # The environment is .venv, made on first use and again when what it is made of changes: of
 # requirements.lock, and once tests, linters or the emulator are wanted, of requirements-test.lock too.
@@ -154,6 +155,18 @@ proof)
     shift
     cd "$home"
     exec "$venv/bin/python" -m tests.proof "$@"
+    ;;
+bench)
+    case " $* " in
+    *" --peers "*)
+        need_tests
+        shift
+        cd "$home"
+        exec "$venv/bin/python" -m benchmarks.performance "$@"
+        ;;
+    esac
+    need_demo
+    BLACKBOARD_PROG=$0 exec "$venv/bin/blackboard" "$@"
     ;;
 azurite)
     need_tests

@@ -25,14 +25,16 @@ from blackboard.worker.worker import Mode, Worker
 
 @asynccontextmanager
 async def new_table(store: str) -> AsyncIterator[Table]:
-    """An empty table of a kind: "memory", "sqlite" or "azurite"."""
+    """An empty table of a kind: "memory", "sqlite" or "azurite"; or of an address."""
     with ExitStack() as stack:
         if store == "azurite":
             url = stack.enter_context(azurite.start()).url
         elif store == "sqlite":
             url = f"sqlite:{stack.enter_context(TemporaryDirectory())}/blackboard.db"
-        else:
+        elif store == "memory":
             url = "memory:"
+        else:
+            url = store
         table = await open_table(url, SystemClock(), create=True)
         try:
             yield table

@@ -42,6 +42,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("status",),
     ("check",),
 )
+VERBS = {command[0] for command in COMMANDS}
 JOBS = """
 from blackboard import handler
 

@@ -1,90 +1,193 @@
-"""`blackboard bench` on each store, as docs/performance.md shows it.
+"""All that docs/performance.md shows, measured: `./bb bench --peers`, in ten minutes.
 
-python -m benchmarks.performance              the tables
-python -m benchmarks.performance --record     writes them into docs/performance.md
+./bb bench --peers                       the tables
+./bb bench --peers --record              writes them into docs/performance.md, with its picture
+./bb bench --peers --only peers,growth   some of them
 """
 
+import argparse
 import asyncio
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
+from benchmarks import commands, fleet, growth, instructions, peers
+from benchmarks.boards import new_table
+from benchmarks.curves import picture
+from benchmarks.measure import Measured
 from blackboard.bench import Measurement, measure
 from blackboard.tables import azurite
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
-BLOCK = re.compile(r"(<!-- figures: bench -->\n\n).*?(<!-- end -->)", re.DOTALL)
+PICTURE = ROOT / "docs" / "growth.svg"
 STORES = ("sqlite", "azurite", "memory")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+"""Items of the boards that are compared."""
 
 
-def measured(store: str) -> list[Measurement]:
+# ---- the sections, as Markdown
+
+
+def stores() -> Iterator[str]:
+    """`blackboard bench` on each store."""
+    columns = {store: _bench(store) for store in STORES}
+    yield from _head("", *STORES)
+    for row in zip(*columns.values(), strict=True):
+        cells = (f"{_number(one.value)} {one.unit} ({one.ratio:.2g})" for one in row)
+        yield _row(row[0].name, *cells)
+
+
+def beside_peers() -> Iterator[str]:
+    rates = peers.rates_of(peers.PEERS)
+    ours = median(rates[peers.OURS])
+    yield from _head("program", "store", "setting", "jobs a second", "ratio", "unlike Blackboard")
+    for peer, found in rates.items():
+        rate = median(found)
+        told = (f"{rate:,.0f}", f"{rate / ours:.2g}", peer.differs)
+        yield _row(peer.name, peer.store, peer.setting, *told)
+
+
+def several() -> Iterator[str]:
+    yield from _measured(fleet.measured(kills=5))
+
+
+def growing() -> Iterator[str]:
+    """The table; the picture is written beside the page."""
+    found = {}
+    for items in SIZES:
+        _note(f"growth: {items:,} items")
+        found[items] = growth.figures(items)
+    names = list(found[SIZES[0]])
+    yield from _head("", *(f"{items:,} items" for items in SIZES))
+    for name in names:
+        cells = (
+            f"{_number(found[items][name].value)} {found[items][name].unit}" for items in SIZES
+        )
+        yield _row(f"`{name}`" if name.split()[0] in growth.VERBS else name, *cells)
+    scale = {"s": 1.0, "ms": 0.001}
+    curves = {
+        name: [(items, found[items][name].value * scale[unit]) for items in SIZES]
+        for name in names
+        if (unit := found[SIZES[0]][name].unit) in scale
+    }
+    PICTURE.write_text(picture("Time by the size of the board, on SQLite", curves), "utf-8")
+
+
+def command_line() -> Iterator[str]:
+    yield from _measured(commands.measured())
+
+
+def counted() -> Iterator[str]:
+    try:
+        yield from _measured(instructions.measured())
+    except instructions.NoValgrind as problem:
+        yield f"Not counted: {problem}."
+
+
+SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "bench": stores,
+    "peers": beside_peers,
+    "several": several,
+    "growth": growing,
+    "commands": command_line,
+    "instructions": counted,
+}
+
+
+# ---- parts of them
+
+
+def _bench(store: str) -> list[Measurement]:
     """All that `blackboard bench` measures on a new store of a kind."""
 
     async def all_of(url: str) -> list[Measurement]:
-        def said(what: str) -> None:
-            sys.stderr.write(f"{store}: {what}\n")
+        return [one async for one in measure(url, lambda what: _note(f"{store}: {what}"))]
 
-        return [one async for one in measure(url, said)]
+    async def on_emulator(url: str) -> list[Measurement]:
+        async with new_table(url):
+            return await all_of(url)
 
-    with ExitStack() as stack:
-        if store == "azurite":
-            with azurite.start() as emulator:
-                asyncio.run(_made(emulator.url))
-                return asyncio.run(all_of(emulator.url))
-        folder = stack.enter_context(TemporaryDirectory())
+    if store == "azurite":
+        with azurite.start() as emulator:
+            return asyncio.run(on_emulator(emulator.url))
+    with TemporaryDirectory() as folder:
         return asyncio.run(all_of("memory:" if store == "memory" else f"{folder}/board.db"))
 
 
-async def _made(url: str) -> None:
-    from blackboard.clock import SystemClock  # noqa: PLC0415 - for one store alone
-    from blackboard.stores import open_table  # noqa: PLC0415
+def _measured(found: Iterable[Measured]) -> Iterator[str]:
+    yield from _head("", "measured", "beside", "ratio", "of")
+    for one in found:
+        value = f"{_number(one.value)} {one.unit}"
+        yield _row(one.name, value, _number(one.beside), f"{one.ratio:.2g}", one.reference)
+        _note(one.line())
 
-    await (await open_table(url, SystemClock(), create=True)).close()
+
+def _head(*titles: str) -> Iterator[str]:
+    yield _row(*titles)
+    yield "|---" * len(titles) + "|"
 
 
-def lines() -> Iterator[str]:
-    columns = {store: measured(store) for store in STORES}
-    yield "| | " + " | ".join(STORES) + " |"
-    yield "|---" * (len(STORES) + 1) + "|"
-    for row in zip(*columns.values(), strict=True):
-        cells = (f"{_number(one.value)} {one.unit} ({one.ratio:.2g})" for one in row)
-        yield f"| {row[0].name} | " + " | ".join(cells) + " |"
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - our own words
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    yield ""
-    yield (
-        f"Commit {commit}, {os.cpu_count()} shared virtual cores, Python "
-        f"{platform.python_version()}, {platform.system()}."
-    )
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def main(*arguments: str) -> None:
-    text = "\n".join(lines())
-    if "--record" in arguments:
-        page, count = BLOCK.subn(
-            lambda found: f"{found[1]}{text}\n\n{found[2]}", PAGE.read_text("utf-8")
-        )
-        assert count == 1, f"{PAGE} has {count} places for the table"
-        PAGE.write_text(page, "utf-8")
-    else:
-        sys.stdout.write(text + "\n")
+def _note(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+# ---- the page
+
+
+def with_block(page: str, name: str, text: str) -> str:
+    """The page, with the text in the place of that name. Raises ValueError where it has none."""
+    block = re.compile(rf"(<!-- figures: {name} -->\n\n).*?(<!-- end -->)", re.DOTALL)
+    page, count = block.subn(lambda found: f"{found[1]}{text}\n\n{found[2]}", page)
+    if count != 1:
+        raise ValueError(f"{PAGE} has {count} places for {name}")
+    return page
+
+
+def origin() -> str:
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    return f"*Commit `{commit.stdout.strip()}`, {os.cpu_count()} virtual cores, {system}.*"
+
+
+def sections_of(text: str) -> list[str]:
+    chosen = text.split(",")
+    if unknown := set(chosen) - set(SECTIONS):
+        known = ", ".join(SECTIONS)
+        raise argparse.ArgumentTypeError(f"no section {', '.join(sorted(unknown))}, but {known}")
+    return [name for name in SECTIONS if name in chosen]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="./bb bench --peers", description=__doc__.split("\n")[0])
+    parser.add_argument("--peers", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--record", action="store_true", help="write docs/performance.md")
+    parser.add_argument("--only", type=sections_of, default=list(SECTIONS), metavar="SECTIONS")
+    chosen = parser.parse_args(arguments)
+    for name in chosen.only:
+        text = "\n".join([*SECTIONS[name](), "", origin()])
+        if chosen.record:
+            PAGE.write_text(with_block(PAGE.read_text("utf-8"), name, text), "utf-8")
+        else:
+            sys.stdout.write(f"{name}\n\n{text}\n\n")
+            sys.stdout.flush()
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main())
