@@ -11,7 +11,6 @@ Not promised: anything for Cosmos DB for Table, which has the same interface: it
 sorted, its keys end at 255 bytes, and its reads may be stale. It is refused.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -22,10 +21,16 @@ from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import MissingStore
-from blackboard.table import Etag, Op, Row, Unavailable
+from blackboard.table import Etag, Op, Row, Unavailable, Unusable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_transport import AzureTransport, Errors, MissingTable, policies
+from blackboard.tables.azure_transport import (
+    AzureTransport,
+    Errors,
+    MissingTable,
+    policies,
+    proxy_of,
+)
 from blackboard.tables.azure_wire import (
     ServiceAnswer,
     etags_of,
@@ -36,8 +41,10 @@ from blackboard.tables.azure_wire import (
 )
 from blackboard.tables.base import MAX_VALUE, Pages, checked
 
-WHOLE = 30.0
-"""Seconds for a whole request, from getting a token to the end of the reply."""
+RANGE = 60.0
+"""Seconds until a page of ours is read, of however many pages of the service."""
+SKEW = 300.0
+"""Seconds that the clock of this host may be wrong: the service refuses dates that are more off."""
 FIRST_PAGE = 250
 """Rows: enough for the locks and tokens of an idle board; of a busy board not all are needed."""
 
@@ -66,10 +73,12 @@ class AzureTable:
         self._transport = transport
         self._credential = credential
         self._client = AsyncPipelineClient[Any, Any](
-            address.endpoint, policies=policies(credential.azure), transport=transport
+            address.endpoint,
+            policies=policies(credential.azure, transport.now),
+            transport=transport,
         )
         self._url = f"{address.endpoint}/{address.table}"
-        self._errors = Errors(address, credential)
+        self._errors = Errors(address, credential, proxy=transport.proxy)
         self._closed = False
         self.requests = transport.requests
 
@@ -88,7 +97,9 @@ class AzureTable:
 
         Raises MissingStore; Unavailable, Unusable or Busy.
         """
-        transport = transport or AzureTransport(clock, use_env_settings=not address.emulated)
+        if transport is None:
+            proxy = None if address.emulated else proxy_of(address.endpoint)
+            transport = AzureTransport(clock, proxy=proxy)
         table = cls(address, transport, credential=credential)
         try:
             await table._check(create=create)
@@ -117,9 +128,8 @@ class AzureTable:
 
     async def _sent(self, request: HttpRequest) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the answer."""
-        async with asyncio.timeout(WHOLE):
-            response = await self._client.send_request(request, stream=True)
-            return response.status_code, response.headers, await response.read()
+        response = await self._client.send_request(request, stream=True)
+        return response.status_code, response.headers, await response.read()
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
@@ -149,6 +159,7 @@ class AzureTable:
         """
         rows: list[Row] = []
         following: tuple[str, ...] = ()
+        until = self._transport.monotonic() + RANGE
         try:
             for _ in range(MOST_PAGES):
                 url = page_url(self._url, partition, first, last, count=count, following=following)
@@ -159,18 +170,36 @@ class AzureTable:
                 rows += found
                 if len(rows) >= count or not following:
                     return rows[:count]
+                if self._transport.monotonic() > until:
+                    break
         except Exception as error:  # noqa: BLE001 - an odd reply can make anything raise
             raise self._errors.of_scan(error) from None
-        raise Unavailable(f"no end of a range after {MOST_PAGES:,} pages")
+        raise Unavailable(f"no end of a range after {MOST_PAGES:,} pages, or {RANGE:g} s")
 
     async def _check(self, *, create: bool) -> None:
         """Checks that the table exists. The reply also gives the time of the service."""
         try:
-            await self._rows("", "", "", 1)
+            await self._first_reply()
         except MissingTable as missing:
             if not create:
                 raise MissingStore(str(missing)) from None
             await self._create()
+        if not self._transport.store_clock.is_known:
+            problem = "the replies have no time of the service"
+            raise Unavailable(
+                f"{self._address.url}: {problem} (does a proxy remove their headers?)"
+            )
+
+    async def _first_reply(self) -> None:
+        """Reads nothing. A request that is dated by a wrong clock is refused; then it is made again
+        with the date that the reply had.
+        """
+        try:
+            await self._rows("", "", "", 1)
+        except Unusable:
+            if abs(self._transport.wrong_by) < SKEW:
+                raise
+            await self._rows("", "", "", 1)
 
     async def _create(self) -> None:
         from azure.data.tables.aio import TableClient  # noqa: PLC0415 - slow to import
@@ -183,8 +212,7 @@ class AzureTable:
             retry_total=0,
         )
         try:
-            async with asyncio.timeout(WHOLE):
-                await client.create_table()
+            await client.create_table()
         except ResourceExistsError as error:
             if code_of(error) != "TableAlreadyExists":
                 raise self._errors.of_scan(_answer(error)) from None

@@ -30,8 +30,14 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
 
+from blackboard.clock import Clock, SystemClock
 from blackboard.errors import BadInput, StoreProblem
 from blackboard.tables.azure_address import (
     CONNECTION_STRING,
@@ -165,34 +171,63 @@ TOKEN_WITHIN = 10.0
 """Seconds to wait for a token: `az` takes some. The time limit of the request that waits for it
 begins when that is sent."""
 
+ASK_AGAIN = 5.0
+"""Seconds after a failure until a token is asked for again."""
+
 _ENTRA_CODE = re.compile(r"\bAADSTS\d+\b")
 
 
 class NoToken(ClientAuthenticationError):
-    """There is no token, and no request was sent. `why` is "" when the reason is unknown."""
+    """There is no token, and no request was sent. `why` is "" when the reason is unknown;
+    `may_pass`: whoever gives tokens did not answer, and may do so later.
+    """
 
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why: str = "", *, may_pass: bool = False) -> None:
         super().__init__(message=why or "no token")
         self.why = why
+        self.may_pass = may_pass
 
 
 class Tokens(AsyncTokenCredential):
-    """`source` with a time limit; every failure is a NoToken."""
+    """`source` with a time limit; every failure is a NoToken.
 
-    def __init__(self, source: AsyncTokenCredential) -> None:
+    While it fails, the last token is used as long as it is good. Without one, a failure is the
+    answer for `ASK_AGAIN` seconds, so that requests that wait for a token fail together and not one
+    after the other.
+    """
+
+    def __init__(self, source: AsyncTokenCredential, clock: Clock | None = None) -> None:
         self._source = source
+        self._clock = clock or SystemClock()
+        self._last: AccessToken | None = None
+        self._failed: tuple[float, NoToken] | None = None
+        """When the source last failed, monotonic, and how."""
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        if self._failed is None or self._clock.monotonic() > self._failed[0] + ASK_AGAIN:
+            try:
+                self._last, self._failed = await self._asked(*scopes, **options), None
+            except NoToken as failure:
+                self._failed = self._clock.monotonic(), failure
+        if self._last is not None and self._last.expires_on > self._clock.now().timestamp():
+            return self._last
+        assert self._failed is not None
+        raise self._failed[1]
+
+    async def _asked(self, *scopes: str, **options: Any) -> AccessToken:
         try:
             async with asyncio.timeout(TOKEN_WITHIN):
                 return await self._source.get_token(*scopes, **options)
         except TimeoutError:
-            raise NoToken(f"no answer within {TOKEN_WITHIN:g} s") from None
+            raise NoToken(f"no answer within {TOKEN_WITHIN:g} s", may_pass=True) from None
         except OSError as error:
-            raise NoToken(error.strerror or "") from None
+            raise NoToken(
+                error.strerror or "", may_pass=isinstance(error, ConnectionError)
+            ) from None
         except (AzureError, ValueError) as error:
             code = _ENTRA_CODE.search(str(error))
-            raise NoToken(code[0] if code else "") from None
+            unanswered = isinstance(error, ServiceRequestError | ServiceResponseError)
+            raise NoToken(code[0] if code else "", may_pass=unanswered) from None
 
     async def close(self) -> None:
         await self._source.close()

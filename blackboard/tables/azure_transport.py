@@ -17,7 +17,8 @@ was suspended. From then on a row is at most as old as that moment, because its 
 service's clock may disagree: no lock is overridden for one lease. A stamp later than the service's
 present time is from before the clock was set back, and so at least as old as that moment.
 
-The local wall clock plays no part.
+The local wall clock dates the first request alone, of which the service wants to know when it was
+sent; later ones have the service's time.
 
 **Errors.** Only a request that was surely not sent is Unavailable. A batch whose reply is lost,
 late, or an error of the service's own is Unknown, whatever azure-core calls it (its asyncio
@@ -30,13 +31,15 @@ import base64
 import hashlib
 import hmac
 import logging
+import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
@@ -48,6 +51,7 @@ from azure.core.pipeline.policies import (
     SansIOHTTPPolicy,
 )
 from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.model import whole_milliseconds
@@ -120,6 +124,11 @@ class ServiceClock:
         if self._low < low <= self._high:
             self._low, self._ahead = low, max(self._ahead, low)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a reply has said the time."""
+        return self._since is not None
+
     def now(self) -> datetime:
         """What the service's clock shows, or up to a second less. Needs one reply before."""
         return whole_milliseconds(_EPOCH + (self._clock.monotonic() + self._ahead) * _SECOND)
@@ -153,55 +162,86 @@ PAGE = 10.0
 logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raised, not logged
 
 
+def proxy_of(endpoint: str) -> str | None:
+    """The proxy that the environment names for an account, as `HTTPS_PROXY` and `NO_PROXY` do.
+    Nothing else of the environment is used: the passwords in `~/.netrc` are for other programs.
+    """
+    parts = urlsplit(endpoint)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
 class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
     """The connections to one account."""
 
-    def __init__(self, clock: Clock, **config: Any) -> None:
-        super().__init__(connection_timeout=CONNECT, read_timeout=PAGE, **config)
+    def __init__(self, clock: Clock, *, proxy: str | None = None, **config: Any) -> None:
+        super().__init__(
+            connection_timeout=CONNECT, read_timeout=PAGE, use_env_settings=False, **config
+        )
+        self.proxy = proxy
         self.requests = Requests()
         self.store_clock = ServiceClock(clock)
         self._clock = clock
 
     async def send(self, request: Any, **config: Any) -> Any:
-        """Sends one request, and takes in the time of its reply."""
+        """Sends one request, takes in the time of its reply and reads it to its end."""
         is_commit = request.method == "POST" and _path(request).endswith("/$batch")
         self.requests.commits += is_commit
         self.requests.pages += request.method == "GET"
         self.requests.others += not is_commit and request.method != "GET"
         sent = self._clock.monotonic()
         async with asyncio.timeout(COMMIT if is_commit else PAGE):
-            response = await super().send(request, **config)
-        if is_of_the_service(response.headers):  # a proxy has a clock of its own
-            date = date_of(response.headers.get("Date", ""))
-            if date is not None:
-                self.store_clock.observe_reply(date, sent=sent)
+            response = await super().send(request, **config, proxy=self.proxy)
+            if is_of_the_service(response.headers):  # a proxy has a clock of its own
+                date = date_of(response.headers.get("Date", ""))
+                if date is not None:
+                    self.store_clock.observe_reply(date, sent=sent)
+            if isinstance(request, HttpRequest):  # and none of the SDK, which reads by itself
+                await response.read()
         return response
+
+    def now(self) -> datetime:
+        """The service's time; until a reply has said it, that of this host."""
+        return self.store_clock.now() if self.store_clock.is_known else self._clock.now()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    @property
+    def wrong_by(self) -> float:
+        """Seconds that the clock of this host is ahead of the service's, if that is known."""
+        return (self._clock.now() - self.now()).total_seconds()
 
 
 # ---- whose requests they are
 
 
-def policies(who: AzureNamedKeyCredential | AzureSasCredential | Tokens) -> list[Any]:
+def policies(
+    who: AzureNamedKeyCredential | AzureSasCredential | Tokens, now: Callable[[], datetime]
+) -> list[Any]:
     """What each request goes through on its way: a date, and the proof of who sends it."""
+    dated = Dated(now)
     match who:
         case AzureNamedKeyCredential():
-            return [Dated(), SharedKey(who)]
+            return [dated, SharedKey(who)]
         case AzureSasCredential():
-            return [Dated(), AzureSasCredentialPolicy(who)]
-    return [Dated(), AsyncBearerTokenCredentialPolicy(who, SCOPE)]
+            return [dated, AzureSasCredentialPolicy(who)]
+    return [dated, AsyncBearerTokenCredentialPolicy(who, SCOPE)]
 
 
 class Dated(SansIOHTTPPolicy[Any, Any]):
-    """Says when a request is sent."""
+    """Sets the date of a request, which must be within fifteen minutes of the service's time."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        request.http_request.headers["x-ms-date"] = formatdate(usegmt=True)
+        request.http_request.headers["x-ms-date"] = format_datetime(self._now(), usegmt=True)
 
 
 class SharedKey(SansIOHTTPPolicy[Any, Any]):
-    """Signs with the key of an account: the verb, type and date of a request, and what it asks
-    for.
-    """
+    """Signs with the key of an account: the verb, type, date and path of a request."""
 
     def __init__(self, who: AzureNamedKeyCredential) -> None:
         self._who = who
@@ -236,7 +276,7 @@ def date_of(text: str) -> datetime | None:
 
 # ---- what errors mean
 
-TOO_LARGE = 413
+BAD, TOO_LARGE = 400, 413
 BUSY = 1.0
 """Seconds to wait when the service does not say how long."""
 LONGEST_BUSY = 30.0
@@ -251,6 +291,16 @@ _CONFLICTS = {
     "UpdateConditionNotSatisfied": ConflictKind.CHANGED,
     "ConditionNotMet": ConflictKind.CHANGED,
 }
+_OF_ROWS = {
+    "EntityTooLarge",
+    "PropertyNameInvalid",
+    "PropertyNameTooLong",
+    "PropertyValueTooLarge",
+    "TooManyProperties",
+    "OutOfRangeInput",
+    "KeyValueTooLarge",
+}
+"""Codes of a batch in which a row is wrong, whether or not the message says which."""
 _MESSAGES = {
     "TableNotFound": "there is no table {table!r} in {account} (make one with `blackboard init`)",
     "TableBeingDeleted": "the table {table!r} is being deleted, which takes Azure a minute; "
@@ -275,6 +325,7 @@ class Errors:
 
     address: AzureAddress
     credential: Credential
+    proxy: str | None = None
 
     def of_commit(self, error: Exception, size: int) -> TableError:
         """The answer to a batch of `size` operations. An error without a code of the service, or
@@ -282,16 +333,21 @@ class Errors:
         """
         if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unknown(self._without_answer(error))
-        code, status, index = error.code, error.status, error.index
+        code, status = error.code, error.status
         if answer := self._by_code(code, status):
             return answer
         if code == "ServerBusy":
             return Busy(retry_after(error.headers))
-        if 0 <= index < size and code in _CONFLICTS:
+        if not is_of_the_service(error.headers):
+            return Unknown(self._answered(code, status))
+        index = 0 if error.index is None and size == 1 else error.index
+        if index is not None and 0 <= index < size and code in _CONFLICTS:
             return Conflict(index, _CONFLICTS[code])
-        is_too_large = status == TOO_LARGE and is_of_the_service(error.headers)
-        if 0 <= index < size and (is_too_large or (code and status == 400)):
+        if status == TOO_LARGE or (status == BAD and (index is not None or code in _OF_ROWS)):
+            index = index if index is not None and 0 <= index < size else 0
             return Refused(index, f"{code or 'RequestBodyTooLarge'}: {error.message}")
+        if status == BAD and code:  # the request is wrong, whatever its rows are
+            return Unusable(f"{self._answered(code, status)}: {error.message}")
         return Unknown(self._answered(code, status))
 
     def of_scan(self, error: Exception) -> TableError:
@@ -327,19 +383,29 @@ class Errors:
     def _unsent(self, error: Exception) -> TableError | None:
         """The answer to a request that was not sent; None when it may have been."""
         if isinstance(error, NoToken):
-            return Unusable(self.credential.no_token(self.address, error.why))
+            kind = Unavailable if error.may_pass else Unusable
+            return kind(self.credential.no_token(self.address, error.why))
         cause = _cause(error)
         host = urlsplit(self.address.endpoint).netloc
+        proxy = urlsplit(self.proxy or "").hostname
         match cause:
+            case aiohttp.ClientHttpProxyError():
+                return Unavailable(f"the proxy {proxy} refuses the way to {host}: {cause.status}")
+            case aiohttp.ClientConnectorDNSError() if proxy and cause.host == proxy:
+                return Unavailable(f"no host is named {proxy} (check HTTPS_PROXY, and DNS)")
             case aiohttp.ClientConnectorDNSError():
                 return Unavailable(f"no host is named {host} (check the account's name, and DNS)")
-            case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            case aiohttp.ClientProxyConnectionError():
+                return Unavailable(f"cannot connect to the proxy {proxy}: {_reason(cause)}")
+            case aiohttp.ClientConnectorCertificateError():
                 return Unusable(f"{host} is not trusted: {_reason(cause)}")
+            case aiohttp.ClientConnectorSSLError():
+                return Unavailable(f"no TLS connection to {host}: {_reason(cause)}")
             case aiohttp.ClientConnectorError():
                 remedy = _START if self.address.emulated else ""
-                return Unavailable(f"{host} takes no connection: {_reason(cause)}{remedy}")
+                return Unavailable(f"cannot connect to {host}: {_reason(cause)}{remedy}")
             case aiohttp.ConnectionTimeoutError():
-                return Unavailable(f"{host} takes no connection in time")
+                return Unavailable(f"cannot connect to {proxy or host} in time")
         return None
 
 
@@ -365,4 +431,6 @@ def _reason(error: BaseException) -> str:
     below = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     if isinstance(below, ssl.SSLCertVerificationError):
         return below.verify_message
+    if isinstance(below, OSError) and below.errno and not isinstance(below, ssl.SSLError):
+        return os.strerror(below.errno)
     return getattr(below, "strerror", None) or str(below)

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
-from blackboard.table import Delete, Etag, Insert, Merge, Op, Row, Value
+from blackboard.table import Delete, Etag, Insert, Merge, Op, Refused, Row, Value
 
 VERSION = {"x-ms-version": "2019-02-02", "DataServiceVersion": "3.0"}
 CONTINUATION = ("NextPartitionKey", "NextRowKey")
@@ -35,7 +35,10 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9:._=~-]+")
 _ANSWER = re.compile(rb"^HTTP/1\.1 (\d{3})[^\r\n]*\r\n((?:[^\r\n]+\r\n)*)", re.MULTILINE)
 _ETAG = re.compile(rb"^ETag: *([^\r\n]+)\r\n", re.MULTILINE | re.IGNORECASE)
 _XML = re.compile(r"<(?:\w+:)?(code|message)\b[^>]*>([^<]*)<", re.IGNORECASE)
+_IS_ERROR = re.compile(r"<(?:\w+:)?error[\s>]", re.IGNORECASE)
 _INDEX = re.compile(r"(\d+):")
+LARGEST = 4 * 2**20
+"""Bytes of a transaction."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,8 +49,8 @@ class ServiceAnswer(Exception):
     code: str = ""
     """The service's; "" where it gives none, or where what stands in between answers."""
     message: str = ""
-    index: int = 0
-    """Of the operation that it is about."""
+    index: int | None = None
+    """Of the operation that it is about, where the service names one."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,7 +68,9 @@ class Transaction:
 def transaction(
     table_url: str, partition: str, ops: Sequence[Op], datas: Sequence[Mapping[str, Value]]
 ) -> Transaction:
-    """A batch on the table at `table_url`; `datas` are the checked values of `ops`."""
+    """A batch on the table at `table_url`; `datas` are the checked values of `ops`. Raises Refused
+    for the operation with which it is too large.
+    """
     batch, changes = f"batch_{uuid4()}", f"changeset_{uuid4()}"
     head = (
         f"--{changes}\r\nContent-Type: application/http\r\n"
@@ -75,8 +80,13 @@ def transaction(
     chunks = [
         f"--{batch}\r\nContent-Type: multipart/mixed; boundary={changes}\r\n\r\n".encode(),
     ]
-    for op, data in zip(ops, datas, strict=True):
-        chunks += head, *_part(table_url, about, partition, op, data), b"\r\n"
+    size = 2 * len(chunks[0])
+    for index, (op, data) in enumerate(zip(ops, datas, strict=True)):
+        part = (head, *_part(table_url, about, partition, op, data), b"\r\n")
+        size += sum(map(len, part))
+        if size > LARGEST:
+            raise Refused(index, f"the batch passes {LARGEST:,} bytes as it is sent")
+        chunks += part
     chunks.append(f"--{changes}--\r\n--{batch}--\r\n".encode())
     headers = {
         **VERSION,
@@ -249,7 +259,7 @@ def _problem(status: int, headers: Mapping[str, str], body: bytes) -> ServiceAns
         status=status,
         code=code,
         message=message.partition("\n")[0],
-        index=int(found[1]) if found else 0,
+        index=int(found[1]) if found else None,
         headers=headers,
     )
 
@@ -272,6 +282,9 @@ def _said(body: bytes) -> tuple[str, str]:
     try:
         error = msgspec.json.decode(body, type=_Said).error
     except (ValueError, RecursionError):
-        found = {name.lower(): text for name, text in _XML.findall(body.decode("utf-8", "replace"))}
+        text = body.decode("utf-8", "replace")
+        if not _IS_ERROR.search(text):  # a page of something that stands in between
+            return "", ""
+        found = {name.lower(): words for name, words in _XML.findall(text)}
         return found.get("code", ""), found.get("message", "")
     return error.code, error.message.value

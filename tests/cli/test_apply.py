@@ -212,7 +212,7 @@ def test_a_dry_run_without_a_board_makes_none(blackboard: CommandLine) -> None:
     [
         ("none/b.db", 2, "no folder .*none"),
         ("empty.db", 2, "is empty, not a board"),
-        ("azurite://127.0.0.1:1/town", 3, "takes no connection"),
+        ("azurite://127.0.0.1:1/town", 3, "cannot connect to 127.0.0.1:1"),
     ],
 )
 def test_a_dry_run_is_refused_where_no_board_could_be_made(

@@ -211,8 +211,8 @@ def planted(port: int) -> dict[str, Planted]:
         "wrong_signature": Planted(
             here, signed.replace(SIGNATURE, WRONG_SIGNATURE), 2, "refuses the shared access"
         ),
-        "key_for_nobody": Planted(nowhere, key, 3, "takes no connection"),
-        "signature_for_nobody": Planted(nowhere, signed, 3, "takes no connection"),
+        "key_for_nobody": Planted(nowhere, key, 3, "cannot connect to 127.0.0.1:1"),
+        "signature_for_nobody": Planted(nowhere, signed, 3, "cannot connect to 127.0.0.1:1"),
         "no_connection_string": Planted(here, f"{KEY};{SIGNATURE}", 2, "no connection string"),
         "half_a_key": Planted(here, key[:-3], 2, "not whole"),
         "another_account": Planted(

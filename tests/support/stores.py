@@ -49,7 +49,7 @@ class TurnedWire(AzureTransport):
     """Tells the emulator what time it is, so that tests turn its clock as they turn their own."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, use_env_settings=False)
+        super().__init__(clock)
         self.clock = clock
 
     async def send(self, request: Any, **config: Any) -> Any:

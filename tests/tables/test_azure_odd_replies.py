@@ -7,18 +7,21 @@ import asyncio
 import gzip
 import json
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 
 from blackboard.clock import SystemClock
-from blackboard.table import Insert, Unavailable, Unknown
-from blackboard.tables import azure
+from blackboard.table import Insert, Refused, TableError, Unavailable, Unknown, Unusable
+from blackboard.tables import azure, azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import credential_for
+from blackboard.tables.azure_transport import proxy_of
 from tests.support.clocks import START
 from tests.support.stores import rows_of
 
@@ -71,6 +74,12 @@ ODD_BATCHES = {
     "an account that is being made": error(
         409, {"code": "AccountBeingCreated", "message": {"value": "wait"}}
     ),
+    "400 with a code of its own": reply(
+        400, b"<html>blocked <code>18.5d2c1702.1</code></html>", **HTML
+    ),
+    "a conflict of a row that is not named": error(
+        409, {"code": "UpdateConditionNotSatisfied", "message": {"value": "changed"}}
+    ),
     **{
         f"{status}": reply(status, b"<html>no</html>", **HTML)
         for status in (400, 405, 407, 408, 412, 413, 421, 425, 429, 499, 500, 502, 503, 504)
@@ -87,9 +96,12 @@ ODD_ERRORS = {
 
 
 @asynccontextmanager
-async def answering(said: bytes) -> AsyncIterator[AzureTable]:
+async def answering(
+    said: bytes, *, first: bytes = EMPTY, ends: bool = True
+) -> AsyncIterator[AzureTable]:
     """A table that opens, and then has this one answer."""
-    answers = iter([EMPTY])
+    answers = iter([first])
+    left: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -99,7 +111,10 @@ async def answering(said: bytes) -> AsyncIterator[AzureTable]:
         await reader.readexactly(int(length.partition(b":")[2] or 0))
         writer.write(next(answers, said))
         await writer.drain()
-        writer.close()
+        if ends:
+            writer.close()
+        else:
+            left.append(writer)
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
@@ -110,6 +125,8 @@ async def answering(said: bytes) -> AsyncIterator[AzureTable]:
             yield table
         finally:
             await table.close()
+            for writer in left:
+                writer.close()
 
 
 @pytest.mark.parametrize("said", ODD_PAGES.values(), ids=list(ODD_PAGES))
@@ -129,7 +146,77 @@ def test_a_batch_without_an_answer_of_the_service_is_unknown(said: bytes) -> Non
     async def story() -> None:
         async with answering(said) as table:
             with pytest.raises(Unknown):
+                await table.commit("p", [Insert("a", {"n": 1}), Insert("b", {"n": 1})])
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "kind"),
+    [
+        ("The value of a header is wrong", "InvalidHeaderValue", Unusable),
+        ("1:The value is wrong", "InvalidInput", Refused),
+        ("The entity is larger", "EntityTooLarge", Refused),
+    ],
+)
+def test_a_row_is_refused_where_the_service_says_so_of_a_row(
+    message: str, code: str, kind: type[TableError]
+) -> None:
+    """And a request that is wrong as a whole is no fault of its rows."""
+    said = error(400, {"code": code, "message": {"value": message}})
+
+    async def story() -> None:
+        async with answering(said) as table:
+            with pytest.raises(kind) as caught:
+                await table.commit("p", [Insert("a", {"n": 1}), Insert("b", {"n": 1})])
+            if isinstance(caught.value, Refused):
+                assert caught.value.index == int(message.startswith("1:"))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("headers", [{}, {"Date": DATE}, {"x-ms-request-id": "1"}])
+def test_a_service_that_does_not_tell_the_time_is_not_opened(headers: dict[str, str]) -> None:
+    async def story() -> None:
+        first = reply(200, b'{"value":[]}', **JSON, **headers)
+        with pytest.raises(Unavailable, match="no time of the service"):
+            async with answering(first, first=first):
+                pass
+
+    asyncio.run(story())
+
+
+def test_a_batch_is_waited_for_to_the_end_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no longer than a lease allows."""
+    monkeypatch.setattr(azure_transport, "COMMIT", 0.5)
+    half = reply(202, b"x", Content_Type="multipart/mixed; boundary=b", **SERVICE)
+    half = half.replace(b"Content-Length: 1\r\n", b"Content-Length: 1000\r\n")
+
+    async def story() -> float:
+        async with answering(half, ends=False) as table:
+            begun = time.monotonic()
+            with pytest.raises(Unknown):
                 await table.commit("p", [Insert("a", {"n": 1})])
+            return time.monotonic() - begun
+
+    assert asyncio.run(story()) < azure_transport.PAGE
+
+
+def test_passwords_for_other_programs_are_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert proxy_of("https://account.table.core.windows.net") is None
+    monkeypatch.setenv("https_proxy", "http://proxy.example.org:8080")
+    assert proxy_of("https://account.table.core.windows.net") == "http://proxy.example.org:8080"
+    monkeypatch.setenv("no_proxy", ".core.windows.net")
+    assert proxy_of("https://account.table.core.windows.net") is None
+
+    async def story() -> None:
+        async with answering(EMPTY) as table:
+            assert await rows_of(table, "p") == []
 
     asyncio.run(story())
 

@@ -15,10 +15,11 @@ from azure.core.pipeline.transport import AsyncHttpTransport
 from azure.core.rest import HttpRequest
 from azure.data.tables.aio import TableClient
 
-from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace
+from blackboard.table import ANY, Delete, Insert, Merge, Op, Refused, Replace
 from blackboard.tables.azure_credentials import EMULATOR_KEY
 from blackboard.tables.azure_transport import SharedKey
 from blackboard.tables.azure_wire import (
+    LARGEST,
     ServiceAnswer,
     etags_of,
     moment_of,
@@ -218,3 +219,14 @@ def test_requests_are_signed_as_the_sdk_signs_them(endpoint: str) -> None:
 
     SharedKey(who).on_request(Passing())  # type: ignore[arg-type]
     assert mine.headers["Authorization"] == sent.headers["Authorization"]
+
+
+def test_a_batch_that_is_too_large_as_it_is_sent_names_the_row_with_which_it_is() -> None:
+    """The service would refuse it without saying why, or which row."""
+    ops: list[Op] = [Insert(f"key-{n}", {"text": "\x01" * 30_000}) for n in range(40)]
+    datas: list[dict[str, Any]] = [{"text": "\x01" * 30_000}] * 40
+    with pytest.raises(Refused, match="4,194,304 bytes") as caught:
+        transaction("https://ann.example.org/town", "p", ops, datas)
+    fits = caught.value.index
+    sent = transaction("https://ann.example.org/town", "p", ops[:fits], datas[:fits])
+    assert LARGEST - 200_000 < len(sent.body) <= LARGEST

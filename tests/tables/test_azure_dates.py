@@ -1,0 +1,72 @@
+"""The dates of requests: the service refuses those that are more than fifteen minutes off."""
+
+import asyncio
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+
+import pytest
+
+from blackboard.table import Insert, Unknown, Unusable
+from blackboard.tables.azure import AzureTable
+from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_credentials import credential_for
+from tests.support.clocks import ManualClock
+
+SERVICE = datetime(2026, 11, 21, 9, tzinfo=UTC)
+MOST = timedelta(minutes=15)
+
+
+async def opened(wrong_by: timedelta, *, tells_its_time: bool = True) -> list[timedelta]:
+    """How far off the date of each request was, by a clock that is wrong by so much."""
+    off: list[timedelta] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+        await reader.readexactly(int(length[1]) if length else 0)
+        found = re.search(r"x-ms-date: ([^\r]+)", head, re.IGNORECASE)
+        assert found
+        off.append(parsedate_to_datetime(found[1]) - SERVICE)
+        status = 403 if abs(off[-1]) > MOST else 200
+        body = (
+            b'{"odata.error":{"code":"AuthenticationFailed"}}' if status == 403 else b'{"value":[]}'
+        )
+        headers = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        if tells_its_time:
+            headers += ["x-ms-request-id: 1", f"Date: {format_datetime(SERVICE, usegmt=True)}"]
+        lines = [f"HTTP/1.1 {status} Said", *headers, "Connection: close", "", ""]
+        writer.write("\r\n".join(lines).encode() + body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        address = azure_address(f"azurite://127.0.0.1:{port}/dates")
+        credential = credential_for(address, os.getenv, interactive=False)
+        clock = ManualClock(SERVICE + wrong_by)
+        table = await AzureTable.open(address, clock, credential=credential)
+        try:
+            with pytest.raises(Unknown):  # it is no answer to a batch
+                await table.commit("p", [Insert("a", {"n": 1})])
+        finally:
+            await table.close()
+    return off
+
+
+@pytest.mark.parametrize("wrong_by", [timedelta(hours=1), timedelta(days=-4000)])
+def test_a_wrong_clock_is_refused_once_and_then_the_dates_are_those_of_the_service(
+    wrong_by: timedelta,
+) -> None:
+    assert asyncio.run(opened(wrong_by)) == [wrong_by, timedelta(0), timedelta(0)]
+
+
+def test_a_right_clock_is_never_refused() -> None:
+    little = timedelta(seconds=20)
+    assert asyncio.run(opened(little)) == [little, timedelta(0)]
+
+
+def test_a_refusal_for_another_reason_is_not_tried_again() -> None:
+    with pytest.raises(Unusable, match="AuthenticationFailed"):
+        asyncio.run(opened(timedelta(hours=1), tells_its_time=False))
