@@ -31,7 +31,7 @@ from blackboard.worker.worker import Mode
 
 BOARD = "blackboard"
 HERD, HERD_OF = 1_000, 8
-TOGETHER = 6_000
+TOGETHER = 20_000
 HELD = 40
 STALE_AFTER = 10.0
 PATIENCE = 120.0
