@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import cycle
 
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 230, 40, 50
@@ -45,7 +46,7 @@ def _lines(title: str, curves: Mapping[str, Points]) -> Iterator[str]:
     yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "items of the board", anchor="middle")
     below = math.inf
     ends = sorted(curves.items(), key=lambda curve: -down(curve[1][-1][1]))
-    for colour, (name, points) in zip(COLOURS, ends, strict=False):
+    for colour, (name, points) in zip(cycle(COLOURS), ends, strict=False):
         line = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points)
         yield f"<polyline points='{line}' fill='none' stroke='{colour}' stroke-width='2'/>"
         below = min(down(points[-1][1]) + 4, below - APART)

@@ -33,3 +33,5 @@ def test_curves_are_drawn_within_the_picture_with_their_names() -> None:
     assert "Time &amp; size" in drawn
     assert "b &lt; c" in drawn
     assert drawn.count("<polyline ") == 2
+    many = picture("Many", {str(number): [(10, 1.0), (100, number)] for number in range(1, 20)})
+    assert many.count("<polyline ") == 19
