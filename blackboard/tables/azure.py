@@ -2,7 +2,7 @@
 
 A batch is one entity group transaction. Its reply may be lost, and it may be applied up to 30
 seconds after the client stopped waiting; both are reported as Unknown, and no batch is sent twice.
-The service's clock decides what is due, its stamps what is stale (`azure_transport.py`).
+The service's clock decides what is due, its stamps what is stale (`azure_clock.py`).
 
 A row is an entity with the row's fields as properties of plain types (String, Int32 or Int64,
 Double, Boolean, DateTime), so that any reader of tables can read a board.
@@ -24,13 +24,8 @@ from blackboard.errors import MissingStore
 from blackboard.table import Etag, Op, Row, Unavailable, Unusable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_transport import (
-    AzureTransport,
-    Errors,
-    MissingTable,
-    policies,
-    proxy_of,
-)
+from blackboard.tables.azure_errors import Errors, MissingTable
+from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
 from blackboard.tables.azure_wire import (
     ServiceAnswer,
     etags_of,

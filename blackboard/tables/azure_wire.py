@@ -288,3 +288,8 @@ def _said(body: bytes) -> tuple[str, str]:
         found = {name.lower(): words for name, words in _XML.findall(text)}
         return found.get("code", ""), found.get("message", "")
     return error.code, error.message.value
+
+
+def is_of_the_service(headers: Mapping[str, str]) -> bool:
+    """Whether the service answers, and not a proxy."""
+    return "x-ms-request-id" in headers

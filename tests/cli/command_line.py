@@ -27,8 +27,8 @@ from blackboard.protocol.claims import claim
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_clock import ServiceClock
 from blackboard.tables.azure_credentials import EMULATOR_KEY
-from blackboard.tables.azure_transport import ServiceClock
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.tables import azure, azure_transport
 from blackboard.tables.azure_address import CONNECTION_STRING
+from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.azure_credentials import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
-from blackboard.tables.azure_transport import JUMP
 from blackboard.worker.heartbeat import LAST_CHANCE
 from blackboard.worker.membership import ANNOUNCE_EVERY
 from blackboard.worker.store_breaker import REPORT_EVERY

@@ -54,7 +54,7 @@ from blackboard.rules.transitions import ALWAYS, LONGEST_QUEUE, MOST, REMEMBERED
 from blackboard.schedule.durations import format_duration
 from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable
-from blackboard.tables.azure_transport import JUMP
+from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
 from blackboard.worker.membership import LOST_AFTER
 from blackboard.worker.running import Holding

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blackboard.tables.azure_transport import DRIFT, JUMP, TICK, ServiceClock
+from blackboard.tables.azure_clock import DRIFT, JUMP, TICK, ServiceClock
 from tests.support.clocks import START, ManualClock
 
 

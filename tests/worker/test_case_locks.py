@@ -9,7 +9,7 @@ from blackboard.protocol.claims import Claimed, claim, override, renew
 from blackboard.protocol.edits import unlock
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.rules.due import Move, decide_lock
-from blackboard.tables.azure_transport import TICK
+from blackboard.tables.azure_clock import TICK
 from tests.support.boards import Scene, TurningClock, make_board, settings_of, story
 from tests.support.faults import FaultyTable
 from tests.support.stores import OpenTable

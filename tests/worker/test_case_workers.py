@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.events import LockLost
-from blackboard.tables.azure_transport import TICK
+from blackboard.tables.azure_clock import TICK
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.worker import LAST_RELEASES
 from tests.support.clocks import START

@@ -1,0 +1,191 @@
+"""What goes wrong between here and an Azure table, as answers of the contract.
+
+Only a request that was surely not sent is Unavailable. A batch whose reply is lost, late, or an
+error of the service's own is Unknown, whatever azure-core calls it (its asyncio transport calls a
+lost reply a request that was not sent). A row is refused, or in the way, only where the service
+says so of a row. Messages say what to do; none repeats what the service says of keys and
+signatures.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+from azure.core.exceptions import AzureError
+
+from blackboard.table import (
+    Busy,
+    Conflict,
+    ConflictKind,
+    Refused,
+    TableError,
+    Unavailable,
+    Unknown,
+    Unusable,
+)
+from blackboard.tables.azure_address import AzureAddress
+from blackboard.tables.azure_clock import date_of
+from blackboard.tables.azure_credentials import Credential, NoToken
+from blackboard.tables.azure_wire import ServiceAnswer, is_of_the_service
+
+BAD, TOO_LARGE = 400, 413
+BUSY = 1.0
+"""Seconds to wait when the service does not say how long."""
+LONGEST_BUSY = 30.0
+"""Seconds: the service may ask for more, but no more are waited."""
+
+_START = " (`blackboard azurite` starts an emulator)"
+_CONFLICTS = {
+    "EntityAlreadyExists": ConflictKind.EXISTS,
+    "ResourceAlreadyExists": ConflictKind.EXISTS,
+    "ResourceNotFound": ConflictKind.MISSING,
+    "EntityNotFound": ConflictKind.MISSING,
+    "UpdateConditionNotSatisfied": ConflictKind.CHANGED,
+    "ConditionNotMet": ConflictKind.CHANGED,
+}
+_OF_ROWS = {
+    "EntityTooLarge",
+    "PropertyNameInvalid",
+    "PropertyNameTooLong",
+    "PropertyValueTooLarge",
+    "TooManyProperties",
+    "OutOfRangeInput",
+    "KeyValueTooLarge",
+}
+"""Codes of a batch in which a row is wrong, whether or not the message says which."""
+_MESSAGES = {
+    "TableNotFound": "there is no table {table!r} in {account} (make one with `blackboard init`)",
+    "TableBeingDeleted": "the table {table!r} is being deleted, which takes Azure a minute; "
+    "then `blackboard init` makes a new one",
+    "AccountIsDisabled": "the account {account} is disabled",
+}
+
+
+class MissingTable(Unusable):
+    """The account has no table of that name."""
+
+
+_KIND_OF: dict[str, type[Unavailable]] = {
+    "TableNotFound": MissingTable,
+    "TableBeingDeleted": Unavailable,  # until the deletion ends
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The answers of one table, for one credential."""
+
+    address: AzureAddress
+    credential: Credential
+    proxy: str | None = None
+
+    def of_commit(self, error: Exception, size: int) -> TableError:
+        """The answer to a batch of `size` operations. An error without a code of the service, or
+        with one that is not about rows, may come from a proxy.
+        """
+        if not isinstance(error, ServiceAnswer):
+            return self._unsent(error) or Unknown(self._without_answer(error))
+        code, status = error.code, error.status
+        if answer := self._by_code(code, status):
+            return answer
+        if code == "ServerBusy":
+            return Busy(retry_after(error.headers))
+        if not is_of_the_service(error.headers):
+            return Unknown(self._answered(code, status))
+        index = 0 if error.index is None and size == 1 else error.index
+        if index is not None and 0 <= index < size and code in _CONFLICTS:
+            return Conflict(index, _CONFLICTS[code])
+        if status == TOO_LARGE or (status == BAD and (index is not None or code in _OF_ROWS)):
+            index = index if index is not None and 0 <= index < size else 0
+            return Refused(index, f"{code or 'RequestBodyTooLarge'}: {error.message}")
+        if status == BAD and code:  # the request is wrong, whatever its rows are
+            return Unusable(f"{self._answered(code, status)}: {error.message}")
+        return Unknown(self._answered(code, status))
+
+    def of_scan(self, error: Exception) -> TableError:
+        """Why a page could not be read."""
+        if not isinstance(error, ServiceAnswer):
+            return self._unsent(error) or Unavailable(self._without_answer(error))
+        code, status = error.code, error.status
+        if answer := self._by_code(code, status):
+            return answer
+        if status in {429, 503}:
+            return Busy(retry_after(error.headers))
+        if code and status == 400:
+            return Unusable(f"{self._answered(code, status)}: {error.message}")
+        return Unavailable(self._answered(code, status))
+
+    def _without_answer(self, error: Exception) -> str:
+        if isinstance(error, AzureError | OSError):
+            return f"no answer from {self.address.url}"
+        return f"{self.address.url} gave an answer that cannot be read ({type(error).__name__})"
+
+    def _answered(self, code: str, status: int) -> str:
+        return f"{self.address.url} answered {status} {code}".rstrip()
+
+    def _by_code(self, code: str, status: int) -> TableError | None:
+        if code in _MESSAGES:
+            account = self.address.account or self.address.endpoint
+            message = _MESSAGES[code].format(table=self.address.table, account=account)
+            return _KIND_OF.get(code, Unusable)(message)
+        if status in {401, 403}:
+            return Unusable(self.credential.refusal(self.address, code))
+        return None
+
+    def _unsent(self, error: Exception) -> TableError | None:
+        """The answer to a request that was not sent; None when it may have been."""
+        if isinstance(error, NoToken):
+            kind = Unavailable if error.may_pass else Unusable
+            return kind(self.credential.no_token(self.address, error.why))
+        cause = _cause(error)
+        host = urlsplit(self.address.endpoint).netloc
+        proxy = urlsplit(self.proxy or "").hostname
+        match cause:
+            case aiohttp.ClientHttpProxyError():
+                return Unavailable(f"the proxy {proxy} refuses the way to {host}: {cause.status}")
+            case aiohttp.ClientConnectorDNSError() if proxy and cause.host == proxy:
+                return Unavailable(f"no host is named {proxy} (check HTTPS_PROXY, and DNS)")
+            case aiohttp.ClientConnectorDNSError():
+                return Unavailable(f"no host is named {host} (check the account's name, and DNS)")
+            case aiohttp.ClientProxyConnectionError():
+                return Unavailable(f"cannot connect to the proxy {proxy}: {_reason(cause)}")
+            case aiohttp.ClientConnectorCertificateError():
+                return Unusable(f"{host} is not trusted: {_reason(cause)}")
+            case aiohttp.ClientConnectorSSLError():
+                return Unavailable(f"no TLS connection to {host}: {_reason(cause)}")
+            case aiohttp.ClientConnectorError():
+                remedy = _START if self.address.emulated else ""
+                return Unavailable(f"cannot connect to {host}: {_reason(cause)}{remedy}")
+            case aiohttp.ConnectionTimeoutError():
+                return Unavailable(f"cannot connect to {proxy or host} in time")
+        return None
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds to wait, from a header that may have seconds, a date, or anything else."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return min(float(text), LONGEST_BUSY)
+    until, now = date_of(text), date_of(headers.get("Date", ""))
+    if until is None or now is None:
+        return BUSY
+    return min(max((until - now).total_seconds(), 0.0), LONGEST_BUSY)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What aiohttp raised, below the errors of the SDK."""
+    while isinstance(error, AzureError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    below = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    if isinstance(below, ssl.SSLCertVerificationError):
+        return below.verify_message
+    if isinstance(below, OSError) and below.errno and not isinstance(below, ssl.SSLError):
+        return os.strerror(below.errno)
+    return getattr(below, "strerror", None) or str(below)
