@@ -3,16 +3,34 @@
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 from blackboard import Context, Item, handler
 
 from ._marks import begin, note, said
+
+MET: set[Path] = set()
+"""The folders in which all workers are at work."""
 
 
 @handler("quick")
 async def quick(item: Item, ctx: Context) -> object:
     note(item, ctx, "began")
     await asyncio.sleep(item.params.get("seconds", 0))
+    return said(ctx)
+
+
+@handler("together", timeout="5m")
+async def together(item: Item, ctx: Context) -> object:
+    """Ends once so many workers are at work: as many as have begun such a run."""
+    note(item, ctx, "began")
+    folder = Path(item.params["folder"])
+    while folder not in MET:
+        workers = {line.split()[3] for line in (folder / "notes").read_text().splitlines()[:-1]}
+        if len(workers) >= item.params["workers"]:
+            MET.add(folder)
+        else:
+            await asyncio.sleep(0.05)
     return said(ctx)
 
 

@@ -24,10 +24,10 @@ def test_me07_two_processes_of_ten_slots_run_every_item_exactly_once(
     site: Site, lasting_store: str
 ) -> None:
     items = 10_000 if LONG else {"sqlite": 3_000, "azurite": 100}[lasting_store]
-    spec = Spec(params={"folder": str(site.folder)})
+    spec = Spec(params={"folder": str(site.folder), "workers": PROCESSES})
 
     async def added(board: BoardTable) -> None:
-        new = [New(id=f"item-{n}", type="quick", spec=spec) for n in range(items)]
+        new = [New(id=f"item-{n}", type="together", spec=spec) for n in range(items)]
         await add_many(board, new, tombstones={})
 
     async def found(board: BoardTable) -> Counter[tuple[str, str, int]]:
