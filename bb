@@ -67,16 +67,18 @@ packages() {
     echo "installing $(cat "$@" | grep -c ==) packages into .venv, once"
 }
 
+# The locks name all packages there are to install. Without --no-deps pip would look for some of what
+# they need by itself: it does not see that `coverage[toml]` is the `coverage` that is locked.
 make_with_uv() {
     uv venv --quiet --python "$python" "$venv" &&
-        uv pip install --python "$venv" --require-hashes -r "$home/requirements.lock" "$@" &&
+        uv pip install --python "$venv" --no-deps --require-hashes -r "$home/requirements.lock" "$@" &&
         uv pip install --python "$venv" --no-deps --no-build-isolation -e "$home"
 }
 
 make_with_pip() {
     rm -rf "$venv"
     "$python" -m venv "$venv" &&
-        "$venv/bin/python" -m pip install --require-hashes -r "$home/requirements.lock" "$@" &&
+        "$venv/bin/python" -m pip install --no-deps --require-hashes -r "$home/requirements.lock" "$@" &&
         "$venv/bin/python" -m pip install --no-deps --no-build-isolation -e "$home"
 }
 
@@ -100,7 +102,7 @@ add_tests() {
 }
 
 install_tests() {
-    set -- --require-hashes -r "$home/requirements.lock" -r "$home/requirements-test.lock"
+    set -- --no-deps --require-hashes -r "$home/requirements.lock" -r "$home/requirements-test.lock"
     if [ -x "$venv/bin/pip" ]; then
         "$venv/bin/python" -m pip install "$@"
     else
