@@ -166,7 +166,10 @@ class SqliteFile:
         """
         try:
             with self._request(), self._transaction():
-                return self._at_once(batches) or [self._by_reading(one) for one in batches]
+                answers = self._at_once(batches) or [self._by_reading(one) for one in batches]
+                if not any(isinstance(answer, list) for answer in answers):
+                    self._connection.execute("ROLLBACK")  # what was undone would be written too
+                return answers
         except (Busy, Unknown) as error:
             return [error] * len(batches)
         except Exception as error:  # noqa: BLE001 - it is raised by the commit
@@ -321,7 +324,8 @@ class SqliteFile:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
         except BaseException:
             # SQLite has often rolled back by itself; a rollback that fails leaves nothing
             # behind either, for what was not committed is not read.

@@ -303,6 +303,24 @@ def test_a_batch_that_finds_what_it_expects_reads_no_row(table: SqliteTable, run
     assert rows == {"inserted": {"n": 2}, "merged": merged, "any": merged, "replaced": {"m": 2}}
 
 
+def test_a_batch_that_is_refused_writes_nothing_to_the_file(
+    table: SqliteTable, path: Path, run: Run
+) -> None:
+    """So a row that is there already can be told on a full disk too."""
+
+    async def story() -> None:
+        etag, _ = await table.commit(P, [Insert("there", {"n": 1}), Insert("other", {"n": 1})])
+        await table.commit(P, [Merge("there", {"n": 2}, etag)])
+        log = path.with_name(f"{path.name}-wal")
+        before = log.read_bytes()
+        for refused in (Insert("there", {}), Merge("there", {}, etag), Delete("missing", etag)):
+            with pytest.raises(Conflict):
+                await table.commit(P, [Insert("new", {}), refused])
+        assert log.read_bytes() == before
+
+    run(story())
+
+
 def reads(statements: list[str]) -> list[str]:
     """Those that read rows for Python."""
     return [one for one in statements if one.strip().startswith("SELECT key")]
