@@ -1,11 +1,12 @@
-"""How partitions are shared, by each balance: seconds, moves and gaps, in simulated worlds.
+"""How partitions are shared, by each balance, in simulated worlds: seconds, moves, gaps, requests.
 
 Workers start, one more joins, as many join again, as many are killed, half of the rest leave, and
-then nothing happens for twenty rounds. No request comes to harm. The figures are those of virtual
-time, and the same on each machine; from the least to the most of several worlds.
+then nothing happens for twenty rounds. No request comes to harm, and none to the bus over which
+`grab` races. The figures are those of virtual time, and the same on each machine; from the least to
+the most of several worlds. All of it takes a minute or two.
 
-    python -m benchmarks.balances              the table
-    python -m benchmarks.balances --record     writes it into docs/sharing.md
+    python -m benchmarks.balances              the tables
+    python -m benchmarks.balances --record     writes them into docs/sharing.md
 """
 
 import re
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from blackboard.model import Lock
 from blackboard.rules.shares import Balance
@@ -25,7 +27,7 @@ from blackboard.table import Delete, Insert, Replace
 PAGE = Path(__file__).parents[1] / "docs" / "sharing.md"
 BLOCK = re.compile(r"(<!-- figures: balances -->\n\n).*?(<!-- end -->)", re.DOTALL)
 NAME = "clicks"
-BALANCES = (Balance.SHARES, Balance.STEAL)
+BALANCES = (Balance.SHARES, Balance.STEAL, Balance.GRAB)
 WORLDS = 3
 LONGEST = 1_800.0
 """Seconds until a group is given up."""
@@ -34,17 +36,22 @@ QUIET_ROUNDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What follows of a change."""
+    """What follows of a change, or of none."""
 
     change: str
-    seconds: float
+    seconds: float = 0.0
     """Until all partitions are held, and no two workers differ by two."""
     moves: int
-    gap: float
+    gap: float = 0.0
     """Seconds from the release of a partition, or from the last renewal of its dead worker, to the
     next claim, at the most.
     """
-    requests: int
+    half: float = 0.0
+    """Seconds from the last renewal of dead workers until half of their partitions are claimed."""
+    requests: float = 0.0
+    """Without a change: those of a worker to the store in a minute, its saves left out."""
+    bus_requests: float = 0.0
+    """The same, to the bus."""
 
 
 @dataclass(slots=True)
@@ -53,6 +60,11 @@ class Watch:
 
     freed: dict[str, float] = field(default_factory=dict)
     gap: float = 0.0
+    ages: list[float] = field(default_factory=list)
+    """Of the locks that were overridden, in seconds from their last renewal."""
+
+    def begin(self) -> None:
+        self.gap, self.ages = 0.0, []
 
     def __call__(self, change: AppliedChange) -> None:
         for touch in change.of(Lock):
@@ -62,6 +74,7 @@ class Watch:
                 self.gap = max(self.gap, change.moment - self.freed.pop(change.id))
             elif isinstance(touch.op, Replace):
                 self.gap = max(self.gap, touch.age)
+                self.ages.append(touch.age)
 
 
 class Shared(World):
@@ -94,8 +107,8 @@ class Shared(World):
 
     def after(self, change: str, work: Callable[[], None]) -> Outcome:
         """What follows of a change, until all is well."""
-        began, moves, requests = self.timeline.now, self.figures.moves, self._requests
-        self.seen.gap = 0.0
+        began, moves = self.timeline.now, self.figures.moves
+        self.seen.begin()
         work()
         self._run_on(2.0)
         while not self._is_shared and self.timeline.now < began + LONGEST:
@@ -107,31 +120,37 @@ class Shared(World):
             seconds=seconds,
             moves=self.figures.moves - moves,
             gap=self.seen.gap,
-            requests=self._requests - requests,
+            half=median(self.seen.ages or [0.0]),
         )
 
     def rest(self, rounds: int) -> Outcome:
         """What happens while nothing happens."""
-        moves, requests = self.figures.moves, self._requests
-        self._run_on(rounds * self.group.round)
+        moves, requests, to_bus = self.figures.moves, self._requests, self._bus_requests
+        seconds = rounds * self.group.round
+        self._run_on(seconds)
+        worker_minutes = len(self.workers.members) * seconds / 60
         return Outcome(
             change=f"{rounds} quiet rounds",
-            seconds=0.0,
             moves=self.figures.moves - moves,
-            gap=0.0,
-            requests=self._requests - requests,
+            requests=(self._requests - requests) / worker_minutes,
+            bus_requests=(self._bus_requests - to_bus) / worker_minutes,
         )
 
     def _run_on(self, seconds: float) -> None:
         self.timeline.run(self.timeline.now + seconds)
         self.liveness.check()
+        self._runs.check(self.handler_runs)
         for group in self.groups.values():
             group.check()
 
     @property
     def _requests(self) -> int:
-        """Of the workers that live, about the group."""
-        return sum(member.process.beside for member in self.workers.members)
+        """Of the workers that live, about the group, but for saves."""
+        return sum(member.process.beside for member in self.workers.members) - self.figures.saves
+
+    @property
+    def _bus_requests(self) -> int:
+        return sum(bus.requests for bus in self.workers.buses.values())
 
     @property
     def _is_shared(self) -> bool:
@@ -168,16 +187,21 @@ def _at(world: World, seat: int) -> WorkerProcess:
     return member
 
 
-# ---- the table
+# ---- the tables
 
 
-def table(sizes: Sequence[tuple[int, int]]) -> str:
-    """Markdown."""
-    lines = [
+def tables(sizes: Sequence[tuple[int, int]]) -> str:
+    """Markdown: what follows of each change; then what a balance costs."""
+    changes = [
         "| partitions x workers | | balance | seconds until shared | moves | longest gap, s |",
         "|---|---|---|---|---|---|",
     ]
+    costs = [
+        "| partitions x workers | balance | half is back, s | requests to the store | to the bus |",
+        "|---|---|---|---|---|",
+    ]
     for partitions, workers in sizes:
+        size = f"{partitions:,} x {workers}"
         told = {
             balance: [[*story(partitions, workers, balance, seed)] for seed in range(WORLDS)]
             for balance in BALANCES
@@ -186,15 +210,29 @@ def table(sizes: Sequence[tuple[int, int]]) -> str:
             for balance, stories in told.items():
                 some = [one[number] for one in stories]
                 cells = [
-                    f"{partitions:,} x {workers}",
+                    size,
                     change.change,
                     balance.value,
                     _range([one.seconds for one in some], "{:.0f}"),
                     _range([one.moves for one in some], "{:.0f}"),
                     _range([one.gap for one in some], "{:.1f}"),
                 ]
-                lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+                changes.append(_row(cells))
+        for balance, stories in told.items():
+            some = [one for outcomes in stories for one in outcomes]
+            cells = [
+                size,
+                balance.value,
+                _range([one.half for one in some if one.half], "{:.0f}"),
+                _range([one.requests for one in some if one.requests], "{:.0f}"),
+                _range([one.bus_requests for one in some if one.requests], "{:.0f}"),
+            ]
+            costs.append(_row(cells))
+    return "\n".join([*changes, "", *costs])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _range(values: Sequence[float], form: str) -> str:
@@ -206,7 +244,7 @@ def _range(values: Sequence[float], form: str) -> str:
 
 
 def main(*arguments: str) -> None:
-    text = table([(73, 10), (64, 8)])
+    text = tables([(73, 10), (64, 8)])
     if "--record" in arguments:
         page, count = BLOCK.subn(
             lambda found: f"{found[1]}{text}\n\n{found[2]}", PAGE.read_text("utf-8")

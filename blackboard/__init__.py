@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
     from blackboard.protocol.edits import Missing as Missing
+    from blackboard.records import BoardAction as Action
     from blackboard.records import BoardItem as BoardItem
     from blackboard.records import BoardRun as Run
     from blackboard.table import TableError as TableError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Action": ("blackboard.records", "BoardAction"),
     "BadInput": ("blackboard.errors", "BadInput"),
     "BlackboardError": ("blackboard.errors", "BlackboardError"),
     "BlockingBoard": ("blackboard.blocking", "BlockingBoard"),
@@ -63,6 +65,7 @@ _HOMES = {
     "open_blocking": ("blackboard.blocking", "open_blocking"),
 }
 __all__ = [
+    "Action",
     "BadInput",
     "BlackboardError",
     "BlockingBoard",

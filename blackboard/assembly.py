@@ -28,7 +28,7 @@ from blackboard.events import (
     WorkerStopped,
 )
 from blackboard.handlers import Handler, check_importable
-from blackboard.model import Member
+from blackboard.model import Member, Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
@@ -72,6 +72,9 @@ class Location:
     name: str
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
+    via: Via | None = "python"
+    """Through what the verbs of the board are called, for the record of actions. None: they record
+    nothing, since their caller records one action for many items."""
 
     @property
     def resolve(self) -> Resolve:
@@ -306,6 +309,7 @@ class BoardWorker:
             slots=self._settings.slots,
             cycle=self._settings.cycle.total_seconds(),
             types=tuple(sorted([*worker.runs.calls.handlers, *groups])),
+            groups=tuple(sorted(groups)),
         )
         self._is_working = True
         try:
@@ -389,6 +393,7 @@ def new_worker(
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.wake import CycleWake
 
+    traced = _traced(board.clock) if declared.worker.otel else _untraced
     pumps = [one for one in handlers.values() if one.pump is not None]
     handlers = {name: one for name, one in handlers.items() if one.pump is None}
     process = ProcessRunner()
@@ -401,8 +406,8 @@ def new_worker(
         job_settings=declared.jobs,
         events=events,
         wake=wake,
-        inline=InlineRunner(),
-        process=process,
+        inline=traced(InlineRunner()),
+        process=traced(process),
         turning=_watched(process, board, events, store) if guards_loop else None,
         notify=declared.notify,
     )
@@ -426,6 +431,20 @@ def new_worker(
             )
         )
     return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
+
+
+def _untraced(runner: "Runner") -> "Runner":
+    return runner
+
+
+def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
+    """Gives each run of a runner a span; pumps have none, because they do not end. Raises BadInput
+    where that cannot be.
+    """
+    from blackboard.otel import TracingRunner, set_up
+
+    set_up()
+    return partial(TracingRunner, clock=clock)
 
 
 def _watched(

@@ -38,6 +38,8 @@ from blackboard.stores import beside, open_table, remove_file
 from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
 
 SLOTS = (8, 100)
+STEPS = 4 + len(SLOTS)
+"""How often `measure` says what is measured next."""
 SECONDS = 4.0
 """That a measurement is to take, about, where nothing else is said."""
 FEWEST, MOST = 100, 20_000

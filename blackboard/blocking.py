@@ -358,6 +358,7 @@ class BlockingBoard:
     runs = each(Board.runs)
     why = verb(Board.why)
     workers = verb(Board.workers)
+    actions = verb(Board.actions)
     add = verb(Board.add)
     edit = verb(Board.edit)
     run = verb(Board.run)

@@ -7,12 +7,17 @@
 
 `Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop.
 
+A verb that is given `by` or a reason is what a person did, and is recorded as an action, in a row
+of its own. Without both it is what a program does, which may be a million items: nothing is
+recorded, so the verb costs what it has to.
+
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
 store does not answer. Nothing was changed then, unless the message says that this is not certain.
 """
 
 import getpass
+import logging
 import math
 import os
 import socket
@@ -39,6 +44,7 @@ from blackboard.assembly import (
 )
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Events, Subscriber, log_event
+from blackboard.explained import explained, read_one
 from blackboard.handlers import as_text, check_type, importing, load, registry_of
 from blackboard.inputs import (
     changed,
@@ -48,30 +54,35 @@ from blackboard.inputs import (
     checkpoint_text,
     first_of,
 )
-from blackboard.model import Item, Mark, State
-from blackboard.protocol import edits
+from blackboard.model import Item, Mark, State, replace
+from blackboard.protocol import actions, edits
+from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rename import rename
 from blackboard.records import (
     AnnouncedWorker,
     AskedRun,
+    BoardAction,
     BoardItem,
     BoardRun,
+    action_record,
     item_record,
     run_record,
 )
-from blackboard.rules.status import STATES, ItemStatus, status_of
+from blackboard.rules.status import STATES
 from blackboard.settings import Settings
-from blackboard.spec import RunSettings, Spec, check_params, encode_spec
+from blackboard.spec import Spec, check_params, encode_spec
 from blackboard.stores import wake_workers
+from blackboard.table import TableError
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from blackboard.election import Election, Kind
-    from blackboard.why import Explanation
     from blackboard.worker.membership import Sighting
+
+_log = logging.getLogger("blackboard")
 
 
 @asynccontextmanager
@@ -239,6 +250,12 @@ class Board:
 
         return [worker_record(one) for one in await workers(self._table)]
 
+    async def actions(self, *, limit: int = 100) -> list[BoardAction]:
+        """What people did, the newest first, at most `limit` actions: what was done by command, on
+        the pages, and by verbs that were given `by` or a reason. One action may be for many items.
+        """
+        return [action_record(one) for one in await actions.actions(self._table, limit=limit)]
+
     # ---- changing
 
     async def add(
@@ -274,18 +291,22 @@ class Board:
         unset: Sequence[str] = (),
         item_type: str | None = None,
         checkpoint: Any = UNSET,
+        by: str = "",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
         """Change how an item is run: `params` are laid over its own, those named in `unset` are
         taken away. A new schedule counts from now. Its next run goes on at `checkpoint`; None: it
-        begins anew. Raises BlackboardError for another type while it runs.
+        begins anew. `by` is who does it. Raises BlackboardError for another type while it runs.
         """
         if item_type is not None:
             check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
         text = None if checkpoint is UNSET else checkpoint_text(checkpoint, limit=limit)
+        before: Item | None = None
 
         def new(spec: Spec, item: Item) -> Spec:
+            nonlocal before
+            before = item
             for key in unset:
                 if key not in spec.params:
                     raise BadInput("unset", f"there is no {key!r} in the params")
@@ -298,20 +319,30 @@ class Board:
         done = await edits.edit(
             self._table, check_id(item_id), new, item_type=item_type, checkpoint=text
         )
+        if done.changed and before is not None:
+            names = changed_fields(before, done.item)
+            await self._record("edit", item_id, by=by, detail=", ".join(names))
         return await self._changed(done.item)
 
     async def run(
-        self, item_id: str, *, params: Mapping[str, Any] | None = None, trigger: str = ""
+        self,
+        item_id: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        trigger: str = "",
+        by: str = "",
     ) -> AskedRun:
         """Make an item due now, or once more when it is running; `params` are laid over its own for
-        this one run. The schedule stays as it is. The same `trigger` twice is one run. Raises
-        BlackboardError when the item is paused, or too many runs wait.
+        this one run. The schedule stays as it is. The same `trigger` twice is one run. `by` is who
+        does it. Raises BlackboardError when the item is paused, or too many runs wait.
         """
         once = dict(params or {})
         check_params(once)
         check_params_size(once, limit=self._table.table.max_value)
         asked = await edits.run_now(self._table, check_id(item_id), trigger=trigger, once=once)
         self._wake_workers()
+        if asked.changed:
+            await self._record("run", item_id, by=by, detail=", ".join(param_names(once)))
         return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
 
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
@@ -322,12 +353,17 @@ class Board:
         done = await edits.pause(self._table, check_id(item_id), mark)
         if not done.item.is_paused:
             raise BlackboardError(f"{item_id} is {done.item.state.value}: nothing is to be paused")
+        if done.changed:
+            await self._record("pause", item_id, by=by, reason=reason)
         return await self._shown(done.item)
 
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once."""
         mark = await mark_now(self._table, reason, by=by)
-        return await self._changed((await edits.resume(self._table, check_id(item_id), mark)).item)
+        done = await edits.resume(self._table, check_id(item_id), mark)
+        if done.changed:
+            await self._record("resume", item_id, by=by, reason=reason)
+        return await self._changed(done.item)
 
     async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """End the running run of an item, which waits for its next slot. The handler is stopped
@@ -341,6 +377,7 @@ class Board:
         if not done.changed:
             problem = "had ended, or been taken over, before it could be cancelled"
             raise BlackboardError(f"{item_id} {problem}")
+        await self._record("cancel", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
     async def unlock(
@@ -358,22 +395,25 @@ class Board:
         done = await edits.unlock(self._table, item_id, mark, fence=lock.fence)
         if not done.changed:
             raise BlackboardError(f"{item_id} is not locked with fence {lock.fence} any more")
+        await self._record("unlock", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
-    async def rename(self, item_id: str, new_id: str) -> BoardItem:
+    async def rename(self, item_id: str, new_id: str, *, by: str = "") -> BoardItem:
         """Give an item another id. Its history stays with the old one. A rename that was
-        interrupted is finished when it is asked for again. Raises BadInput when the new id is
-        taken, BlackboardError when the item runs.
+        interrupted is finished when it is asked for again. `by` is who does it. Raises BadInput
+        when the new id is taken, BlackboardError when the item runs.
         """
-        mark = await mark_now(self._table, "")
+        mark = await mark_now(self._table, "", by=by)
         done = await rename(self._table, check_id(item_id), check_id(new_id), mark)
+        await self._record("rename", item_id, by=by, detail=f"to {new_id}")
         return await self._changed(done.item)
 
-    async def remove(self, item_id: str) -> None:
+    async def remove(self, item_id: str, *, by: str = "") -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
-        is up.
+        is up. `by` is who does it.
         """
         await edits.remove(self._table, check_id(item_id))
+        await self._record("remove", item_id, by=by)
 
     # ---- working
 
@@ -447,6 +487,49 @@ class Board:
             preempt=preempt,
         )
 
+    def web(
+        self,
+        *,
+        operator: bool = False,
+        token: str = "",
+        user_header: str = "",
+        proxies: Sequence[str] = (),
+        hosts: Sequence[str] | None = None,
+    ) -> "ASGIApp":
+        """The pages of this board, an ASGI application: `app.mount("/jobs", board.web())`. Needs
+        the extra `web`.
+
+        Who may see them is for the application around them to decide, unless `token` is what a
+        visitor has to know, or `user_header` names the visitor where a request comes from one of
+        `proxies`, addresses such as "10.0.0.0/24". With `operator` visitors may also run, pause and
+        edit items. `hosts` are the names that they are served under; None: any.
+
+        Raises BadInput for what cannot be used, and where the extra is not installed.
+        """
+        try:
+            from blackboard.web.access import Access, check_token, networks
+            from blackboard.web.app import web_app
+        except ImportError as missing:
+            remedy = "pip install 'blackboard-scheduler[web]'"
+            raise BadInput("web", f"the pages need {missing.name}", remedy) from None
+        access = Access(
+            operator=operator,
+            token=check_token(token) if token else "",
+            user_header=user_header,
+            proxies=networks(proxies),
+            hosts=None if hosts is None else frozenset(one.lower() for one in hosts),
+            user=f"{_user()}@{socket.gethostname()}",
+        )
+        return web_app(
+            self._table,
+            Board(self._table, replace(self._location, via="web")),
+            unrecorded=Board(self._table, replace(self._location, via=None)),
+            store=self._location.store,
+            access=access,
+            clock=self._table.clock,
+            chance=self._table.chance,
+        )
+
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback` with the events of the workers of this board that are made here: the
         classes of `blackboard.events`. It is called on the event loop and must not block. What it
@@ -469,13 +552,34 @@ class Board:
         self._wake_workers()
         return await self._shown(item)
 
+    async def _record(
+        self, verb: str, item_id: str, *, by: str, reason: str = "", detail: str = ""
+    ) -> None:
+        """Record what a person did. It is done: a store that does not take the record is logged."""
+        via = self._location.via
+        if via is None or not (by or reason):
+            return
+        try:
+            await record_action(
+                self._table,
+                by=operator(by),
+                verb=verb,
+                ids=[item_id],
+                reason=reason,
+                detail=detail,
+                via=via,
+            )
+        except TableError as trouble:
+            why = str(trouble) or "the store does not answer"
+            _log.warning("%s of %s is done, and not recorded: %s", verb, item_id, why)
+
     def _wake_workers(self) -> None:
         for worker in self._workers:
             worker.walk_soon()
         wake_workers(self._location.store)
 
     async def _shown(self, item: Item) -> BoardItem:
-        return item_record((await _status(self._table, item))[0], self._table.labels(item))
+        return item_record((await read_one(self._table, item))[0], self._table.labels(item))
 
 
 def worker_record(one: "Sighting") -> AnnouncedWorker:
@@ -495,67 +599,14 @@ def worker_record(one: "Sighting") -> AnnouncedWorker:
     )
 
 
-async def explained(
-    board: BoardTable, item: Item, present: Sequence["Sighting"]
-) -> tuple[ItemStatus, "Explanation"]:
-    """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
-    from blackboard.why import Circumstances, explain
-    from blackboard.worker.membership import silence, takers
-
-    status, now = await _status(board, item)
-    try:
-        settings = board.resolve(item.type, item.spec)
-    except (BadInput, ValueError):
-        settings = None
-    able = takers(present, item.type)
-    circumstances = Circumstances(
-        now=now,
-        resolution=board.table.resolution,
-        settings=settings,
-        takers=len(able),
-        occupants=await _occupants(board, able)
-        if able and item.waits and item.ready <= now
-        else (),
-        permitted=await _permitted(board, item, settings)
-        if settings and item.waits and item.ready <= now
-        else (),
-        silence=silence(present, item.owner) if item.running else None,
-        board_paused=await paused_by(board),
-    )
-    return status, explain(status, circumstances)
-
-
-async def _permitted(board: BoardTable, item: Item, settings: RunSettings) -> tuple[str, ...]:
-    """What runs instead of an item whose type has a limit on the board; () if a permit is left."""
-    limit = limit_of(item, settings)
-    permits = [] if limit is None else await in_use(board, limit)
-    if limit is None or len(permits) < limit.most:
-        return ()
-    return tuple(one.id for one in permits)
-
-
-async def _occupants(board: BoardTable, workers: Sequence["Sighting"]) -> tuple[str, ...]:
-    """What runs in the slots of some workers; () if one of them has a free slot."""
-    held: dict[str, list[str]] = {one.member.owner: [] for one in workers}
-    async for lock in board.locks():
-        if lock.owner in held:
-            held[lock.owner].append(lock.id)
-    if any(len(held[one.member.owner]) < one.member.slots for one in workers):
-        return ()
-    return tuple(item_id for ids in held.values() for item_id in ids)
-
-
-async def _status(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:
-    """An item with its lock, and the store's time."""
-    lock = await board.lock(item.id) if item.running else None
-    now = await board.table.now()
-    return status_of(item, lock, now=now, resolution=board.table.resolution), now
-
-
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
     """Who does something now, for the record: `by`, or the user of this process and its host."""
-    who = by or f"{_user()}@{socket.gethostname()}"
-    return Mark(by=who, at=await board.table.now(), reason=reason)
+    return Mark(by=operator(by), at=await board.table.now(), reason=reason)
+
+
+def operator(by: str = "") -> str:
+    """Who does something: `by`, or the user of this process and its host."""
+    return by or f"{_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:

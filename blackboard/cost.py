@@ -254,6 +254,13 @@ def _bytes(one: Rhythm, retention: Retention) -> float:
     )
 
 
+def price_of(store: str) -> float:
+    """What a store charges for a million requests, in US dollars: the list price of Azure, else
+    nothing.
+    """
+    return PRICE if store.lower().startswith("https:") else 0.0
+
+
 def bill(requests: float, *, size: int, price: float = PRICE) -> float:
     """US dollars a month."""
     return requests / 1e6 * price + size / 1e9 * STORAGE_PRICE

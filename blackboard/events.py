@@ -3,7 +3,8 @@
 An event is of one of these classes. A program that subscribes to a board gets them as they are:
 
     WorkerStarted  WorkerStopping  WorkerStopped     a worker begins, is asked to stop, has ended
-    Walked                                           a worker has walked the board
+    MetricsServed                                    its metrics can be read over HTTP
+    Walked         LocksRenewed                      it has walked the board, renewed locks
     RunStarted     RunEnded        RunLogged         a run was claimed; ended; its handler logs
     LockOverridden LockAdopted     LockLost          a lock was taken over, or lost
     LoopStoodStill                                   a coroutine is about to end its worker
@@ -108,12 +109,26 @@ class WorkerStarted(BoardEvent, frozen=True, kw_only=True):
     """Seconds between two walks."""
     types: tuple[str, ...]
     """The types it takes."""
+    groups: tuple[str, ...] = ()
+    """Those of them whose partitions it holds."""
 
     @property
     def message(self) -> str:
         return (
             f"{plural(self.slots, 'slot')}, every {self.cycle:g} s, types {', '.join(self.types)}"
         )
+
+
+class MetricsServed(BoardEvent, frozen=True, kw_only=True):
+    """The metrics of a worker can be read over HTTP."""
+
+    kind = "metrics served"
+
+    url: str
+
+    @property
+    def message(self) -> str:
+        return self.url
 
 
 class WorkerStopping(BoardEvent, frozen=True, kw_only=True):
@@ -181,6 +196,8 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     """Whether every shard was read."""
     requests: Mapping[str, int]
     """To the store since the walk before, by kind."""
+    lost: int = 0
+    """Batches of claims at which another worker was faster."""
     overdue: tuple[OverdueRun, ...] = ()
     """Found only where notices are sent about them."""
     freed: tuple[FreedLock, ...] = ()
@@ -193,6 +210,21 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
             "locks": self.locks,
             "requests": self.requests,
         }
+
+
+class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
+    """A worker has renewed locks of its runs, in one batch."""
+
+    kind = "renewed"
+    level = logging.DEBUG
+
+    locks: int
+    late: float
+    """Seconds by which the last of them came after its time, a third of its lease or a minute."""
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"locks": self.locks, "late": round(self.late, 3)}
 
 
 # ---- of runs and items
@@ -451,6 +483,7 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
     tombstones: int
     notices: int
     mail: int
+    actions: int
 
     @property
     def level(self) -> int:
@@ -464,6 +497,7 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
             plural(self.tombstones, "tombstone"),
             plural(self.notices, "notice"),
             plural(self.mail, "message"),
+            plural(self.actions, "action"),
         )
         return f"deleted {', '.join(counted)}"
 
@@ -474,6 +508,7 @@ class Housekept(BoardEvent, frozen=True, kw_only=True):
             "tombstones": self.tombstones,
             "notices": self.notices,
             "mail": self.mail,
+            "actions": self.actions,
         }
 
 
@@ -564,6 +599,10 @@ class EventsMissed(BoardEvent, frozen=True, kw_only=True):
     level = logging.WARNING
 
     message: str
+    subscriber: str
+    """Its name."""
+    failures: int
+    """Events that it has missed since the start of the worker."""
 
 
 # ---- handing them out
@@ -656,7 +695,7 @@ class Events:
                     self._report(one)
             elif one.missed:
                 missed, one.missed = one.missed, 0
-                one.takes(self._trouble(f"{missed} events were missed here: {one.problem}"))
+                one.takes(self._trouble(one, f"{missed} events were missed here: {one.problem}"))
 
     def emit_of(
         self,
@@ -671,13 +710,14 @@ class Events:
 
     def _report(self, failed: _Subscription) -> None:
         """Subscribers that fail at this, too, are counted and nothing more."""
-        event = self._trouble(f"{failed.name} fails ({failed.failures}): {failed.problem}")
+        what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
+        event = self._trouble(failed, what)
         for one in tuple(self._subscriptions):
             if one is not failed:
                 one.takes(event)
 
-    def _trouble(self, message: str) -> EventsMissed:
-        return EventsMissed(self.worker, message=message)
+    def _trouble(self, of: _Subscription, message: str) -> EventsMissed:
+        return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)
 
 
 def _words(problem: BaseException) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blackboard.errors import BadInput
+from blackboard.phrases import first_line
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.rules.status import ItemStatus
@@ -84,3 +85,9 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         partitions=[one for one in status.statuses if one.item.type == _name(row)],
         now=status.now,
     )
+
+
+def last_move(one: ItemStatus) -> str:
+    """Why a partition came to its present owner, as far as the item says; "" for the first one."""
+    item = one.item
+    return first_line(item.error) or ("taken over" if item.attempt > 1 else "")

@@ -10,7 +10,7 @@ the time that it takes with a dataclass.
 import dataclasses
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec.json
 import msgspec.structs
@@ -393,6 +393,30 @@ class Statistics(ItemCounts, frozen=True, kw_only=True):
     """When the first waiting item is ready, or has been since."""
     by_type: tuple[TypeCounts, ...] = ()
     """The types that most items have, the most frequent first."""
+    version: int = VERSION
+    etag: str = ""
+
+
+Via = Literal["cli", "python", "web"]
+"""Through what an action was done: the command line, a program, the pages."""
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What a person did by one command, to items or to the board."""
+
+    at: datetime
+    by: str
+    verb: str
+    """"run", "pause", "edit" and so on; "pause board" and "resume board"."""
+    ids: tuple[str, ...] = ()
+    """The first of the items."""
+    count: int = 0
+    """Of all items; 0: it was done to the board."""
+    reason: str = ""
+    detail: str = ""
+    """The fields that an edit changed, the names of params, the new id; never the values of
+    params."""
+    via: str
     version: int = VERSION
     etag: str = ""
 

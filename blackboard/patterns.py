@@ -11,9 +11,14 @@ from blackboard.spec import Labels
 _LABEL = re.compile(r"(tag|owner|type):(.+)")
 
 
+def is_label(pattern: str) -> bool:
+    """Whether a pattern is about what an item is labelled with, or its type."""
+    return _LABEL.fullmatch(pattern) is not None
+
+
 def is_glob(pattern: str) -> bool:
     """Whether a pattern may mean other items than the one of that id."""
-    return _LABEL.fullmatch(pattern) is not None or any(one in pattern for one in "*?[")
+    return is_label(pattern) or any(one in pattern for one in "*?[")
 
 
 def matches(pattern: str, *, item_id: str, item_type: str, labels: Labels) -> bool:

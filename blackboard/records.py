@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from blackboard.model import LogLine, Mark, Outcome, Run, State
+from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
 
@@ -156,6 +156,25 @@ class AskedRun:
     """Whether one run is for this request and for an earlier one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardAction:
+    """What a person did by one command, to items or to the board."""
+
+    at: datetime
+    by: str
+    verb: str
+    """"run", "pause", "edit" and so on; "pause board" and "resume board"."""
+    ids: tuple[str, ...]
+    """The first of the items."""
+    count: int
+    """Of all items; 0: it was done to the board."""
+    reason: str
+    detail: str
+    """What an edit changed, and the params of a run, by name; the new id of a rename."""
+    via: str
+    """cli, python or web."""
+
+
 def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
     """An item as it stood when it was read, with its lock."""
     item = one.item
@@ -214,6 +233,20 @@ def run_record(run: Run) -> BoardRun:
         output=run.output,
         log=run.log,
         note=decoded_as(Mark, run.note),
+    )
+
+
+def action_record(action: Action) -> BoardAction:
+    """An action as it was recorded."""
+    return BoardAction(
+        at=action.at,
+        by=action.by,
+        verb=action.verb,
+        ids=action.ids,
+        count=action.count,
+        reason=action.reason,
+        detail=action.detail,
+        via=action.via,
     )
 
 

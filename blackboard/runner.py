@@ -37,6 +37,8 @@ class HandlerCall(Struct, frozen=True, kw_only=True):
     """Characters of JSON that a result, or a checkpoint, may have."""
     checkpoint: Any = None
     """What earlier runs have saved; None where there is nothing."""
+    trace: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The W3C trace context of the run, for another process; empty where runs are not traced."""
 
 
 class Reporter(Protocol):

@@ -113,7 +113,7 @@ class BoardSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
     history: int = 100
     """How many runs are kept of each item."""
     history_age: str = "90d"
-    """Runs that are older are deleted."""
+    """Runs and actions that are older are deleted."""
     tombstones: str = "90d"
     """How long a removed item leaves a row with its fence, and its history; at least 10m."""
     coordinator: bool = True
@@ -135,6 +135,9 @@ class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """How long a worker that stops waits for its runs before it stops them; `0` does not wait."""
     types: list[str] = []
     """The types that this worker runs. Default: all that have a handler."""
+    otel: bool = False
+    """Whether each run is a span of OpenTelemetry, which `OTEL_*` in the environment says where to
+    send."""
 
 
 class RedisTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):

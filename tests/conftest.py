@@ -1,6 +1,7 @@
 """Which stores the tests run on: `pytest --store memory --store sqlite`; all by default."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,8 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Timeouts are those of this machine. SIGINT ends a process again: it is ignored in what a
-    shell has started in the background, and so would it be in all that the tests start.
+    shell has started in the background, and so would it be in all that the tests start. Lines are
+    not as wide as the terminal of a process that shares out the tests.
     """
+    os.environ.pop("COLUMNS", None)
     if config.getoption("timeout") is None:
         config.option.timeout = patience(float(config.getini("timeout")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

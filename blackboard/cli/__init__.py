@@ -47,6 +47,7 @@ COMMANDS = {
     "workers": "the workers that have announced themselves",
     "leases": "who holds the partitions that pumps serve",
     "leader": "who leads the elections of the board",
+    "serve": "the board in a browser",
     "check": "exit 1 if anything is overdue, stale or failing",
     "notify": "see whether notices arrive",
     "doctor": "check every row of the board; mend what is safe",

@@ -16,10 +16,12 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.many import for_each, progress
+from blackboard.cli.actions import record
+from blackboard.cli.many import for_each
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import emit, moment, note
-from blackboard.cli.session import Session, ids_argument, keeping_all, run, select, spec_of
+from blackboard.cli.output import emit, note, wrapped
+from blackboard.cli.progress import counted, progress, reading
+from blackboard.cli.session import Session, ids_argument, keeping_all, run, spec_of
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -37,10 +39,12 @@ from blackboard.phrases import exactly, plural
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.rows import text_of
+from blackboard.queries import select
 from blackboard.rules.next_run import first_slot
 from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, parse_settings, read_text
 from blackboard.spec import RunSettings, Spec, check_first, decode_spec, encode_spec
 from blackboard.stores import wake_workers
+from blackboard.views import moment
 
 LONGEST_SHOWN = 60
 """Characters of a value."""
@@ -142,6 +146,18 @@ class ApplyPlan:
     @property
     def steps(self) -> int:
         return len(self.add) + len(self.change) + len(self.remove)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of all items that it is about, but of those that stay as they are."""
+        added, changed = [one.id for one in self.add], [one.id for one in self.change]
+        return [*added, *changed, *(item.id for item in self.remove)]
+
+    @property
+    def counts(self) -> list[str]:
+        """What was done, once it is."""
+        counts = {"added": self.add, "changed": self.change, "removed": self.remove}
+        return [f"{len(some):,} {word}" for word, some in counts.items() if some]
 
     def lines(self, now: datetime) -> Iterator[str]:
         """For people: one step a line, and their numbers."""
@@ -391,11 +407,12 @@ async def _apply(
         _print_plan(plan, session, dry_run=dry_run, now=now)
         return 0
     async with session.board(create=not dry_run) as board:
-        found = {
-            item.id: item
-            for number in range(board.shards)
-            async for item in board.items_and_tombstones(number)
-        }
+        async with counted(board, "reading items") as through:
+            found = {
+                item.id: item
+                for number in range(board.shards)
+                async for item in through.items_and_tombstones(number)
+            }
         there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
         _check_against(there, sources, limit=board.table.max_value)
         now = await board.table.now()
@@ -410,6 +427,8 @@ async def _apply(
         if not dry_run:
             await _carry_out(board, plan, tombstones=found)
             wake_workers(session.store)
+            if plan.steps:
+                await record(session, board, "apply", plan.ids, details=plan.counts)
     return 0
 
 
@@ -447,7 +466,7 @@ def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: dateti
     if session.chosen.json:
         emit(plan.record() | {"dry_run": dry_run})
         return
-    click.echo("\n".join(plan.lines(now)))
+    click.echo("\n".join(wrapped(line, margin="  ") for line in plan.lines(now)))
     if dry_run and plan.steps:
         click.echo("dry run: nothing was changed")
 
@@ -467,8 +486,8 @@ async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[
         )
         for one in plan.add
     ]
-    with progress("adding", len(new)) as moved:
-        await edits.add_many(board, new, tombstones=tombstones, on_added=moved)
+    with progress("adding", len(new)) as done:
+        await edits.add_many(board, new, tombstones=tombstones, on_added=done.moved)
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""
@@ -503,7 +522,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
 
 
 async def _read_items(session: Session, ids: Sequence[str], *, exact: bool) -> list[Item]:
-    async with session.board() as board:
+    async with reading(session.board(), "reading items") as board:
         if ids:
             return await select(board, ids, exact=exact)
         return [item async for item in board.items()]

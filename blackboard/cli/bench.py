@@ -1,11 +1,13 @@
 """`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, table_text
+from blackboard.cli.progress import is_shown, progress
 from blackboard.cli.session import Session, run
 from blackboard.display.layout import Column, Line, Style
 
@@ -50,8 +52,17 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     found: list[bench.Measurement] = []
 
     async def measure() -> None:
-        async for one in bench.measure(session.store, _measuring, seconds=seconds):
-            found.append(one)  # noqa: PERF401 - one by one: it may end by an error
+        steps = count()
+        with progress("measuring", bench.STEPS, at_once=True) as done:
+
+            def measuring(what: str) -> None:
+                if is_shown():
+                    done.begun(f"measuring {what}", share=next(steps) / bench.STEPS)
+                else:
+                    note(f"measuring {what} ...")
+
+            async for one in bench.measure(session.store, measuring, seconds=seconds):
+                found.append(one)  # noqa: PERF401 - one by one: it may end by an error
 
     try:
         run(measure())
@@ -59,12 +70,8 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
         if found and chosen.json:
             emit([view(one) for one in found])
         elif found:
-            click.echo(table_text(COLUMNS, [line(one) for one in found]))
+            click.echo(table_text(COLUMNS, [line(one) for one in found], fold=True))
     return 0
-
-
-def _measuring(what: str) -> None:
-    note(f"measuring {what} ...")
 
 
 def line(one: "Measurement") -> Line:

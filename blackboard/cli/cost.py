@@ -9,7 +9,8 @@ import click
 
 from blackboard import cost
 from blackboard.cli.options import Chosen, common, cycle_option, number_option
-from blackboard.cli.output import emit, table_text
+from blackboard.cli.output import emit, table_text, wrapped
+from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, run
 from blackboard.cost import Load, RequestCounts, Rhythm
 from blackboard.display.layout import Column, Style
@@ -101,7 +102,7 @@ def cost_command(
     age = parse_duration(settings.board.history_age, "history_age")
 
     async def read() -> Estimate:
-        async with session.board() as board:
+        async with reading(session.board(), "reading items") as board:
             at_work = 0 if count else sum(not one.lost for one in await workers(board))
             return Estimate(
                 load=Load(
@@ -155,7 +156,7 @@ def lines(estimate: Estimate) -> Iterator[str]:
     """For people."""
     load, asked = estimate.load, estimate.asked
     said = "announced" if estimate.announced else "assumed"
-    yield (
+    yield wrapped(
         f"{plural(len(load.rhythms), 'item')} that run repeatedly, {round(load.runs):,} runs "
         f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({said}), "
         f"cycle {span(load.cycle.total_seconds())}"
@@ -168,28 +169,28 @@ def lines(estimate: Estimate) -> Iterator[str]:
     total = (("total", Style.TITLE), (f"{round(asked.total):>10,}", Style.TITLE), ("", Style.QUIET))
     least = f"{round(estimate.least.total):,} at the least"
     rows.append((*total[:2], (least, Style.QUIET)))
-    yield table_text(COLUMNS, rows)
+    yield table_text(COLUMNS, rows, fold=True)
     yield ""
-    yield (
+    yield wrapped(
         f"a run: {cost.SINGLY:g} requests by itself, {cost.IN_BULK:.2g} in bulk; "
         f"an idle cycle: {plural(load.shards, 'request')} a worker; computed, not measured"
     )
     yield from _throughput(load)
-    yield (f"stored: {_size(estimate.size)}, when the history has its full length")
+    yield f"stored: {_size(estimate.size)}, when the history has its full length"
     yield ""
-    yield _bill(estimate)
+    yield wrapped(_bill(estimate))
 
 
 def _throughput(load: Load) -> Iterator[str]:
     rate, advised = cost.entities_a_second(load), cost.shards_advised(load)
     words = "enough" if load.shards >= advised else f"too few: `init --shards {advised}`"
-    yield (
+    yield wrapped(
         f"rows written: {rate:.2g} a second of the {cost.PLANNED * load.shards:,} to plan with in "
         f"{plural(load.shards, 'shard')}, half of what Azure takes: {words}"
     )
     size, seconds = cost.largest_herd(load)
     if size > 1:
-        yield (
+        yield wrapped(
             f"largest herd: {size:,} items ready in the same second; their rows take Azure "
             f"{brief(seconds) if seconds >= 0.1 else 'less than 0.1s'}"
         )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import click
 
 from blackboard.board import mark_now
+from blackboard.cli.actions import record
 from blackboard.cli.apply import differences
 from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
@@ -32,6 +33,7 @@ from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import exactly, plural
 from blackboard.protocol import edits
+from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
@@ -207,7 +209,10 @@ def edit_command(
         due = _due(done.item, await board.table.now())
         return Answer(item=done.item, words=f"is changed ({'; '.join(changes)}) and {due}")
 
-    return run(change_each(session, ids, edit, exact=exact, check=check))
+    work = change_each(
+        session, ids, edit, verb="edit", exact=exact, check=check, details=changed_fields
+    )
+    return run(work)
 
 
 def _changes(item: Item, after: Item) -> list[str]:
@@ -243,6 +248,7 @@ async def _rename(session: Session, item_id: str, new_id: str) -> int:
     async with session.board() as board:
         done = await rename(board, item_id, new_id, await mark_now(board, ""))
         wake_workers(session.store)
+        await record(session, board, "rename", [item_id], details=[f"to {new_id}"])
         paused = " and is paused, as it was" if done.item.is_paused else ""
         answer = Answer(item=done.item, words=f"is the name of {shown(item_id)} now{paused}")
         return await print_answers(board, [answer], json=session.chosen.json)
@@ -276,7 +282,8 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) 
         words = "is removed" + (", while it was running" if item.running else "")
         return Answer(item=removed.item, words=words)
 
-    return run(change_each(Session.start(chosen), ids, remove, exact=exact, check=check))
+    session = Session.start(chosen)
+    return run(change_each(session, ids, remove, verb="remove", exact=exact, check=check))
 
 
 def _confirmed(items: Sequence[Item]) -> bool:

@@ -5,40 +5,33 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 
 import click
 
+from blackboard.alarms import Alarm, Checked, read_alarms
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
-from blackboard.cli.output import (
-    JSON,
-    emit,
-    marked,
-    moment,
-    paused_words,
-    table_text,
-    worker_view,
-)
-from blackboard.cli.session import Session, ids_argument, read_selected, run
+from blackboard.cli.output import emit, paused_words, table_text, wrapped
+from blackboard.cli.progress import reading
+from blackboard.cli.session import Session, ids_argument, run
+from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
-from blackboard.display.layout import shown
-from blackboard.doctor import DoctorReport, Examination, examine, planning_of
+from blackboard.display.layout import Style, shown, table, wrap
+from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput
-from blackboard.leases import GroupLeases, read_groups
-from blackboard.model import VERSION, Mark, replace
-from blackboard.phrases import first_line, last_seen, plural, since, span
-from blackboard.protocol.maintenance import paused_by
+from blackboard.model import VERSION, replace
+from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import text_of
-from blackboard.rules.next_run import Planning, ahead
-from blackboard.rules.status import ItemStatus
+from blackboard.queries import read_selected
 from blackboard.schedule.durations import UNITS, parse_duration
-from blackboard.worker.membership import Sighting, silence, takers, workers
+from blackboard.views import JSON, alarm_view, marked, worker_view
+from blackboard.worker.membership import Sighting, workers
 
 CHECK_EPILOG = """\b
 Examples:
@@ -47,22 +40,6 @@ Examples:
   blackboard check --json || send-an-alarm
 """
 _NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
-
-
-OF_A_PAUSE = {"overdue", "unserved", "stale"}
-"""Problems that are none while the board is paused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
-    """One thing that is wrong with an item."""
-
-    id: str
-    type: str
-    problem: str
-    """overdue, unserved, stale, silent, failing, clock, or unowned"""
-    since: datetime | None
-    message: str
 
 
 @click.command(epilog=CHECK_EPILOG)
@@ -87,27 +64,14 @@ def check_command(
     session = Session.start(chosen)
     limit = _grace(overdue)
 
-    async def read() -> "Checked":
-        async with session.board() as board:
+    async def read() -> Checked:
+        async with reading(session.board(), "checking items") as board:
             status = await read_selected(board, ids, exact=exact, overdue_after=limit)
-            found = [one for one in status.statuses if not types or one.item.type in types]
-            present, mark = await workers(board), await paused_by(board)
-            alarms = [
-                alarm
-                for one in found
-                for alarm in alarms_of(
-                    one, planning_of(board, one.item), present=present, now=status.now
-                )
-                if mark is None or alarm.problem not in OF_A_PAUSE
-            ]
-            if not ids:
-                groups = [one for one in await read_groups(board) if not types or one.name in types]
-                alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
-            return Checked(items=len(found), alarms=alarms, paused=mark, now=status.now)
+            return await read_alarms(board, status, types=types, with_groups=not ids)
 
     found = run(read())
     if chosen.json:
-        problems = [_alarm_view(one) for one in found.alarms]
+        problems = [alarm_view(one) for one in found.alarms]
         paused = marked(text_of(found.paused)) if found.paused else None
         emit(
             {
@@ -119,19 +83,9 @@ def check_command(
         )
     else:
         if found.paused:
-            click.echo(paused_words(found.paused, found.now))
+            click.echo(wrapped(paused_words(found.paused, found.now), margin="  "))
         click.echo("\n".join(_alarm_lines(found.alarms, items=found.items)))
     return 1 if found.alarms else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What was found of the items of a board."""
-
-    items: int
-    alarms: Sequence[Alarm]
-    paused: Mark | None
-    now: datetime
 
 
 def _grace(overdue: str) -> timedelta:
@@ -141,54 +95,12 @@ def _grace(overdue: str) -> timedelta:
     return parse_duration(overdue, "overdue")
 
 
-def alarms_of(
-    one: ItemStatus, planning: Planning | None, *, present: Sequence[Sighting], now: datetime
-) -> Iterator[Alarm]:
-    """What is wrong with an item. `planning` is what reschedules it, where that can be computed."""
-    item = one.item
-    if item.is_paused and not item.running:
-        return
-    alone = not takers(present, item.type)
-    if one.overdue or (one.waiting and alone and item.ready <= now):
-        words = f"ready for {span((now - item.ready).total_seconds())}"
-        words += f", and no live worker takes {item.type}" if alone else ""
-        problem = "overdue" if one.overdue else "unserved"
-        yield Alarm(id=item.id, type=item.type, problem=problem, since=item.ready, message=words)
-    quiet = silence(present, item.owner) if item.running else None
-    seen = "" if quiet is None else f"{item.owner} was last seen {last_seen(quiet)}"
-    if one.stale and one.lock is not None:
-        words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
-        yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, message=words)
-    elif seen:
-        yield Alarm(id=item.id, type=item.type, problem="silent", since=item.start, message=seen)
-    if one.failing and not item.is_acknowledged:
-        words = plural(item.failures, "failure") + " in a row"
-        error = first_line(item.error)
-        words += f": {error}" if error else ""
-        yield Alarm(id=item.id, type=item.type, problem="failing", since=item.stop, message=words)
-    if planning and (words := ahead(item, planning, now=now)):
-        yield Alarm(id=item.id, type=item.type, problem="clock", since=None, message=words)
-
-
-def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """The partitions that nobody serves, each by its name on the board of its group."""
-    for one in group.partitions:
-        free = group.free_for(one)
-        if free > group.lease:
-            words = f"a partition of {group.name} without an owner for {span(free.total_seconds())}"
-            name, since = f"{group.name}/{one.item.id}", group.now - free
-            yield Alarm(id=name, type=group.name, problem="unowned", since=since, message=words)
-
-
-def _alarm_view(alarm: Alarm) -> JSON:
-    return asdict(alarm) | {"since": moment(alarm.since)}
-
-
 def _alarm_lines(alarms: Sequence[Alarm], *, items: int) -> Iterator[str]:
     if not alarms:
         yield f"all well: {plural(items, 'item')}"
     for alarm in alarms:
-        yield f"{alarm.problem:<9}{shown(alarm.id)}  {shown(alarm.message)}"
+        words = f"{shown(alarm.id)}  {shown(alarm.message)}"
+        yield wrapped(words, first=f"{alarm.problem:<9}", margin=" " * 9)
 
 
 DOCTOR_EPILOG = """\b
@@ -229,7 +141,8 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
     )
 
     async def examined() -> DoctorReport:
-        async with session.board() as board:
+        what = "examining rows" if not repair else "examining and repairing rows"
+        async with reading(session.board(), what, whole=True) as board:
             return await examine(board, request)
 
     report = run(examined())
@@ -242,7 +155,8 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
 
 def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
     for one in report.findings:
-        yield f"{one.code:<8}{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
+        words = f"{shown(one.subject)}  {shown(one.problem)}{_fate(one)}"
+        yield wrapped(words, first=f"{one.code:<8}", margin=" " * 8)
     swept = report.swept
     counts = (
         plural(swept.items, "item row"),
@@ -254,7 +168,7 @@ def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
     repaired = sum(one.repaired for one in report.findings)
     verdict = "clean" if report.clean else plural(broken, "finding")
     verdict += f", {repaired:,} repaired" if repaired else ""
-    yield f"{verdict}: {', '.join(counts)} in {shown(session.store)} (version {VERSION})"
+    yield wrapped(f"{verdict}: {', '.join(counts)} in {shown(session.store)} (version {VERSION})")
 
 
 def _fate(one: Finding) -> str:
@@ -279,6 +193,7 @@ def _report_view(report: DoctorReport) -> dict[str, object]:
 WORKERS_EPILOG = """\b
 Examples:
   blackboard workers
+  blackboard workers --watch
   blackboard workers --json | jq '.[] | select(.alive) | .owner'
 """
 NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` starts one"
@@ -286,15 +201,41 @@ NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` st
 
 @click.command(epilog=WORKERS_EPILOG)
 @absolute_option
+@watch_option
 @common()
-def workers_command(*, chosen: Chosen, absolute: bool) -> int:
+def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int:
     """Show the workers that have announced themselves.
 
     A worker is lost when its next announcement is overdue; after a day it is not shown any more.
     Its items are taken over when their locks go stale, whatever is shown here.
     """
     session = Session.start(chosen)
-    return run(_show(session, absolute=absolute))
+    if watch is None:
+        return run(_show(session, absolute=absolute))
+
+    def view(board: BoardTable) -> PageView:
+        async def read() -> Drawn:
+            found = await _announced(board)
+            return _drawn(found, now=await board.table.now(), absolute=absolute)
+
+        return PageView(read, SystemClock())
+
+    return watched(session, view, every=seconds_of(watch))
+
+
+def _drawn(found: Sequence[Sighting], *, now: datetime, absolute: bool) -> Drawn:
+    """What was read, laid out for a width."""
+
+    def draw(width: int) -> WatchedPage:
+        if not found:
+            return WatchedPage(body=[[(text, Style.PLAIN)] for text in wrap(NO_WORKERS, width)])
+        rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
+        lines = table(wide(WORKER_COLUMNS, absolute=absolute), rows, width=width)
+        lost = sum(one.lost for one in found)
+        words = plural(len(found) - lost, "worker") + (f", {lost:,} lost" if lost else "")
+        return WatchedPage(body=lines, head=1, summary=words)
+
+    return draw
 
 
 async def _show(session: Session, *, absolute: bool) -> int:
@@ -304,7 +245,7 @@ async def _show(session: Session, *, absolute: bool) -> int:
     if session.chosen.json:
         emit([worker_view(one) for one in found])
     elif not found:
-        click.echo(NO_WORKERS)
+        click.echo(wrapped(NO_WORKERS))
     else:
         rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
         click.echo(table_text(wide(WORKER_COLUMNS, absolute=absolute), rows))
@@ -346,7 +287,8 @@ def notify_command(*, chosen: Chosen, test: bool) -> int:
         width = 1 + max((len(one["way"]) for one in tried), default=0)
         for one in tried:
             outcome = "sent" if one["sent"] else one["problem"]
-            click.echo(f"{one['way']:<{width}}{shown(one['to'])}  {shown(outcome)}")
+            words = f"{shown(one['to'])}  {shown(outcome)}"
+            click.echo(wrapped(words, first=f"{one['way']:<{width}}", margin=" " * width))
     return 0 if all(one["sent"] for one in tried) else 1
 
 

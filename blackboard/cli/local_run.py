@@ -24,6 +24,7 @@ import click
 import msgspec
 
 from blackboard.assembly import identity
+from blackboard.cli.actions import record
 from blackboard.cli.session import Session
 from blackboard.context import Context, HandlerItem, progress_of
 from blackboard.display.layout import one_line, shown
@@ -33,6 +34,7 @@ from blackboard.handlers import Handler
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
 from blackboard.params import with_params
 from blackboard.phrases import plural
+from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import next_key
@@ -243,6 +245,8 @@ class LocalRun:
                 return asyncio.run_coroutine_threadsafe(beat.save(holding, checkpoint), loop)
 
             self._claimed.set_result((holding, save))
+            details = ["here", *param_names(self._once)]
+            await record(self._session, board, "run", [self._item.id], details=details)
             ended = await asyncio.wrap_future(self._ended)
             holding.ended = True
             finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)

@@ -1,143 +1,47 @@
-"""`blackboard log`: the newest runs of items, found without reading the whole history, or runs as
-they end.
+"""`blackboard log`: the newest runs of items, found without reading the whole history, runs as they
+end, or what people did.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import click
 
+from blackboard.cli.actions import show_actions
 from blackboard.cli.options import Chosen, absolute_option, common, number_option, types_option
-from blackboard.cli.output import emit, is_terminal, note, run_view, table_lines
-from blackboard.cli.session import Session, ids_argument, run, select
+from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
+from blackboard.cli.progress import reading
+from blackboard.cli.session import Session, ids_argument, run
 from blackboard.clock import SystemClock
-from blackboard.display.columns import RUN_COLUMNS, run_cells, run_outcome, run_words, wide
-from blackboard.display.layout import shown
+from blackboard.display.columns import (
+    MOMENT,
+    NOTHING,
+    RUN_COLUMNS,
+    run_cells,
+    run_outcome,
+    run_words,
+    wide,
+)
+from blackboard.display.layout import Column, Line, Style, fitted, shown, squeezed, text_of
 from blackboard.errors import BadInput
-from blackboard.inputs import check_id
-from blackboard.model import Item, LogLine, Mark, Outcome, Run, State, replace
-from blackboard.patterns import is_glob
+from blackboard.history import RunQuery, items_with_history, newest_runs
+from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
-from blackboard.protocol import keys
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import record_of
 from blackboard.records import decoded_as
 from blackboard.schedule.moments import parse_moment
 from blackboard.table import Busy, Unavailable
+from blackboard.views import run_view
 
-NEVER = datetime.min.replace(tzinfo=UTC)
-ANY_TIME = datetime.max.replace(tzinfo=UTC)
 MOST = 100_000
 """Runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
 """Seconds between two looks for runs that have ended, if a look does not take longer."""
 BEHIND = timedelta(minutes=10)
 """So long before it is written a run may have stopped by its worker's clock, to be followed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunQuery:
-    """Which runs to show."""
-
-    limit: int
-    outcomes: Collection[Outcome] = ()
-    """Any of them; none: all."""
-    types: Collection[str] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    """Runs stopped in between, both included."""
-    pattern: re.Pattern[str] | None = None
-    """Found in the result, the error or the output."""
-
-    @property
-    def selects(self) -> bool:
-        """Whether it leaves out runs by what they are."""
-        return bool(self.outcomes or self.types or self.since or self.until or self.pattern)
-
-    def matches(self, run: Run) -> bool:
-        if self.outcomes and run.outcome not in self.outcomes:
-            return False
-        if (self.since and run.stop < self.since) or (self.until and run.stop > self.until):
-            return False
-        logged = (line.text for line in run.log)
-        texts = (run.result, run.error, run.output, *run.warnings, *logged)
-        return self.pattern is None or any(map(self.pattern.search, texts))
-
-
-async def newest_runs(board: BoardTable, items: Sequence[Item], query: RunQuery) -> list[Run]:
-    """The newest runs of `items`, by when they stopped.
-
-    Items are read in the order of their latest runs, and reading stops when no other item can have
-    a newer run than those found. A late run, which ended after its item had moved on, is found with
-    the others of its item.
-    """
-    found: list[Run] = []
-    for item in sorted(items, key=last_heard, reverse=True):
-        heard = last_heard(item)
-        full = len(found) == query.limit and heard < found[-1].stop
-        if heard == NEVER or full or (query.since and heard < query.since):
-            break
-        if query.types and item.type not in query.types:
-            continue
-        found += [run async for run in _matching(board, item, query)]
-        found = sorted(found, key=_age_order)[: query.limit]
-    return found
-
-
-async def items_with_history(
-    board: BoardTable, ids: Sequence[str], *, exact: bool = False
-) -> list[Item]:
-    """The items that `ids` mean, all when there are none. History outlives its item, so removed
-    items count too.
-    """
-    if not ids:
-        return [
-            record_of(Item, row)
-            for number in range(board.shards)
-            async for row in board.table.scan(
-                board.shard(number), keys.ITEM, keys.end_of(keys.ITEM)
-            )
-        ]
-    found: dict[str, Item] = {}
-    for pattern in ids:
-        one = await board.item(check_id(pattern))
-        if one is not None:
-            found[one.id] = one
-        elif exact or not is_glob(pattern):
-            raise Missing(pattern)
-        else:
-            found |= {item.id: item for item in await select(board, [pattern])}
-    return list(found.values())
-
-
-def last_heard(item: Item) -> datetime:
-    """The latest moment at which an item's newest run can have stopped or been taken over. The item
-    of an id that was added again does not have the end of its earlier life.
-    """
-    if item.born and item.stop is None:
-        return ANY_TIME
-    started = item.start if item.running or item.state is State.REMOVED else None
-    return max(item.stop or NEVER, started or NEVER)
-
-
-def _age_order(run: Run) -> tuple[float, str, int]:
-    """Newest first; runs that stopped at the same time by id and fence."""
-    return -run.stop.timestamp(), run.id, -run.fence
-
-
-async def _matching(board: BoardTable, item: Item, query: RunQuery) -> AsyncIterator[Run]:
-    number = 0
-    async for one in board.runs(item.id):
-        if number == query.limit:
-            return
-        if query.matches(one):
-            number += 1
-            yield one
 
 
 EPILOG = """\b
@@ -148,6 +52,7 @@ Examples:
   blackboard log --grep "timed? out" --since 3d --until "1d ago"
   blackboard log --follow
   blackboard log westlafcals --fence 12
+  blackboard log --actions -n 50
   blackboard log --json | jq '.[] | [.id, .lag]'
 """
 OUTCOMES = [one.value for one in Outcome]
@@ -167,6 +72,7 @@ OUTCOMES = [one.value for one in Outcome]
 @click.option("--fence", type=int, metavar="N", help="The run with this fence, in full.")
 @click.option("--output", is_flag=True, help="With what handlers printed.")
 @click.option("--full", is_flag=True, help="All of each run: result, traceback, output, log.")
+@click.option("--actions", is_flag=True, help="What people did, in place of runs.")
 @absolute_option
 @common()
 def log_command(
@@ -184,14 +90,21 @@ def log_command(
     fence: int | None,
     output: bool,
     full: bool,
+    actions: bool,
     absolute: bool,
 ) -> int:
     """Show the runs of items, newest first: all items', or those of IDs (globs, too).
 
     A line for each run; with --full, or --fence, everything about it. With --follow the newest come
-    last, and with --json each is a line.
+    last, and with --json each is a line. With --actions: who did what to which items, and why.
     """
     session = Session.start(chosen)
+    if actions:
+        by_fence = fence is not None
+        _check_alone(
+            ids, exact, outcomes, types, since, until, grep, follow, by_fence, output, full
+        )
+        return show_actions(session, number=number, absolute=absolute)
     full = full or fence is not None
     now = SystemClock().now()
     query = RunQuery(
@@ -204,7 +117,7 @@ def log_command(
     )
 
     async def read() -> tuple[list[Run], int, datetime]:
-        async with session.board() as board:
+        async with reading(session.board(), "reading items") as board:
             items = await items_with_history(board, ids, exact=exact)
             found = await newest_runs(board, items, query)
             return found, sum(one.runs for one in items), await board.table.now()
@@ -212,7 +125,7 @@ def log_command(
     if follow:
         if fence is not None or until is not None:
             raise BadInput("follow", "it goes on until Ctrl-C", "leave out --fence and --until")
-        show = _json_line if chosen.json else _tail_line
+        show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
             run(_follow(session, partial(items_with_history, ids=ids, exact=exact), query, show))
         return 0
@@ -224,13 +137,20 @@ def log_command(
     elif not runs:
         click.echo("no runs")
     elif full:
-        click.echo("\n\n".join("\n".join(in_full(one)) for one in runs))
+        click.echo("\n\n".join("\n".join(map(hung, in_full(one))) for one in runs))
     else:
         click.echo("\n".join(_in_lines(runs, now=now, absolute=absolute, output=output)))
         if len(runs) == number and is_terminal():
             so_many = "of those that match" if query.selects else f"of {total}"
             click.echo(f"\nthe newest {number} {so_many}; -n shows more")
     return 0
+
+
+def _check_alone(*others: object) -> None:
+    """Refuse what chooses runs, or says how they are shown."""
+    if any(others):
+        remedy = "leave out ids, and options but -n, --absolute and --json"
+        raise BadInput("actions", "all actions of the board are shown", remedy)
 
 
 def _moment(text: str | None, field: str, now: datetime) -> datetime | None:
@@ -291,6 +211,67 @@ def _tail_line(one: Run) -> None:
     click.echo(words.rstrip())
 
 
+class FollowedRuns:
+    """Runs on a terminal as they end, in columns. Their widths are those that are usual: what comes
+    is not known yet.
+    """
+
+    def __init__(self) -> None:
+        self._widths: Sequence[int] = ()
+        self._columns = 0
+
+    def line(self, one: Run) -> None:
+        columns = width() or LEAST
+        if columns != self._columns:
+            self._columns = columns
+            self._widths = tail_widths(columns)
+            click.echo(self._text([(column.title, Style.TITLE) for column in TAIL_COLUMNS]))
+        click.echo(self._text(tail_cells(one, in_full=columns >= ROOMY)))
+
+    def _text(self, cells: Line) -> str:
+        sizes = zip(cells, self._widths, strict=True)
+        line = [(fitted(shown(text), size), style) for (text, style), size in sizes if size]
+        return text_of(line, colour=colour())
+
+
+TAIL_COLUMNS = (
+    Column(title="stop", least=9, usual=MOMENT, worth=9),
+    Column(title="id", least=8, usual=24, worth=8),
+    Column(title="type", least=4, usual=12, worth=1, spare=True),
+    Column(title="outcome", least=9, usual=10, worth=7),
+    Column(title="took", least=4, usual=5, worth=5),
+    Column(title="result or error", least=6, usual=20, worth=6),
+)
+ROOMY = 100
+"""Columns from which on times have their date."""
+LEAST = 80
+"""Columns of a terminal that does not say."""
+
+
+def tail_widths(columns: int) -> list[int]:
+    """The widths of `TAIL_COLUMNS` on a line of so many columns; 0: left out. The last one has the
+    rest.
+    """
+    times = TAIL_COLUMNS[0].usual if columns >= ROOMY else TAIL_COLUMNS[0].least
+    natural = [times, *(one.usual for one in TAIL_COLUMNS[1:-1]), columns]
+    sizes = dict(squeezed(TAIL_COLUMNS, natural, columns))
+    return [sizes.get(number, 0) for number in range(len(TAIL_COLUMNS))]
+
+
+def tail_cells(one: Run, *, in_full: bool) -> Line:
+    """A run that has ended; `in_full` with the date."""
+    outcome = run_outcome(one)
+    words = run_words(one)
+    return (
+        (stamp(one.stop) if in_full else f"{one.stop:%H:%M:%SZ}", Style.QUIET),
+        (one.id, Style.PLAIN),
+        (one.type, Style.QUIET),
+        outcome,
+        (brief(one.duration), Style.PLAIN),
+        (words or NOTHING, outcome[1] if one.error or one.warnings else Style.PLAIN),
+    )
+
+
 def _json_line(one: Run) -> None:
     emit(run_view(one, output=True), in_a_line=True)
 
@@ -304,7 +285,7 @@ def _in_lines(runs: Sequence[Run], *, now: datetime, absolute: bool, output: boo
     for one, line in zip(runs, lines, strict=True):
         yield line
         if output and one.output:
-            yield from _indented(one.output)
+            yield from map(hung, _indented(one.output))
 
 
 def in_full(one: Run) -> Iterator[str]:

@@ -1,16 +1,17 @@
 """Changes many items at a time, with a progress bar on a terminal."""
 
 import asyncio
-import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from blackboard.cli.actions import record
 from blackboard.cli.output import Answer, print_answers
-from blackboard.cli.session import Session, select
+from blackboard.cli.progress import ProgressBar, counted, progress
+from blackboard.cli.session import Session
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
+from blackboard.queries import select
 from blackboard.stores import wake_workers
 
 Thing = TypeVar("Thing")
@@ -19,8 +20,6 @@ Result = TypeVar("Result")
 AT_ONCE = 32
 """Changes under way at a time. SQLite writes those that wait in one transaction; to Azure they are
 as many requests at a time."""
-MANY = 200
-"""Things for which a bar is shown."""
 
 
 async def for_each(
@@ -32,7 +31,7 @@ async def for_each(
     left = deque(enumerate(things))
     found: list[Any] = [None] * len(things)
 
-    async def work(moved: Callable[[int], None]) -> None:
+    async def work(done: ProgressBar) -> None:
         while left:
             number, one = left.popleft()
             try:
@@ -40,10 +39,10 @@ async def for_each(
             except BaseException:
                 left.clear()
                 raise
-            moved(1)
+            done.moved()
 
-    with progress(what, len(things)) as moved:
-        working = [work(moved) for _ in range(min(AT_ONCE, len(things)))]
+    with progress(what, len(things)) as done:
+        working = [work(done) for _ in range(min(AT_ONCE, len(things)))]
         for ended in await asyncio.gather(*working, return_exceptions=True):
             if ended is not None:
                 raise ended
@@ -59,39 +58,35 @@ async def change_each(
     ids: Sequence[str],
     change: Change,
     *,
+    verb: str,
     exact: bool,
+    reason: str = "",
     check: Callable[[BoardTable, Sequence[Item]], None] = lambda *_: None,
+    details: Callable[[Item, Item], Iterable[str]] = lambda *_: (),
 ) -> int:
     """Change each item that `ids` mean, and print the answers; the exit code. What `check` raises
-    is raised before any of them is changed.
+    is raised before any of them is changed. Those that were changed are recorded as one action, as
+    `verb`; `details` says of an item before and after what was changed.
     """
     async with session.board() as board:
-        items = await select(board, ids, exact=exact)
+        async with counted(board, "reading items") as through:
+            items = await select(through, ids, exact=exact)
         check(board, items)
-        answers = await for_each(items, lambda item: change(board, item), "changing")
-        wake_workers(session.store)
+        after: dict[str, Item] = {}
+
+        async def changed(item: Item) -> Answer:
+            answer = await change(board, item)
+            if answer.changed:
+                after[item.id] = answer.item
+            return answer
+
+        try:
+            answers = await for_each(items, changed, "changing")
+        finally:
+            if after:
+                wake_workers(session.store)
+                done = [item for item in items if item.id in after]
+                names = [name for item in done for name in details(item, after[item.id])]
+                ids = [item.id for item in done]
+                await record(session, board, verb, ids, reason=reason, details=names)
         return await print_answers(board, answers, json=session.chosen.json)
-
-
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that is moved by the number of things that were done, where there are many
-    and stderr is a terminal. It is drawn anew at each percent.
-    """
-    if total < MANY or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from blackboard.cli.render import bar  # noqa: PLC0415 - rich is slow to import
-
-    done, percent = 0, 0
-    with bar(what, sys.stderr) as moved_to:
-
-        def moved(number: int) -> None:
-            nonlocal done, percent
-            done += number
-            if 100 * done // total > percent:
-                percent = 100 * done // total
-                moved_to(done / total)
-
-        moved_to(0.0)
-        yield moved

@@ -10,60 +10,29 @@ from itertools import islice
 
 import click
 
-from blackboard.board import explained
 from blackboard.cli.options import Chosen, common, completing, number_option
-from blackboard.cli.output import JSON, emit, item_view, wrapped
-from blackboard.cli.session import Session, ids_argument, run, select, spec_of
+from blackboard.cli.output import emit, wrapped
+from blackboard.cli.progress import reading
+from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
+from blackboard.explained import explained
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
+from blackboard.queries import select
+from blackboard.rules.upcoming import times_of, upcoming
 from blackboard.schedule.moments import parse_moment
 from blackboard.schedule.rrule import zone_in
-from blackboard.schedule.schedule import Every, Schedule, make_schedule, next_due
+from blackboard.schedule.schedule import Schedule, make_schedule
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, encode_spec
+from blackboard.views import JSON, item_view
 from blackboard.worker.membership import workers
-
-
-def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """All slots strictly later than `after`."""
-    slot = next_due(schedule, after)
-    while slot is not None:
-        yield slot
-        slot = next_due(schedule, slot)
-
-
-def upcoming(
-    item: Item, schedule: Schedule | None, *, now: datetime, after: datetime | None = None
-) -> Iterator[datetime]:
-    """The pending run, and the slots of the schedule after it; later than `after`, if given. A
-    paused item counts as if it were resumed; an item that is done has no times.
-    """
-    if item.state is State.DONE:
-        return
-    if not item.running and (after is None or item.ready > after):
-        yield item.ready
-    if schedule is None:
-        return
-    started = item.start if item.running and item.start else max(item.ready, now)
-    if isinstance(schedule, Every):
-        if after is not None and after > started:
-            started += (after - started) // schedule.interval * schedule.interval
-        yield from times_of(schedule, started)
-        return
-    passed = max(item.slot, started)
-    if item.slot != item.planned and item.planned > passed:
-        passed = item.planned
-        if after is None or item.planned > after:
-            yield item.planned
-    yield from times_of(schedule, passed if after is None else max(passed, after))
-
 
 NEXT_EPILOG = """\b
 Examples:
@@ -72,6 +41,10 @@ Examples:
   blackboard next --cron "30 2 * * *" --tz Europe/Berlin --after 2027-03-27 -n 3
   blackboard next --every 8h --json
 """
+
+
+AFTER_TIMES = 32
+"""Columns of the times of a run that is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +59,7 @@ class NextTimes:
         """For people: wall time in the zone, and UTC."""
         zone = find_zone(self.zone)
         times = [f"  {_local(one.astimezone(zone)):<32}{_utc(one)}" for one in self.moments]
-        return [self.title, *(times or ["  never again"])]
+        return [wrapped(self.title), *(times or ["  never again"])]
 
 
 @click.command(epilog=NEXT_EPILOG)
@@ -162,7 +135,7 @@ async def _of_board(
     session: Session, *, after: datetime | None, count: int
 ) -> tuple[datetime, list[tuple[datetime, Item]]]:
     """The store's time, and the next runs of all active items, the earliest first."""
-    async with session.board() as board:
+    async with reading(session.board(), "reading items") as board:
         now = await board.table.now()
 
         def coming(item: Item) -> Iterator[tuple[datetime, Item]]:
@@ -185,8 +158,11 @@ def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: b
         click.echo("nothing is due: no item of the board is active")
     else:
         lines = [
-            f"{stamp(at)}  {relative(at, now) if at > now else 'now':<8}  {shown(item.id)} "
-            f"({shown(item.type)})"
+            wrapped(
+                f"{shown(item.id)} ({shown(item.type)})",
+                first=f"{stamp(at)}  {relative(at, now) if at > now else 'now':<8}  ",
+                margin=" " * AFTER_TIMES,
+            )
             for at, item in runs
         ]
         click.echo("\n".join(lines))

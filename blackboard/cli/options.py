@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+JSON_ASKED = "blackboard.json"
+"""Where click's context has whether JSON is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """The values of these options. Those after the command take precedence."""
@@ -71,8 +75,10 @@ def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..
                 json=kwargs.pop("as_json", False),
                 whole=whole and board is not None and not kwargs["ids"],
             )
-            parent = click.get_current_context().parent
-            return function(*args, chosen=own.under(parent.obj if parent else None), **kwargs)
+            context = click.get_current_context()
+            chosen = own.under(context.parent.obj if context.parent else None)
+            context.meta[JSON_ASKED] = chosen.json
+            return function(*args, chosen=chosen, **kwargs)
 
         wrapped: Callable[..., Any] = with_chosen
         for option in (_JSON, _CONFIG, _WHOLE if whole else _BOARD, _STORE):

@@ -4,7 +4,6 @@ In JSON, times are ISO 8601 in UTC with Z, durations are seconds, and what is ab
 text in a row is decoded.
 """
 
-import math
 import os
 import shutil
 import sys
@@ -16,15 +15,13 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.display.layout import Column, Line, one_line, shown, table, text_of
+from blackboard.display.layout import Column, Line, folded, one_line, shown, table, text_of, wrap
 from blackboard.errors import BlackboardError
-from blackboard.model import Item, Mark, Run, State
-from blackboard.phrases import exactly, iso
+from blackboard.model import Item, Mark, State
+from blackboard.phrases import exactly
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import decoded, decoded_as
-from blackboard.rules.status import ItemStatus, status_of
-from blackboard.spec import Labels
-from blackboard.worker.membership import Sighting
+from blackboard.rules.status import status_of
+from blackboard.views import item_view
 
 JSON = dict[str, Any]
 
@@ -55,12 +52,21 @@ def wrapped(text: str, *, first: str = "", margin: str = "") -> str:
     columns = width()
     if columns is None:
         return first + text
-    return click.wrap_text(text, columns, initial_indent=first, subsequent_indent=margin)
+    return "\n".join(wrap(text, columns, first=first, margin=margin))
 
 
-def table_text(columns: Sequence[Column], rows: Sequence[Line]) -> str:
-    """A table as wide as the terminal, in colours where it has some."""
-    return "\n".join(table_lines(columns, rows))
+def hung(line: str) -> str:
+    """A line as wide as the terminal: what is too much follows below, as far indented."""
+    text = line.lstrip(" ")
+    margin = line[: len(line) - len(text)]
+    return wrapped(text, first=margin, margin=margin)
+
+
+def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:
+    """A table as wide as the terminal, in colours where it has some. With `fold` its last column is
+    in words, and is not cut.
+    """
+    return "\n".join(table_lines(columns, folded(columns, rows, width()) if fold else rows))
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Line]) -> list[str]:
@@ -100,116 +106,6 @@ def emit(value: Any, *, in_a_line: bool = False) -> None:
     except RecursionError:
         raise BlackboardError("JSON that is nested so deeply cannot be written") from None
     click.echo(text)
-
-
-def item_view(one: ItemStatus, labels: Labels) -> JSON:
-    """An item. `labels` are its own or those of its type. `due` is the slot of its waiting or
-    running run, `ready` the time from which that may start; both are null when it is done. `owner`
-    is the worker of its running or last run.
-    """
-    item, lock = one.item, one.lock
-    spec = decoded(item.spec)
-    done = item.state is State.DONE
-    return {
-        "id": item.id,
-        "type": item.type,
-        "state": item.state.value,
-        "schedule": item.schedule,
-        "timezone": item.timezone,
-        "params": spec.get("params", {}) if isinstance(spec, dict) else {},
-        "start": moment(item.start),
-        "stop": moment(item.stop),
-        "running": item.running,
-        "outcome": item.outcome.value if item.outcome else None,
-        "due": None if done else iso(item.slot),
-        "ready": None if done else iso(item.ready),
-        "owner": item.owner or None,
-        "fence": item.fence,
-        "attempt": item.attempt,
-        "runs": item.runs,
-        "failures": item.failures,
-        "error": None if item.is_skipped else item.error or None,
-        "skipped": item.error if item.is_skipped else None,
-        "result": decoded(item.result),
-        "warnings": [*one.warnings],
-        "warned": item.warned,
-        "paused": marked(item.paused),
-        "resumed": marked(item.resumed),
-        "acknowledged": marked(item.acknowledged) if item.is_acknowledged else None,
-        "checkpoint": decoded(item.checkpoint),
-        "progress": decoded(lock.progress) if lock else None,
-        "stale_after": lock.stale_after if lock else None,
-        "overdue": one.overdue,
-        "stale": one.stale,
-        "silent": one.silent is not None,
-        "labels": {
-            "description": labels.description,
-            "owner": labels.owner,
-            "tags": labels.tags,
-        },
-    }
-
-
-def run_view(run: Run, *, output: bool = False) -> JSON:
-    """A run of the history; with what its handler printed and logged if `output` says so."""
-    view = {
-        "id": run.id,
-        "type": run.type,
-        "due": iso(run.slot),
-        "start": iso(run.start),
-        "stop": iso(run.stop),
-        "lag": run.lag,
-        "duration": run.duration,
-        "outcome": run.outcome.value,
-        "worker": run.worker,
-        "fence": run.fence,
-        "attempt": run.attempt,
-        "result": decoded(run.result),
-        "error": None if run.is_skipped else run.error or None,
-        "skipped": run.error if run.is_skipped else None,
-        "warnings": [*run.warnings],
-        "note": marked(run.note),
-    }
-    if not output:
-        return view
-    log = [
-        {"at": iso(one.at), "level": one.level, "logger": one.logger or None, "text": one.text}
-        for one in run.log
-    ]
-    return {**view, "output": run.output, "log": log}
-
-
-def worker_view(one: Sighting) -> JSON:
-    """A worker. `age` is how long ago it was seen, null when its host has booted since."""
-    member = one.member
-    return {
-        "owner": member.owner,
-        "host": host_of(member.owner),
-        "started": iso(member.started),
-        "seen": iso(member.seen),
-        "age": round(one.age, 3) if math.isfinite(one.age) else None,
-        "alive": not one.lost,
-        "slots": member.slots,
-        "running": member.running,
-        "types": [name for name in member.types.split(",") if name],
-        "cycle": member.cycle,
-        "version": member.release,
-    }
-
-
-def host_of(owner: str) -> str:
-    """The host of a worker named host:pid:boot nonce."""
-    return owner.rsplit(":", 2)[0]
-
-
-def moment(value: datetime | None) -> str | None:
-    return None if value is None else iso(value)
-
-
-def marked(text: str) -> Any:
-    """A mark: who, when and why. Text that is no mark is decoded as it stands."""
-    mark = decoded_as(Mark, text)
-    return {"by": mark.by, "at": iso(mark.at), "reason": mark.reason} if mark else decoded(text)
 
 
 def paused_words(mark: Mark, now: datetime) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import click
 
 from blackboard.board import mark_now
+from blackboard.cli.actions import record
 from blackboard.cli.many import change_each
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import Answer, due_words, emit, marked, paused_words
+from blackboard.cli.output import Answer, due_words, emit, paused_words
 from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.errors import BadInput
 from blackboard.model import Item, Mark
@@ -17,6 +18,7 @@ from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
 from blackboard.stores import wake_workers
+from blackboard.views import marked
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
@@ -55,7 +57,7 @@ def pause_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: 
         words = f"is {done.item.state.value}: there is nothing to pause"
         return _unchanged(done.item, words, no=True)
 
-    return run(change_each(session, ids, pause, exact=exact))
+    return run(change_each(session, ids, pause, verb="pause", exact=exact, reason=reason))
 
 
 def _check_named(ids: Sequence[str]) -> None:
@@ -68,15 +70,19 @@ async def _pause_board(session: Session, reason: str) -> int:
         changed = await pause_board(board, await mark_now(board, reason))
         mark = await paused_by(board)
         wake_workers(session.store)
+        if changed:
+            await record(session, board, "pause board", (), reason=reason)
         now = await board.table.now()
     _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else "")
     return 0
 
 
-async def _resume_board(session: Session) -> int:
+async def _resume_board(session: Session, reason: str) -> int:
     async with session.board() as board:
         changed = await resume_board(board)
         wake_workers(session.store)
+        if changed:
+            await record(session, board, "resume board", (), reason=reason)
     words = "the board is resumed" if changed else "the board was not paused"
     _say_of_board(session, None, changed=changed, words=words)
     return 0
@@ -107,7 +113,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     """
     session = Session.start(chosen)
     if chosen.whole:
-        return run(_resume_board(session))
+        return run(_resume_board(session, reason))
     _check_named(ids)
 
     async def resume(board: BoardTable, item: Item) -> Answer:
@@ -117,7 +123,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         due = due_words(done.item, await board.table.now())
         return Answer(item=done.item, words=f"is resumed and {due}")
 
-    return run(change_each(session, ids, resume, exact=exact))
+    return run(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
 
 
 ACK_EPILOG = """\b
@@ -145,7 +151,8 @@ def ack_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: st
         failed = plural(done.item.failures, "failure")
         return Answer(item=done.item, words=f"is acknowledged, with its {failed} in a row")
 
-    return run(change_each(Session.start(chosen), ids, acknowledge, exact=exact))
+    session = Session.start(chosen)
+    return run(change_each(session, ids, acknowledge, verb="ack", exact=exact, reason=reason))
 
 
 CANCEL_EPILOG = """\b
@@ -178,7 +185,7 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
 
     session = Session.start(chosen).with_defaults()
-    return run(change_each(session, ids, cancel, exact=exact))
+    return run(change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason))
 
 
 UNLOCK_EPILOG = """\b
@@ -223,4 +230,6 @@ def unlock_command(
         held = f"fence {lock.fence}, held by {lock.owner}, not renewed {since(lock.age)}"
         return Answer(item=done.item, words=f"is unlocked ({held}) and {due}")
 
-    return run(change_each(Session.start(chosen), ids, unlock, exact=exact, check=check))
+    session = Session.start(chosen)
+    work = change_each(session, ids, unlock, verb="unlock", exact=exact, reason=reason, check=check)
+    return run(work)

@@ -1,17 +1,17 @@
-"""The only importer of rich: what moves on a terminal, and what a worker tells there.
+"""The only importer of rich: bars of progress, pictures, and what a worker tells on a terminal.
 
 Text from the board reaches rich as text, never as markup, and never with its control characters.
 """
 
+import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
 from typing import TextIO
 
 from rich.console import Console
-from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -39,6 +39,7 @@ STYLES = {
     Style.LATE: "yellow",
     Style.BAD: "red",
     Style.LOST: "magenta",
+    Style.CHOSEN: "reverse",
 }
 LEVELS = {10: "bright_black", 20: "", 30: "yellow", 40: "red", 50: "bold red"}
 EVENT_STYLES: Mapping[type[BoardEvent], str] = {
@@ -59,20 +60,19 @@ ANY = "any"
 COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
 """What need not be said of a run; its outcome is in the message."""
 
-Frame = Callable[[int, int], Awaitable[Sequence[Line]]]
-"""Draws a picture for a number of columns and rows."""
 
-
-async def watch(frame: Frame, *, sleep: Callable[[float], Awaitable[None]], every: float) -> None:
-    """Show a frame again and again on the terminal's alternate screen, until cancelled. Only lines
-    that differ are sent, so nothing flickers; the first screen is restored at the end.
+def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
+    """A console that writes text as it is, in colours where the terminal has some: without any
+    for https://no-color.org.
     """
-    console = Console(highlight=False, markup=False, emoji=False)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            lines = await frame(console.width, console.height)
-            live.update(_picture(lines), refresh=True)
-            await sleep(every)
+    return Console(
+        file=stream,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=soft_wrap,
+    )
 
 
 def _picture(lines: Sequence[Line]) -> Text:
@@ -88,7 +88,15 @@ def _picture(lines: Sequence[Line]) -> Text:
 
 def svg_of(lines: Sequence[Line], *, title: str) -> str:
     """A picture as an SVG document without references to other files, for a page of Markdown."""
-    picture = _picture(lines)
+    return _svg(_picture(lines), title)
+
+
+def svg_of_output(text: str, *, title: str) -> str:
+    """What a command has written on a terminal, as such a document."""
+    return _svg(Text.from_ansi(text, no_wrap=True, overflow="crop", end=""), title)
+
+
+def _svg(picture: Text, title: str) -> str:
     width = max((line.cell_len for line in picture.split()), default=1)
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
     console.print(picture)
@@ -97,7 +105,7 @@ def svg_of(lines: Sequence[Line], *, title: str) -> str:
 
 def event_line(stream: TextIO) -> Callable[[BoardEvent, datetime], str]:
     """Makes an event of a worker a line for people, with colours if `stream` is a terminal."""
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = _console(stream, soft_wrap=True)
 
     def line(event: BoardEvent, at: datetime) -> str:
         with console.capture() as printed:
@@ -129,16 +137,29 @@ def event_text(event: BoardEvent, at: datetime) -> Text:
 
 
 @contextmanager
-def bar(what: str, stream: TextIO) -> Iterator[Callable[[float], None]]:
-    """A progress bar on a terminal, moved by the share that is done, and erased at the end."""
-    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+def bar(stream: TextIO) -> Iterator[Callable[[str, float | None], None]]:
+    """A progress bar on a terminal: it is given what is done and the share of it that is, where
+    that can be said. It is erased at the end.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, auto_refresh=False
+        *columns,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=_console(stream),
+        transient=True,
+        auto_refresh=False,
     ) as progress:
-        task = progress.add_task(what, total=1.0)
+        task = progress.add_task("", total=None, visible=False)
 
-        def moved(share: float) -> None:
-            progress.update(task, completed=share, refresh=True)
+        def moved(what: str, share: float | None) -> None:
+            total = None if share is None else 1.0
+            progress.update(
+                task,
+                description=what,
+                completed=share or 0.0,
+                total=total,
+                visible=True,
+                refresh=True,
+            )
 
         yield moved

@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
+from blackboard.cli.actions import record
 from blackboard.cli.options import Chosen, common, completing
-from blackboard.cli.output import Answer, emit, note, print_answers, run_view
-from blackboard.cli.session import Session, ids_argument, run, select, spec_of
+from blackboard.cli.output import Answer, emit, note, print_answers
+from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput
@@ -20,11 +21,14 @@ from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, plural, span
 from blackboard.protocol import edits
+from blackboard.protocol.actions import param_names
 from blackboard.protocol.reading import BoardTable
+from blackboard.queries import select
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.durations import parse_duration
 from blackboard.stores import wake_workers
+from blackboard.views import run_view
 from blackboard.worker.membership import Sighting, takers, workers
 
 FIRST_PAUSE = 0.05
@@ -191,11 +195,15 @@ async def _request(
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-        requests = [
-            await edits.run_now(board, item.id, once=once)
-            for item, once in zip(items, onces, strict=True)
-        ]
-        wake_workers(session.store)
+        requests: list[Requested] = []
+        try:
+            for item, once in zip(items, onces, strict=True):
+                requests.append(await edits.run_now(board, item.id, once=once))
+        finally:
+            if requests:
+                wake_workers(session.store)
+                asked = [one.item.id for one in requests]
+                await record(session, board, "run", asked, details=param_names(onces[0]))
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)

@@ -11,7 +11,6 @@ import gc
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,12 +22,8 @@ from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers import load
-from blackboard.inputs import check_id
-from blackboard.model import Item, State, replace
-from blackboard.patterns import is_glob, matches
-from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.rules.status import OVERDUE_AFTER
+from blackboard.model import Item, Via, replace
+from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec, decode_spec
 
 if TYPE_CHECKING:
@@ -43,6 +38,7 @@ class Session(Location):
     """One call of a command: its settings and where its board is."""
 
     chosen: Chosen
+    via: Via | None = "cli"
 
     @classmethod
     def start(cls, chosen: Chosen) -> "Session":
@@ -105,48 +101,6 @@ def keeping_all() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-# ---- the items of a command
-
-
-async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
-    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
-    of the board. Raises BadInput when one of them means nothing.
-    """
-    found: dict[str, Item] = {}
-    everything: list[Item] | None = None
-    for pattern in patterns:
-        item = await board.item(check_id(pattern))
-        if item is not None and item.state is not State.REMOVED:
-            found.setdefault(pattern, item)
-            continue
-        if exact or not is_glob(pattern):
-            raise Missing(pattern)
-        if everything is None:
-            everything = [item async for item in board.items()]
-        matched = [
-            item
-            for item in everything
-            if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
-        ]
-        if not matched:
-            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
-        for item in matched:
-            found.setdefault(item.id, item)
-    return list(found.values())
-
-
-async def read_selected(
-    board: BoardTable,
-    patterns: Sequence[str] = (),
-    *,
-    exact: bool = False,
-    overdue_after: timedelta = OVERDUE_AFTER,
-) -> BoardStatus:
-    """The status of the items that `patterns` mean, of all when there are none."""
-    items = await select(board, patterns, exact=exact) if patterns else None
-    return await read_status(board, items, overdue_after=overdue_after)
 
 
 def spec_of(item: Item) -> Spec:

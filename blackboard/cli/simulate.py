@@ -8,7 +8,6 @@ its slots by the calendar.
 
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from blackboard import cost
 from blackboard.cli.cost import dollars
 from blackboard.cli.options import Chosen, common, cycle_option, number_option
 from blackboard.cli.output import emit, note
+from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session, run
 from blackboard.cost import Load, Rhythm
 from blackboard.display.layout import shown
@@ -267,7 +267,7 @@ def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
 async def _read(session: Session, takes: float | None) -> Simulable:
     """The items of the board. Raises BadInput when none of them can be simulated."""
     found = Simulable(takes=takes)
-    async with session.board() as board:
+    async with reading(session.board(), "reading items") as board:
         await found.read(board)
     if not found.items:
         problem = f"the board {session.name!r} has no items that run repeatedly"
@@ -328,17 +328,15 @@ def _writing(file: Path) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _watched(world: "World") -> Iterator[None]:
-    """A progress bar, if stderr is a terminal."""
-    if not sys.stderr.isatty():
+    """A progress bar."""
+    if not is_shown():
         yield
         return
-    from blackboard.cli.render import bar  # noqa: PLC0415 - see above
-
-    with bar("simulating", sys.stderr) as moved:
+    with progress("simulating") as done:
         seconds = world.scenario.hours * 3600.0
 
         def move() -> None:
-            moved(min(world.timeline.now / seconds, 1.0))
+            done.reached(min(world.timeline.now / seconds, 1.0))
             world.timeline.at(world.timeline.now + seconds / STEPS, move)
 
         world.timeline.at(0.0, move)

@@ -33,7 +33,7 @@ from typing import Any
 
 from blackboard import cost
 from blackboard.cli.cost import amount
-from blackboard.cli.output import table_text
+from blackboard.cli.output import table_text, wrapped
 from blackboard.display.layout import Column, Line, Style, shown
 from blackboard.model import Outcome
 from blackboard.phrases import plural, span
@@ -73,7 +73,7 @@ def _words(line: str) -> set[str]:
 
 COLUMNS = (
     Column(title="", least=8, usual=20, worth=9),
-    Column(title="found", least=6, usual=14, worth=8),
+    Column(title="found", least=6, usual=16, worth=8),
     Column(title="that is", least=8, usual=70, worth=1),
 )
 ENDS = (Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.ABANDONED)
@@ -173,15 +173,15 @@ def lines(found: Simulated) -> Iterator[str]:
     """For people."""
     scenario, figures = found.scenario, found.figures
     kinds = ", ".join(sorted(scenario.faults)) if scenario.faults else "none"
-    yield (
+    yield wrapped(
         f"{plural(len(scenario.items), 'item')}, {plural(scenario.workers, 'worker')} with "
         f"{plural(scenario.slots, 'slot')}, {plural(scenario.shards, 'shard')}, cycle "
         f"{span(scenario.cycle.total_seconds())}; {span(figures.seconds)} simulated, "
         f"seed {scenario.seed}"
     )
-    yield f"faults: {kinds}"
+    yield wrapped(f"faults: {kinds}", margin="  ")
     yield ""
-    yield table_text(COLUMNS, _rows(found))
+    yield table_text(COLUMNS, _rows(found), fold=True)
     yield ""
     if found.violation is None:
         yield f"violations: none, at {plural(found.world.trace.lines, 'step')}"
@@ -216,9 +216,10 @@ def _rows(found: Simulated) -> list[Line]:
 
 
 def _violated(found: Simulated, violation: Violation) -> Iterator[str]:
-    yield f"VIOLATION after {span(found.figures.seconds)}: {shown(str(violation))}"
+    words = f"VIOLATION after {span(found.figures.seconds)}: {shown(str(violation))}"
+    yield wrapped(words, margin="  ")
     yield from ("", f"before it, the last {plural(len(found.story), 'line')} that concern it:")
-    yield from (f"  {shown(line)}" for line in found.story)
+    yield from (wrapped(shown(line), first="  ", margin="    ") for line in found.story)
     yield from ("", "to repeat it:", f"  {found.again}")
 
 

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import tempfile
+import webbrowser
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +73,7 @@ Examples:
   blackboard demo --store azurite:
   blackboard demo --svg demo.svg
   blackboard demo --sharing
+  blackboard demo --web
 """
 DRAWN_ACT = 4
 """The lock of a killed worker goes stale."""
@@ -86,9 +89,10 @@ NEEDED = ("httpx2", "icalendar", "recurring_ical_events")
     help="Also write a picture of the board at the moment when a lock goes stale.",
 )
 @click.option("--sharing", is_flag=True, help="Watch workers share partitions instead.")
+@click.option("--web", is_flag=True, help="With the board in a browser beside it, until Ctrl-C.")
 @click.pass_obj
 def demo_command(
-    chosen: Chosen | None, *, store: str | None, svg: Path | None, sharing: bool
+    chosen: Chosen | None, *, store: str | None, svg: Path | None, sharing: bool, web: bool
 ) -> int:
     """Watch two workers aggregate the calendars of sixteen towns, and what happens when one of
     them is killed. With --sharing: three workers share twelve partitions, one joins, one is killed,
@@ -98,13 +102,15 @@ def demo_command(
     In a store that --store names it makes a board of its own, which is kept as well;
     BLACKBOARD_STORE is ignored.
     """
+    if sharing and web:
+        raise BadInput("web", "the page is of the other demo", "leave out --sharing")
     missing = [name for name in NEEDED if find_spec(name) is None and not sharing]
     if missing:
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
     try:
         where = store if store is not None or chosen is None else chosen.store
-        picture = run(_demo(where, sharing=sharing))
+        picture = run(_demo(where, sharing=sharing, web=web))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
     if svg is not None:
@@ -112,14 +118,14 @@ def demo_command(
     return 0
 
 
-async def _demo(store: str | None, *, sharing: bool) -> str:
+async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
     """The picture of the board at the drawn act, as SVG."""
     from blackboard.cli.render import svg_of  # noqa: PLC0415 - rich is slow to load
     from blackboard.demo import sharing as shared  # noqa: PLC0415
     from blackboard.demo import story  # noqa: PLC0415
     from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
 
-    play = shared.play if sharing else story.play
+    play = shared.play if sharing else partial(story.play, served=_served if web else None)
     _end_on_signals()
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
@@ -131,6 +137,16 @@ async def _demo(store: str | None, *, sharing: bool) -> str:
     finally:
         output.close()
     return svg_of(output.picture, title="./bb demo --sharing" if sharing else "./bb demo")
+
+
+async def _served(url: str) -> None:
+    """Say where the page is, and open it where there is a screen; at the end, wait for Ctrl-C."""
+    if not url:
+        note("the page goes on until Ctrl-C")
+        await asyncio.Event().wait()
+    note(f"the board in a browser: {url}")
+    if sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        await asyncio.to_thread(webbrowser.open, url)
 
 
 async def _place(store: str | None) -> "DemoFolder":

@@ -1,59 +1,44 @@
 """`blackboard status`: the board in one screen or one line, from its statistics."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator
 
 import click
 
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import JSON, emit, marked, moment, paused_words, table_text
+from blackboard.cli.output import colour, emit, paused_words, width
+from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all, run
+from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
+from blackboard.clock import SystemClock
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
-from blackboard.display.layout import shown
-from blackboard.election import read_elections
-from blackboard.model import ItemCounts, Mark, Statistics
+from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
+from blackboard.errors import BadInput
+from blackboard.model import ItemCounts, Statistics
+from blackboard.overview import Overview, read_overview
 from blackboard.phrases import plural, relative, span
-from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of
-from blackboard.protocol.statistics import count, read_statistics
-from blackboard.rules.statistics import is_current
-from blackboard.rules.status import ItemStatus
-from blackboard.worker.coordinator import ELECTION
-from blackboard.worker.membership import Sighting, workers
+from blackboard.views import JSON, marked, moment
 
 EPILOG = """\b
 Examples:
   blackboard status
   blackboard status --exact
   blackboard status --line
+  blackboard status --watch 10
   blackboard status --json | jq .overdue
 """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """What is shown of a board."""
-
-    counted: Statistics
-    is_now: bool
-    """Whether it was counted by this command."""
-    present: Sequence[Sighting]
-    coordinator: ItemStatus | None
-    """Its election; None where no worker leads it."""
-    age: float
-    """Seconds since the counting."""
-    paused: Mark | None
-    """Who paused the board, if it is paused."""
-    now: datetime
+MARGIN = 13
+"""Columns of the names of the facts."""
 
 
 @click.command(epilog=EPILOG)
 @click.option("--exact", is_flag=True, help="Count now, whatever was counted before.")
 @click.option("--line", is_flag=True, help="One line, for a shell prompt or a chat.")
+@watch_option
 @common()
-def status_command(*, chosen: Chosen, exact: bool, line: bool) -> int:
+def status_command(*, chosen: Chosen, exact: bool, line: bool, watch: str | None) -> int:
     """Show the board in one screen: its items by state and type, what is overdue or failing, the
     workers, and the one that coordinates them. Exit code 0 whatever there is: `check` judges.
 
@@ -61,10 +46,14 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool) -> int:
     they are counted now, as with --exact: on a large board that takes a while.
     """
     session = Session.start(chosen)
+    if watch is not None:
+        if line:
+            raise BadInput("watch", "it shows the whole screen", "leave out --line")
+        return _watched(session, exact=exact, every=seconds_of(watch))
 
     async def read() -> Overview:
-        async with session.board() as board:
-            return await _overview(board, exact=exact)
+        async with reading(session.board(), "counting items") as board:
+            return await read_overview(board, exact=exact)
 
     with keeping_all():
         found = run(read())
@@ -73,57 +62,61 @@ def status_command(*, chosen: Chosen, exact: bool, line: bool) -> int:
     elif line:
         click.echo(_line(found, session))
     else:
-        click.echo("\n".join(_lines(found, session)))
+        click.echo(texts_of(_lines(found, session, width()), colour=colour()))
     return 0
 
 
-async def _overview(board: BoardTable, *, exact: bool) -> Overview:
-    counted = None if exact else await read_statistics(board)
-    is_now = counted is None or not is_current(counted, now=await board.table.now())
-    if counted is None or is_now:
-        counted = await count(board)
-    elections = await read_elections(board)
-    leading = [
-        one
-        for one in (elections.statuses if elections else ())
-        if one.item.id == ELECTION and one.running and not one.stale
-    ]
-    return Overview(
-        counted=counted,
-        is_now=is_now,
-        present=await workers(board),
-        coordinator=leading[0] if leading else None,
-        age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
-        paused=await paused_by(board),
-        now=await board.table.now(),
-    )
+def _watched(session: Session, *, exact: bool, every: float) -> int:
+    def view(board: BoardTable) -> PageView:
+        async def read() -> Drawn:
+            found = await read_overview(board, exact=exact)
+            return lambda columns: WatchedPage(body=[*_lines(found, session, columns)])
+
+        return PageView(read, SystemClock())
+
+    return watched(session, view, every=every)
 
 
-def _lines(found: Overview, session: Session) -> Iterator[str]:
-    counted, alive = found.counted, sum(not one.lost for one in found.present)
-    lost = len(found.present) - alive
+def _lines(found: Overview, session: Session, columns: int | None) -> Iterator[Line]:
+    """In at most so many columns."""
     if found.paused:
-        yield paused_words(found.paused, found.now)
-    yield f"board        {shown(session.name)} in {shown(session.store)}"
-    yield (
-        f"items        {plural(counted.items, 'item')}: {counted.active:,} active, "
-        f"{counted.paused:,} paused, {counted.done:,} done"
-    )
-    yield (
-        f"now          {counted.running:,} running, {counted.stale:,} stale, "
-        f"{counted.overdue:,} overdue, {counted.failing:,} failing, {counted.warned:,} warned"
-    )
-    yield f"earliest     {_earliest(counted)}"
-    yield f"workers      {alive:,} alive" + (f", {lost:,} lost" if lost else "")
-    yield f"coordinator  {_coordinator(found)}"
-    who = "" if found.is_now else f"{span(found.age)} ago by {shown(worker_name(counted.by))}, "
-    yield f"counted      {who or 'now, '}in {counted.took:g} s"
+        yield from paragraph(paused_words(found.paused, found.now), columns, style=Style.LATE)
+    for name, text in _facts(found, session):
+        margin = " " * MARGIN
+        yield from paragraph(text, columns, first=name.ljust(MARGIN), margin=margin)
+    counted = found.counted
     if counted.by_type:
-        yield ""
-        yield table_text(TYPE_COLUMNS, [type_cells(one) for one in counted.by_type])
+        yield ()
+        rows = [type_cells(one) for one in counted.by_type]
+        yield from table(TYPE_COLUMNS, rows, width=columns)
     others = counted.items - sum(one.items for one in counted.by_type)
     if others:
-        yield f"... and {plural(others, 'item')} of other types"
+        yield [(f"... and {plural(others, 'item')} of other types", Style.PLAIN)]
+
+
+def _facts(found: Overview, session: Session) -> Iterator[tuple[str, str]]:
+    counted, alive = found.counted, sum(not one.lost for one in found.present)
+    lost = len(found.present) - alive
+    yield "board", f"{shown(session.name)} in {shown(session.store)}"
+    yield (
+        "items",
+        (
+            f"{plural(counted.items, 'item')}: {counted.active:,} active, "
+            f"{counted.paused:,} paused, {counted.done:,} done"
+        ),
+    )
+    yield (
+        "now",
+        (
+            f"{counted.running:,} running, {counted.stale:,} stale, "
+            f"{counted.overdue:,} overdue, {counted.failing:,} failing, {counted.warned:,} warned"
+        ),
+    )
+    yield "earliest", _earliest(counted)
+    yield "workers", f"{alive:,} alive" + (f", {lost:,} lost" if lost else "")
+    yield "coordinator", _coordinator(found)
+    who = "" if found.is_now else f"{span(found.age)} ago by {shown(worker_name(counted.by))}, "
+    yield "counted", f"{who or 'now, '}in {counted.took:g} s"
 
 
 def _line(found: Overview, session: Session) -> str:

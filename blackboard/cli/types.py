@@ -4,13 +4,14 @@ import click
 import msgspec
 
 from blackboard.cli.options import Chosen, common, completing
-from blackboard.cli.output import JSON, emit
+from blackboard.cli.output import emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.manifest import TypeEntry, described, manifest_of
 from blackboard.params import summary
 from blackboard.spec import decode_spec
+from blackboard.views import JSON
 
 EPILOG = """\b
 Examples:
@@ -76,5 +77,9 @@ def _text(one: TypeEntry) -> str:
         "params": ", ".join(summary(one.schema)) if one.schema else "",
         "defined": one.place,
     }
-    lines = [f"  {name:<8}  {shown(fact)}" for name, fact in facts.items() if fact]
-    return "\n".join([shown(one.type), *lines])
+    lines = [
+        wrapped(shown(fact), first=f"  {name:<8}  ", margin=" " * 12)
+        for name, fact in facts.items()
+        if fact
+    ]
+    return "\n".join([wrapped(shown(one.type)), *lines])

@@ -2,7 +2,8 @@
 
 Each process of several is this same command without `--processes`, and a supervisor keeps them. It
 passes signals on to all of them. A worker that ends by itself is replaced after a pause, whatever
-its exit code: a handler may have ended its worker with that code. Workers that are meant to end
+its exit code: a handler may have ended its worker with that code. With `--metrics`, each of them
+serves its own at a port of its own. Workers that are meant to end
 (`--once`, `--until-idle`) are waited for. Each worker holds one end of a pipe whose other end the
 supervisor holds: if the supervisor is killed, the pipe closes and the workers stop as if asked to.
 """
@@ -16,7 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 import click
 
@@ -34,8 +35,9 @@ from blackboard.cli.output import note
 from blackboard.cli.session import Session, run
 from blackboard.cli.worker_log import LogForm, subscriber
 from blackboard.clock import SystemChance, SystemClock
+from blackboard.cost import price_of
 from blackboard.errors import BadInput
-from blackboard.events import Events, StoreAway
+from blackboard.events import Events, MetricsServed, StoreAway
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS, STORE
@@ -43,6 +45,9 @@ from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import emitting_info
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
+
+if TYPE_CHECKING:
+    from blackboard.metrics.server import Endpoint
 
 EPILOG = """\b
 Examples:
@@ -67,6 +72,12 @@ Examples:
 @click.option("--once", is_flag=True, help="One walk, and the runs that it started.")
 @click.option("--until-idle", is_flag=True, help="Until nothing is due and nothing runs.")
 @number_option("--processes", most=256, default=1, line="Workers to start [1].")
+@click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /healthz, /readyz [127.0.0.1]; 0: a free port; with --processes each one "
+    "takes the next port.",
+)
 @click.option("--reload", is_flag=True, help="Start again when files of the jobs change.")
 @click.option("--init", is_flag=True, help="Make the board first if it is not there.")
 @click.option(
@@ -89,6 +100,7 @@ def worker_command(
     once: bool,
     until_idle: bool,
     processes: int,
+    metrics: str | None,
     reload: bool,
     init: bool,
     form: LogForm,
@@ -121,9 +133,10 @@ def worker_command(
         note(f"{problem}; it starts again when that changes")
         run(_change())
         return _start_again()
+    endpoint = _endpoint(metrics, processes)
     if processes > 1:
-        run(_check(session, settings, init=init))
-        return supervise(processes, restart=until == "stopped")
+        run(_check(session, settings, init=init, ports=_each(endpoint, processes)))
+        return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form
     try:
@@ -136,6 +149,7 @@ def worker_command(
                     init=init,
                     reload=reload,
                     events=_events(level, form),
+                    endpoint=endpoint,
                 )
             )
     except SystemExit as problem:
@@ -179,11 +193,52 @@ def _handlers(session: Session, settings: WorkerSettings) -> Mapping[str, Handle
     return handlers
 
 
-async def _check(session: Session, settings: WorkerSettings, *, init: bool) -> None:
+def _endpoint(metrics: str | None, processes: int) -> "Endpoint | None":
+    """Where the first of the processes serves its metrics. Raises BadInput."""
+    if metrics is None:
+        return None
+    from blackboard.metrics.server import Endpoint  # noqa: PLC0415 - only when asked for
+
+    return Endpoint.parse(metrics, processes=processes)
+
+
+def _each(endpoint: "Endpoint | None", processes: int) -> "Sequence[Endpoint]":
+    return [endpoint.of(number) for number in range(processes)] if endpoint else []
+
+
+async def _serve_metrics(
+    stack: AsyncExitStack, endpoint: "Endpoint", *, events: Events, store: str
+) -> None:
+    """Measure the worker that emits these events, and serve that until the stack is closed."""
+    from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415 - only when asked for
+    from blackboard.metrics.worker import WorkerMetrics  # noqa: PLC0415
+
+    metrics = WorkerMetrics(price=price_of(store))
+    events.subscribe(metrics, "the metrics")
+    found = await stack.enter_async_context(serving(pages_of(metrics), endpoint))
+    events.emit(MetricsServed, url=f"http://{found}/metrics")
+
+
+async def _check(
+    session: Session,
+    settings: WorkerSettings,
+    *,
+    init: bool,
+    ports: "Sequence[Endpoint]",
+) -> None:
     """Refuses once, before workers are started, what none of them could use. A store that is away
     is not refused: the workers wait for it.
     """
     _handlers(session, settings)
+    if session.settings.worker.otel:
+        from blackboard.otel import check  # noqa: PLC0415 - only when asked for
+
+        check()
+    for endpoint in ports:
+        from blackboard.metrics.server import serving  # noqa: PLC0415 - only when asked for
+
+        async with serving({}, endpoint):
+            pass
     try:
         async with session.board(create=init):
             pass
@@ -201,10 +256,13 @@ async def _work(
     init: bool,
     reload: bool,
     events: Events,
+    endpoint: "Endpoint | None",
 ) -> bool:
     """Whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)
     async with AsyncExitStack() as stack:
+        if endpoint is not None:
+            await _serve_metrics(stack, endpoint, events=events, store=session.store)
         if until == "stopped":
             board = await _opened(session, stack, init=init, events=events)
         else:
@@ -274,21 +332,24 @@ KILLED = 1
 """The exit code that stands for a worker that was ended by a signal."""
 
 
-def without_processes(arguments: Sequence[str]) -> list[str]:
-    """The command line of one worker: the same, but for the number of them."""
+def without(option: str, arguments: Sequence[str]) -> list[str]:
+    """A command line without an option that has a value."""
     kept: list[str] = []
     rest = iter(arguments)
     for one in rest:
-        if one == "--processes":
+        if one == option:
             next(rest, None)
-        elif not one.startswith("--processes="):
+        elif not one.startswith(f"{option}="):
             kept.append(one)
     return kept
 
 
-def supervise(count: int, *, restart: bool) -> int:
-    """Run so many workers until all have ended; the highest of their exit codes."""
-    return asyncio.run(_Supervisor(without_processes(sys.argv[1:]), restart=restart).run(count))
+def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) -> int:
+    """Run so many workers until all have ended; the highest of their exit codes. The first one
+    serves its metrics at `endpoint`.
+    """
+    arguments = without("--metrics", without("--processes", sys.argv[1:]))
+    return asyncio.run(_Supervisor(arguments, restart=restart, endpoint=endpoint).run(count))
 
 
 def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
@@ -308,9 +369,12 @@ def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
 
 
 class _Supervisor:
-    def __init__(self, arguments: list[str], *, restart: bool) -> None:
+    def __init__(
+        self, arguments: list[str], *, restart: bool, endpoint: "Endpoint | None" = None
+    ) -> None:
         self._arguments = arguments
         self._restart = restart
+        self._endpoint = endpoint
         self._running: set[asyncio.subprocess.Process] = set()
         self._stopping = asyncio.Event()
 
@@ -318,20 +382,20 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, self._pass_on, one)
-        return max(await asyncio.gather(*(self._keep() for _ in range(count))))
+        return max(await asyncio.gather(*map(self._keep, range(count))))
 
     def _pass_on(self, number: int) -> None:
         self._stopping.set()
         for process in self._running:
             _send(process, number)
 
-    async def _keep(self) -> int:
+    async def _keep(self, number: int) -> int:
         """One worker after another, until they are meant to end."""
         loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
         while True:
             since = loop.time()
             try:
-                code = await self._run_one()
+                code = await self._run_one(number)
                 ended = f"a worker ended with {code}"
             except OSError as problem:  # no memory, no process: there may be some again
                 code, ended = KILLED, f"a worker could not be started: {problem}"
@@ -346,14 +410,16 @@ class _Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), pause)
                 return 0
 
-    async def _run_one(self) -> int:
+    async def _run_one(self, number: int) -> int:
         """One worker, from its start to its end; its exit code. Raises OSError."""
+        metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             "-m",
             "blackboard",
             *self._arguments,
+            *metrics,
             stdin=asyncio.subprocess.PIPE,
             env={**os.environ, SUPERVISED: "1"},
             start_new_session=True,  # Ctrl-C reaches it through us, and once

@@ -6,6 +6,7 @@ them. If the demo itself is killed, they end by themselves as soon as nothing is
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -203,6 +204,22 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
         yield workers
     finally:
         await asyncio.gather(*(one.end() for one in workers.workers))
+
+
+@asynccontextmanager
+async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
+    """The board in a browser, for as long as this lasts; its address. Raises BlackboardError."""
+    command = _command(folder, ["serve", "--operator", "--listen", "127.0.0.1:0", "--json"])
+    pipe = asyncio.subprocess.PIPE
+    process = await _started(folder, command, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        said = await process.stdout.readline()
+        if not said:
+            raise BlackboardError("the page of the demo could not be served: `blackboard serve`")
+        yield json.loads(said)["url"]
+    finally:
+        await DemoWorker("pages", folder.path, process).end()
 
 
 async def apply(folder: DemoFolder) -> None:

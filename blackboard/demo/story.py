@@ -5,7 +5,8 @@ Each act waits until the board shows what the next paragraph says; nothing is pr
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from blackboard.demo.board import (
     DemoWorker,
     DemoWorkers,
     apply,
+    demo_pages,
     demo_workers,
     pages,
 )
@@ -53,8 +55,17 @@ KINDS = (
 )
 
 
-async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str) -> None:
-    """Play all acts, in an empty folder. `program` is the command as the reader calls it.
+async def play(
+    output: Output,
+    folder: DemoFolder,
+    *,
+    clock: Clock,
+    program: str,
+    served: Callable[[str], Awaitable[None]] | None = None,
+) -> None:
+    """Play all acts, in an empty folder. `program` is the command as the reader calls it. With
+    `served` the board is in a browser as well: it is called with the address, and once more, with
+    "", at the end of the story, for as long as the page is to go on.
     Raises BlackboardError when an act does not happen in time.
     """
     today = clock.now().date()
@@ -64,13 +75,21 @@ async def play(output: Output, folder: DemoFolder, *, clock: Clock, program: str
         location = Location(
             settings=Settings(), folder=folder.path, store=folder.store, name=folder.board
         )
-        async with location.open() as board, demo_workers(folder) as workers:
+        async with (
+            location.open() as board,
+            demo_workers(folder) as workers,
+            AsyncExitStack() as stack,
+        ):
+            if served is not None:
+                await served(await stack.enter_async_context(demo_pages(folder)))
             story = _Story(board=board, workers=workers, output=output, clock=clock, folder=folder)
             taken_over, last = await story.play()
             output.close()
             end = _Summary(writer=Writer(output), folder=folder, program=program)
             runs = [run async for run in board.runs(taken_over)]
             end.write(runs, board=last, name_of=workers.name_of, today=today)
+            if served is not None:
+                await served("")
 
 
 @dataclass(slots=True, kw_only=True)

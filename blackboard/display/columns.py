@@ -8,15 +8,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.display.layout import Cell, Column, Line, Style, shown
-from blackboard.leases import GroupLeases
-from blackboard.model import Outcome, Run, State, Statistics, TypeCounts, replace
+from blackboard.leases import GroupLeases, last_move
+from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import brief, first_line, iso, plural, relative, span, stamp
+from blackboard.queries import ItemsFound
 from blackboard.records import decoded
 from blackboard.rules.statistics import counts_of
 from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting
 
 NOTHING = "-"
+FEW_ITEMS = 3
+"""Items of an action that are named."""
 MOST_LINES = 10
 """Warnings below a board."""
 MOMENT = 20
@@ -35,14 +38,22 @@ ITEM_COLUMNS = (
 RUN_COLUMNS = (
     Column(title="stop", least=7, usual=MOMENT, worth=8, words=True),
     Column(title="id", least=10, usual=24, worth=9),
-    Column(title="type", least=5, usual=12, worth=1),
+    Column(title="type", least=5, usual=12, worth=1, spare=True),
     Column(title="outcome", least=9, usual=10, worth=7),
     Column(title="took", least=4, usual=6, worth=5),
-    Column(title="lag", least=4, usual=6, worth=4),
-    Column(title="try", least=3, usual=3, worth=2),
+    Column(title="lag", least=4, usual=6, worth=4, spare=True),
+    Column(title="try", least=3, usual=3, worth=2, spare=True),
     Column(title="fence", least=5, usual=6, worth=3),
-    Column(title="worker", least=8, usual=16, worth=0),
-    Column(title="result or error", least=12, usual=12, worth=6),
+    Column(title="worker", least=8, usual=16, worth=0, spare=True),
+    Column(title="result or error", least=12, usual=26, worth=6),
+)
+ACTION_COLUMNS = (
+    Column(title="at", least=7, usual=MOMENT, worth=8, words=True),
+    Column(title="by", least=8, usual=20, worth=7),
+    Column(title="action", least=6, usual=20, worth=9),
+    Column(title="items", least=8, usual=24, worth=6),
+    Column(title="reason", least=8, usual=24, worth=5),
+    Column(title="via", least=3, usual=6, worth=1, spare=True),
 )
 WORKER_COLUMNS = (
     Column(title="worker", least=12, usual=32, worth=9),
@@ -120,7 +131,7 @@ def item_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
         (when(item.start, now, absolute=absolute), Style.PLAIN),
         (when(item.stop, now, absolute=absolute), Style.PLAIN),
         _running(one, now=now),
-        _outcome(one),
+        outcome_cell(one),
         (next_words(one, now=now, absolute=absolute), _next_style(one)),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
@@ -205,7 +216,8 @@ SKIPPED = "skipped"
 """What stands for "ok" where a handler had nothing to do."""
 
 
-def _outcome(one: ItemStatus) -> Cell:
+def outcome_cell(one: ItemStatus) -> Cell:
+    """How the last run of an item ended, in a word or two."""
     item = one.item
     if item.failures:
         # An override counts as a failure before the item has a new outcome.
@@ -255,17 +267,22 @@ def worker_name(owner: str) -> str:
 
 def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str:
     """Items in one line."""
-    counted = counts_of(statuses, now=now)
+    return _summary(counts_of(statuses, now=now), total=total, now=now)
+
+
+def found_summary(found: ItemsFound) -> str:
+    """All items that were found, or the board as it was counted some time ago, in one line; "" for
+    a board without items.
+    """
+    return _summary(found.counted, total=found.total, now=found.now) if found.total else ""
+
+
+def _summary(counted: Statistics, *, total: int, now: datetime) -> str:
     items = plural(counted.items, "item")
     if counted.items != total:
         items = f"{counted.items:,} of {plural(total, 'item')}"
-    return ", ".join([items, *_counts(counted, now=now)])
-
-
-def board_summary(counted: Statistics, *, now: datetime) -> str:
-    """The board in one line, as it was counted some time ago."""
-    words = ", ".join([plural(counted.items, "item"), *_counts(counted, now=now)])
-    return f"{words} (counted {relative(counted.at, now)})"
+    words = ", ".join([items, *_counts(counted, now=now)])
+    return f"{words} (counted {relative(counted.at, now)})" if counted.by else words
 
 
 def _counts(counted: Statistics, *, now: datetime) -> list[str]:
@@ -331,6 +348,27 @@ def run_cells(run: Run, *, now: datetime, absolute: bool) -> Line:
         (worker_name(run.worker), Style.QUIET),
         (run_words(run) or NOTHING, style),
     )
+
+
+def action_cells(one: Action, *, now: datetime, absolute: bool) -> Line:
+    """One line of `log --actions`."""
+    return (
+        (when(one.at, now, absolute=absolute), Style.PLAIN),
+        (one.by, Style.PLAIN),
+        (f"{one.verb}: {one.detail}" if one.detail else one.verb, Style.PLAIN),
+        (_named(one), Style.PLAIN),
+        (one.reason or NOTHING, Style.PLAIN),
+        (one.via, Style.QUIET),
+    )
+
+
+def _named(action: Action) -> str:
+    """The items of an action, some of them by name."""
+    if not action.count:
+        return "the board"
+    named = ", ".join(action.ids[:FEW_ITEMS])
+    more = action.count - min(len(action.ids), FEW_ITEMS)
+    return f"{named} and {more:,} more" if more else named
 
 
 def worker_cells(one: Sighting, *, now: datetime, absolute: bool) -> Line:
@@ -412,12 +450,6 @@ def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
         (item.checkpoint or NOTHING, Style.PLAIN),
         (last_move(one) or NOTHING, Style.QUIET),
     )
-
-
-def last_move(one: ItemStatus) -> str:
-    """Why a partition came to its present owner, as far as the item says; "" for the first one."""
-    item = one.item
-    return first_line(item.error) or ("taken over" if item.attempt > 1 else "")
 
 
 def leases_summary(group: GroupLeases) -> str:

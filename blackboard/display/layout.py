@@ -4,6 +4,7 @@ Ten thousand rows are laid out in the time that a terminal library takes for a f
 of a row stays on one line, and its control characters are escaped.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Style(StrEnum):
     LATE = "late"
     BAD = "bad"
     LOST = "lost"
+    CHOSEN = "chosen"
+    """The line that the keys are about, which is marked as well."""
 
 
 ANSI = {
@@ -54,6 +57,7 @@ ANSI = {
     Style.LATE: "\x1b[33m",
     Style.BAD: "\x1b[31m",
     Style.LOST: "\x1b[35m",
+    Style.CHOSEN: "\x1b[7m",
 }
 RESET = "\x1b[0m"
 
@@ -148,14 +152,54 @@ def fitted(text: str, size: int, *, words: bool = False) -> str:
     if text.isascii():
         return text.ljust(size) if len(text) <= size else text[: max(size - 1, 0)] + CUT[:size]
     if measure(text) > size:
-        kept, used = "", 0
-        for one in text:
-            used += measure(one)
-            if used > size - 1:
-                break
-            kept += one
-        text = kept + CUT[:size]
+        text = text[: _fitting(text, size - 1)] + CUT[:size]
     return text + " " * (size - measure(text))
+
+
+def _fitting(text: str, size: int) -> int:
+    """How many characters of `text` fit into `size` cells."""
+    used = 0
+    for number, one in enumerate(text):
+        used += measure(one)
+        if used > size:
+            return number
+    return len(text)
+
+
+def cropped(line: Line, width: int) -> Line:
+    """A line in at most `width` cells: what is too much is cut and marked as cut."""
+    room, kept = width, []
+    for text, style in line:
+        if room <= 0:
+            break
+        kept.append((text if measure(text) <= room else fitted(text, room), style))
+        room -= measure(text) + BETWEEN
+    return kept
+
+
+_WORDS = re.compile(r"( +)")
+
+
+def wrap(text: str, width: int, *, first: str = "", margin: str = "") -> list[str]:
+    """A paragraph in lines of at most `width` cells: `first` comes before the first line, `margin`
+    before the others. A word that is longer than a line is cut.
+    """
+    lines, line, gap, is_empty = [], first, "", True
+    least = max(width, measure(margin) + 1, measure(first) + 1)
+    for word in _WORDS.split(text):
+        if not word.strip(" "):
+            gap = word
+            continue
+        left = word
+        if not is_empty and measure(line + gap + left) > least:
+            lines.append(line)
+            line, gap, is_empty = margin, "", True
+        while measure(line + gap + left) > least:
+            size = max(_fitting(left, least - measure(line + gap)), 1)
+            lines.append(line + gap + left[:size])
+            line, gap, left = margin, "", left[size:]
+        line, gap, is_empty = line + gap + left, "", not left
+    return lines if is_empty and lines else [*lines, line]
 
 
 def measure(text: str) -> int:
@@ -169,6 +213,39 @@ def _cells(one: str) -> int:
     if unicodedata.category(one) in {"Mn", "Me"}:
         return 0
     return 2 if unicodedata.east_asian_width(one) in {"W", "F"} else 1
+
+
+def paragraph(
+    text: str,
+    width: int | None,
+    *,
+    first: str = "",
+    margin: str = "",
+    style: Style = Style.PLAIN,
+) -> list[Line]:
+    """A text in lines of at most `width` cells, one line if there is no width; see `wrap`."""
+    if width is None:
+        return [[(first + text, style)]]
+    return [[(line, style)] for line in wrap(text, width, first=first, margin=margin)]
+
+
+def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -> Sequence[Line]:
+    """Rows of a table whose last column is in words: where it would be cut, it goes on in rows of
+    its own.
+    """
+    if width is None:
+        return rows
+    titles = [(column.title, Style.TITLE) for column in columns]
+    before = [_widest([line[n][0] for line in [titles, *rows]]) for n in range(len(columns) - 1)]
+    room = width - _total([*before, 0])
+    if room < columns[-1].least:
+        return rows
+    found: list[Line] = []
+    for *cells, (text, style) in rows:
+        first, *more = wrap(text, room)
+        found.append([*cells, (first, style)])
+        found += [[*(("", Style.PLAIN) for _ in cells), (line, style)] for line in more]
+    return found
 
 
 def text_of(line: Line, *, colour: bool) -> str:

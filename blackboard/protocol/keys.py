@@ -9,13 +9,13 @@ live in partitions of their own.
 
 import hashlib
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from blackboard.errors import BadInput
 
 ITEM, LOCK, NEXT, RUN, WORKER = "item:", "lock:", "next:", "run:", "worker:"
-NOTICE, MAIL, PERMIT = "notice:", "mail:", "permit:"
+NOTICE, MAIL, PERMIT, ACTION = "notice:", "mail:", "permit:", "action:"
 GROUP = "group:"
 MAINTENANCE = "maintenance"
 """The row, in each shard, of a board that is paused."""
@@ -24,6 +24,8 @@ LEADERS = "leaders"
 BOARD_KEY, STATS_KEY, FLOOR_KEY = "board", "stats", "floor"
 """Rows in the partition of the board's own row."""
 _FENCES = 10**12
+_MILLISECONDS = 10**15
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 160
 _BOARD_NAME = re.compile(r"[A-Za-z0-9_]{1,60}(\.[A-Za-z0-9_]{1,60})?")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]{1,60}")
@@ -114,6 +116,22 @@ def mail_range(to: str) -> tuple[str, str]:
     return f"{part}:", f"{part};"
 
 
+def action_key(at: datetime, nonce: str) -> str:
+    """The newest first."""
+    return f"{ACTION}{_backwards(at)}:{nonce}"
+
+
+def actions_before(moment: datetime) -> tuple[str, str]:
+    """The range of all actions before a moment, the newest first."""
+    return f"{ACTION}{_backwards(moment)};", end_of(ACTION)
+
+
+def _backwards(moment: datetime) -> str:
+    """A time of fixed width; the later one sorts first."""
+    passed = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return f"{_MILLISECONDS - passed:015d}"
+
+
 @lru_cache(maxsize=65_536)
 def shard_of(item_id: str, shards: int) -> int:
     """The shard an id hashes to, for ever."""
@@ -143,6 +161,10 @@ def permits_partition(board: str) -> str:
 
 def mail_partition(board: str) -> str:
     return f"{board}-mail"
+
+
+def actions_partition(board: str) -> str:
+    return f"{board}-actions"
 
 
 def group_key(group: str) -> str:

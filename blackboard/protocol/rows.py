@@ -24,6 +24,7 @@ import msgspec
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import (
     VERSION,
+    Action,
     Applied,
     Identifier,
     Item,
@@ -43,7 +44,7 @@ from blackboard.model import (
 )
 from blackboard.table import Data, Row, Value
 
-Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics)
+Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action)
 
 _READ_ONLY = {"etag", "age"}
 _YEARS = range(1000, 9100)
@@ -158,7 +159,9 @@ def _columns(record_type: type[Any]) -> Iterator[_Column]:
             yield _Column(field, name, plain, _READERS[kind], may_be_odd)
 
 
-_TYPES: tuple[type[Any], ...] = (Item, Token, Lock, Permit, Run, Member, Message, Statistics)
+_TYPES: tuple[type[Any], ...] = (
+    *(Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action),
+)
 _COLUMNS = {record_type: tuple(_columns(record_type)) for record_type in _TYPES}
 _NAMES = {kind: tuple(one.name for one in columns) for kind, columns in _COLUMNS.items()}
 _RARE = {
@@ -170,6 +173,7 @@ _RARE = {
     Permit: ("value",),
     Message: (),
     Statistics: (),
+    Action: (),
 }
 """Columns that most rows do not have."""
 _ODD = {
@@ -208,7 +212,7 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
 
 
 def data_of(
-    record: Item | Token | Lock | Permit | Run | Member | Message | Statistics,
+    record: Item | Token | Lock | Permit | Run | Member | Message | Statistics | Action,
 ) -> dict[str, Value]:
     """All columns of a record, for a row that is inserted or replaced. What most rows do not have
     is written empty only over another value.

@@ -34,7 +34,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from io import TextIOWrapper
 from pathlib import Path
@@ -102,6 +102,8 @@ class ChildLoop:
         self._pid = os.getpid()
         self._resources = ProcessResources()
         self._types = set[str]()
+        self._is_traced = False
+        """Whether a run was traced: spans are sent by a thread of this process."""
         self._before: State = {}
         """The state of this process between two runs."""
 
@@ -115,6 +117,10 @@ class ChildLoop:
             self._busy.clear()
             self._send(finished)
         self._resources.close()
+        if self._is_traced:
+            from blackboard.otel import LAST_EXPORT, last_export  # noqa: PLC0415 - loaded by then
+
+            last_export().join(LAST_EXPORT)
 
     def _listen(self) -> None:
         signals = _new_signals()
@@ -138,6 +144,7 @@ class ChildLoop:
     def _perform(self, run: wire.RunMessage, signals: "Signals") -> wire.FinishedMessage:
         mask = Mask(run.secrets)
         try:
+            spans = self._spans(run.trace, mask)
             handler = _found(run.source, run.item.type)
             log = run_logger(self._logs(mask))
             context = Context(
@@ -156,7 +163,7 @@ class ChildLoop:
                 resources=self._opened(handler),
                 save=functools.partial(self._save, mask, run.limit),
             )
-            with kept_logs(self._logs(mask), everywhere=True):
+            with spans, kept_logs(self._logs(mask), everywhere=True):
                 value = copy_context().run(
                     handler.function, with_params(run.item, handler.params), context
                 )
@@ -169,6 +176,15 @@ class ChildLoop:
         found = self._left(handler) if ended.outcome is Outcome.OK else []
         return wire.FinishedMessage(ended=ended, left=found)
 
+    def _spans(self, carrier: Mapping[str, str], mask: Mask) -> AbstractContextManager[None]:
+        """Makes the span of a run the current one, where runs are traced."""
+        if not carrier:
+            return nullcontext()
+        from blackboard.otel import within  # noqa: PLC0415 - slow to import, and seldom needed
+
+        self._is_traced = True
+        return within(carrier, mask)
+
     def _opened(self, handler: Handler) -> Any:
         """The resources of a handler. The import of its module, and opening them, are no changes
         that a run made.
@@ -180,9 +196,11 @@ class ChildLoop:
         return resources
 
     def _left(self, handler: Handler) -> list[str]:
-        """What the run left behind. Resources may open files, and start threads and processes."""
+        """What the run left behind. Resources may open files, and start threads and processes; so
+        does what sends spans.
+        """
         found = left(self._before)
-        if handler.resources is None:
+        if handler.resources is None and not self._is_traced:
             return found
         self._before = state()
         return [one for one in found if one not in OF_RESOURCES]

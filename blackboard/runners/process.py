@@ -259,8 +259,8 @@ class _ProcessRun:
         return _failed(problem or child.ended.result(), output)
 
     async def _end_child(self, child: ChildProcess) -> None:
-        if self._answered and self._call.handler.resources is not None:
-            child.hang_up()  # it closes them
+        if self._answered and (self._call.handler.resources is not None or self._call.trace):
+            child.hang_up()  # it closes them, and sends its last spans
             await child.gone(self._runner.stop_timeout)
         child.kill()
         if not await child.gone(self._runner.stop_timeout):
@@ -285,4 +285,5 @@ def _message(call: HandlerCall) -> wire.RunMessage:
         secrets=dict(call.mask.values),
         limit=call.limit,
         checkpoint=call.checkpoint,
+        trace=dict(call.trace),
     )

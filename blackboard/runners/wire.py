@@ -49,6 +49,8 @@ class RunMessage(_Message, kw_only=True):
     limit: int
     """Characters of JSON that the result, or a checkpoint, may have."""
     checkpoint: Any
+    trace: dict[str, str] = {}
+    """The W3C trace context of the run; empty where runs are not traced."""
 
 
 class SavedMessage(_Message, kw_only=True):

@@ -20,6 +20,8 @@ class SharedBus:
     lost: float = 0.0
     """The part of messages that a listener does not get."""
     is_away: bool = False
+    requests: int = 0
+    """Requests so far, those that publish included."""
     published: int = 0
     """Messages so far."""
     hashes: dict[Hash, dict[str, str]] = field(default_factory=lambda: {one: {} for one in Hash})
@@ -103,6 +105,7 @@ class SimulatedBus:
         return self.shared.hashes[hash_name]
 
     async def _wait(self) -> None:
+        self.shared.requests += 1
         await self.clock.sleep(self.delay())
         if self.shared.is_away:
             raise BusAway("the simulated bus is away")

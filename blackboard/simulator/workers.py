@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 
 from blackboard.assembly import WorkerSettings, assemble, group_worker
 from blackboard.clock import Chance
@@ -17,6 +18,8 @@ from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.rules.shares import Balance
+from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
 from blackboard.simulator.network import Network
 from blackboard.simulator.processes import (
@@ -36,6 +39,8 @@ from blackboard.worker.worker import Mode, Worker
 BOARD = "simulated"
 GRACE = timedelta(seconds=30)
 DECADE = 10 * 365 * 86_400.0
+BUS_TAKES = (0.001, 0.010)
+"""Seconds that a request to a bus or a message of it takes, from and to."""
 RATE = 0.01
 """A clock may be too fast or too slow by so much."""
 
@@ -135,6 +140,8 @@ class Workers:
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
     """All processes that are alive."""
+    buses: dict[str, SharedBus] = field(default_factory=dict)
+    """Of the groups whose partitions are raced for, by name."""
     spent: Requests = field(default_factory=Requests)
     """Of processes that are gone."""
     _count: int = 0
@@ -186,6 +193,9 @@ class Workers:
                 events=events,
                 inline=runner,
                 process=runner,
+                open_bus=(
+                    partial(self._bus, one.name, process) if one.balance is Balance.GRAB else None
+                ),
             )
         member = WorkerProcess(
             process=process,
@@ -203,6 +213,18 @@ class Workers:
         self.by_name[process.name] = member
         self.on_happening(member, Happening.STARTS)
         return member
+
+    def _bus(
+        self,
+        group: str,
+        process: Process,
+        *,
+        on_away: Callable[[str], None],  # noqa: ARG002 - no fault befalls a bus
+        on_back: Callable[[], None],  # noqa: ARG002
+    ) -> SimulatedBus:
+        bus = SimulatedBus(self.buses.setdefault(group, SharedBus()), process.clock, process.chance)
+        bus.usual = BUS_TAKES
+        return bus
 
     def _candidate(
         self, board: BoardTable, about: SimulatedElection, process: Process, seat: int

@@ -3,8 +3,8 @@
     each 5 minutes   counts the items, for `show` and `status`
     each hour        examines the rows, as `doctor` does, and emits what it finds; repairs nothing
     each day         deletes what is kept no longer and nobody else deletes: histories that no
-                     release prunes, tombstones, notices of removed items, mail of candidates that
-                     are gone; of the board, its groups and its elections
+                     release prunes, tombstones, actions, notices of removed items, mail of
+                     candidates that are gone; of the board, its groups and its elections
 
 No run depends on it. The coordinator is the leader of the election `coordinator`, a mutex. When it
 is shut down, the next check of another worker finds that; when it dies, its lease has to run out.
@@ -37,6 +37,7 @@ from blackboard.events import (
 from blackboard.model import Statistics
 from blackboard.notify.notices import forget_removed
 from blackboard.protocol import keys, mail
+from blackboard.protocol.actions import forget_old_actions
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.statistics import count, write_statistics
@@ -126,11 +127,13 @@ class Housekeeping:
 
     async def prune(self) -> None:
         """Delete what is kept no longer, of the board and of those that belong to it."""
-        pruned, messages = Pruned(), 0
+        pruned, messages, actions = Pruned(), 0, 0
+        age = self.rules.retention.age
         async for board in self._boards():
             pruned += await prune_unreleased(
                 board, retention=self.rules.retention, pause=self.pause
             )
+            actions += await forget_old_actions(board, age=age, pause=self.pause)
             if board.name == keys.leaders_board(self.board.name):
                 await self.pause()
                 messages = await mail.forget_old(board)
@@ -141,6 +144,7 @@ class Housekeeping:
             tombstones=pruned.tombstones,
             notices=notices,
             mail=messages,
+            actions=actions,
         )
 
     async def _boards(self) -> AsyncIterator[BoardTable]:

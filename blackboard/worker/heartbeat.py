@@ -14,12 +14,12 @@ traceback that shows where it stood.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.events import Events, LockLost
+from blackboard.events import Events, LockLost, LocksRenewed
 from blackboard.model import Claim, replace
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import renew_all
@@ -161,6 +161,7 @@ class Heartbeat:
             self.ask(*(one for one in holdings if one.renewal_due(now) and one in self.holdings))
             return
         renewed = {one.nonce: one for one in claims}
+        self._report(holdings, renewed)
         for held, text in zip(holdings, progress, strict=True):
             self._renewed(held, renewed.get(held.claim.nonce), text)
 
@@ -171,6 +172,16 @@ class Heartbeat:
         finally:
             for held in holdings:
                 held.answered.set()
+
+    def _report(self, holdings: Sequence[Holding], renewed: Mapping[str, Claim]) -> None:
+        """Emit by how much renewals that were acknowledged came after their time."""
+        late = [
+            max(now.sent - held.claim.sent - renew_every(held.claim.stale_after), 0.0)
+            for held in holdings
+            if (now := renewed.get(held.claim.nonce)) and now.sent > held.claim.sent
+        ]
+        if late:
+            self.events.emit(LocksRenewed, locks=len(late), late=max(late))
 
     def _renewed(self, held: Holding, renewed: Claim | None, progress: str) -> None:
         held.asking = False

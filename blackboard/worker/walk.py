@@ -97,6 +97,8 @@ class WalkResult:
     """Slots that were missed and are not to be made up."""
     skipped: int
     """Of them, those that this walk passed over."""
+    lost: int
+    """Batches of claims at which another worker was faster."""
     whole: bool
     """Whether all shards were to be read, and not only the backlog claimed."""
     overdue: tuple[Token, ...]
@@ -129,6 +131,7 @@ class _Progress:
     late: set[int] = field(default_factory=set)
     missed: int = 0
     skipped: int = 0
+    lost: int = 0
     refused: int = 0
     """Candidates for which no permit was left."""
     overdue: dict[str, Token] = field(default_factory=dict)
@@ -265,6 +268,7 @@ class Walk:
             late=frozenset(progress.late),
             missed=progress.missed,
             skipped=progress.skipped,
+            lost=progress.lost,
             whole=progress.whole,
             overdue=tuple(progress.overdue.values()),
             freed=tuple(progress.freed),
@@ -544,6 +548,7 @@ class Walk:
             if answer.broken is not None:
                 self._misfits.add(answer.broken.etag)
             elif answer.reread:
+                progress.lost += 1
                 self.backlog.lost_race(number, now)
             elif len(taken) < len(batch):
                 progress.crowded = True  # the store was away, or lost the reply

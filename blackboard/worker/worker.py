@@ -235,6 +235,7 @@ class Worker:
             missed=result.missed,
             complete=result.complete,
             requests=self._new_requests(),
+            lost=result.lost,
             overdue=tuple(map(_overdue, result.overdue)),
             freed=tuple(map(_freed, result.freed)),
         )

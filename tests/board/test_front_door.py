@@ -611,6 +611,7 @@ def test_the_blocking_door_has_the_same_verbs_with_the_same_signatures() -> None
             for name, found in vars(theirs).items()
             if inspect.isfunction(found) and not name.startswith("_")
         }
+        verbs.pop("web", None)  # an ASGI application belongs to a loop of its own
         assert verbs
         for name, method in verbs.items():
             assert inspect.signature(getattr(ours, name)) == inspect.signature(method)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.cli.health import alarms_of
+from blackboard.alarms import alarms_of
 from blackboard.doctor import planning_of
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import add, edit, pause, resume, run_now

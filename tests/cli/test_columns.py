@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.health import alarms_of
-from blackboard.cli.output import item_view, run_view, worker_view
+from blackboard.alarms import alarms_of
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     item_cells,
@@ -22,6 +21,7 @@ from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
+from blackboard.views import item_view, run_view, worker_view
 from blackboard.worker.membership import Sighting
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)

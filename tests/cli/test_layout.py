@@ -6,12 +6,16 @@ from blackboard.display.layout import (
     Column,
     Line,
     Style,
+    cropped,
     fitted,
+    folded,
     measure,
+    paragraph,
     squeezed,
     table,
     text_of,
     texts_of,
+    wrap,
 )
 
 COLUMNS = (
@@ -126,3 +130,52 @@ def test_colours_are_put_around_the_padded_text() -> None:
     line = [("ok ", Style.GOOD), ("x", Style.PLAIN)]
     assert text_of(line, colour=True) == "\x1b[32mok \x1b[0m  x"
     assert text_of(line, colour=False) == "ok   x"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("one two three", 20, ["one two three"]),
+        ("one two three", 8, ["one two", "three"]),
+        ("one  two", 20, ["one  two"]),
+        ("one  two", 7, ["one", "two"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("a abcdefghij", 4, ["a", "abcd", "efgh", "ij"]),
+        ("東京都の気象台", 5, ["東京", "都の", "気象", "台"]),
+        ("東京", 1, ["東", "京"]),
+        ("", 4, [""]),
+    ],
+)
+def test_a_paragraph_is_wrapped_by_cells(text: str, width: int, shown: list[str]) -> None:
+    assert wrap(text, width) == shown
+
+
+def test_a_paragraph_hangs_below_its_beginning() -> None:
+    assert wrap("one two three", 9, first="x  ", margin="   ") == ["x  one", "   two", "   three"]
+    assert wrap("abcdef", 2, first="long  ", margin="      ") == [
+        "long  a",
+        *("      " + one for one in "bcdef"),
+    ]
+    assert texts_of(paragraph("one two", None, first="x "), colour=False) == "x one two"
+    assert paragraph("one two", 3, style=Style.BAD) == [[("one", Style.BAD)], [("two", Style.BAD)]]
+
+
+def test_a_line_is_cropped_to_the_cells_there_are() -> None:
+    line: Line = [("abc", Style.PLAIN), ("東京", Style.BAD), ("z", Style.PLAIN)]
+    crops = {width: text_of(cropped(line, width), colour=False) for width in (3, 5, 7, 8, 9, 12)}
+    assert crops == {
+        3: "abc",
+        5: "abc",
+        7: "abc  …",
+        8: "abc  東…",
+        9: "abc  東京",
+        12: "abc  東京  z",
+    }
+
+
+def test_the_last_column_goes_on_below_where_it_is_in_words() -> None:
+    rows: list[Line] = [[("a", Style.PLAIN), ("one two three", Style.QUIET)]]
+    assert folded(COLUMNS, rows, None) == rows
+    assert folded(COLUMNS, rows, 7) == rows
+    found = table(COLUMNS, folded(COLUMNS, rows, 12), width=12)
+    assert texts_of(found, colour=False).split("\n") == ["id  said", "a   one two", "    three"]

@@ -9,10 +9,11 @@ import pytest
 
 import blackboard as package
 from blackboard.blocking import BlockingElection
-from blackboard.cli.leader import EMPTY, LeaderPictures
+from blackboard.cli.leader import EMPTY, drawn
 from blackboard.display.layout import text_of
+from blackboard.election import read_elections
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -145,10 +146,13 @@ def test_watching_needs_a_terminal(elections: CommandLine) -> None:
     )
 
 
-def test_a_watched_picture_is_read_anew_each_time(elections: CommandLine) -> None:
-    async def frames(board: BoardTable) -> list[list[str]]:
-        pictures = LeaderPictures(board=board, name=None, absolute=False)
-        return [text_of(line, colour=False).split() for line in await pictures.frame(80, 5)]
+def test_what_is_watched_has_a_line_for_each_election(elections: CommandLine) -> None:
+    async def read(board: BoardTable) -> BoardStatus | None:
+        return await read_elections(board)
 
-    drawn = elections.on_board(frames)
-    assert [line[:1] for line in drawn] == [["election"], ["coordinator"], ["old"], [], ["3"]]
+    page = drawn(elections.on_board(read), absolute=False)(80)
+    lines = [text_of(line, colour=False).split() for line in page.body]
+    assert [line[0] for line in lines] == ["election", "coordinator", "old", "report"]
+    assert (page.head, page.summary) == (1, "3 elections")
+    empty = drawn(None, absolute=False)(40)
+    assert " ".join(text_of(line, colour=False) for line in empty.body) == EMPTY

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from blackboard.cli import log
-from blackboard.cli.log import RunQuery, items_with_history, newest_runs
+from blackboard.display.layout import measure
+from blackboard.history import RunQuery, items_with_history, newest_runs
 from blackboard.model import LogLine, Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable
@@ -20,6 +21,7 @@ from blackboard.table import ANY, Insert, Merge, Op, Replace
 from tests.cli.command_line import CommandLine, Said, blackboard
 from tests.support.patience import patience
 from tests.support.processes import eventually, own_environ, whole_lines
+from tests.support.terminals import terminal
 
 __all__ = ["blackboard"]
 
@@ -333,3 +335,38 @@ def test_runs_are_followed_as_they_end(towns: CommandLine, form: list[str]) -> N
     ids = [json.loads(line)["id"] if form else line.split()[2] for line in lines]
     assert ids == ["dayton", "backup", "keene", "davis"]
     assert "no calendar" in lines[3]
+
+
+@pytest.mark.not_on_azurite("what is shown does not depend on the store")
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_runs_are_followed_in_columns_and_in_colours(
+    towns: CommandLine, no_color: str
+) -> None:
+    run(towns, "davis", Outcome.FAILED, error=f"ValueError: {'東京' * 60}")
+    with terminal(
+        "log", "--follow", folder=towns.folder, size=(24, 80), environment={"NO_COLOR": no_color}
+    ) as screen:
+        screen.wait_for("ValueError: 東京")
+        run(towns, "keene", result={"events": 77})
+        screen.wait_for('{"events":77}')
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.end() == 0
+    lines = re.sub(r"\x1b\[\d+m", "", screen.all.replace("\r", "")).splitlines()
+    table = [line for line in lines if line[:4] == "stop" or line[8:9] == "Z"]
+    assert len(table) == 8
+    starts = [table[0].index(title) for title in ("id", "outcome", "took", "result or error")]
+    for line in table:
+        assert measure(line) <= 80
+        assert all(line[start - 1] == " " != line[start] for start in starts)
+    assert ("\x1b[31mfailed" in screen.all) is not bool(no_color)
+    assert ("\x1b[32mok" in screen.all) is not bool(no_color)
+    assert ("\x1b" in screen.all) is not bool(no_color)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
+def test_the_columns_of_what_is_followed_fit_the_terminal(columns: int) -> None:
+    sizes = [size for size in log.tail_widths(columns) if size]
+    assert sum(sizes) + 2 * (len(sizes) - 1) <= columns
+    titles = [one.title for one, size in zip(log.TAIL_COLUMNS, sizes, strict=False) if size]
+    assert {"stop", "id"} <= set(titles)
+    assert log.tail_widths(columns)[0] == (20 if columns >= log.ROOMY else 9)

@@ -1,13 +1,11 @@
 """What a worker tells on a terminal."""
 
-import asyncio
 from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
 
-from blackboard.cli.render import event_line, event_text, watch
-from blackboard.display.layout import Line, Style
+from blackboard.cli.render import event_line, event_text
 from blackboard.events import RunLogged, WorkerStopping
 from blackboard.model import Outcome
 from tests.support.events import ended
@@ -41,25 +39,12 @@ def test_foreign_text_is_neither_markup_nor_control() -> None:
     assert r"[red]x[/red]\x1b[2J next" in line
 
 
-def test_a_watched_picture_is_drawn_again_and_again(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colours_of_a_log_can_be_declined(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, *, coloured: bool
 ) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    sizes: list[tuple[int, int]] = []
-
-    async def frame(width: int, height: int) -> list[Line]:
-        sizes.append((width, height))
-        name = f"davis[bold] {len(sizes)}"
-        return [[("id", Style.TITLE), ("next", Style.TITLE)], [], [(name, Style.BUSY)]]
-
-    async def sleep(seconds: float) -> None:
-        assert seconds == 0.5
-        if len(sizes) == 3:
-            raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(watch(frame, sleep=sleep, every=0.5))
-    assert len(sizes) == 3
-    assert all(width > 0 and height > 0 for width, height in sizes)
-    assert "davis[bold] 3" in capsys.readouterr().out
+    line = event_line(StringIO())(ended(Outcome.FAILED), AT)
+    assert ("\x1b[" in line) is coloured

@@ -289,10 +289,16 @@ def test_a_terminal_sees_how_far_it_is_and_the_story_is_the_same(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without = blackboard(*TROUBLED, "all", "--json").json
+    text = blackboard(*TROUBLED, "all").out
+    monkeypatch.setattr("blackboard.cli.progress.QUICK", 0.0)
+    monkeypatch.setattr("blackboard.cli.progress.BETWEEN_DRAWINGS", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    assert blackboard(*TROUBLED, "all", "--json").json == without
+    assert blackboard(*TROUBLED, "all").out == text
     assert "simulating" in terminal.getvalue()
     assert "100%" in terminal.getvalue()
+    monkeypatch.setattr(sys, "stderr", programs := Terminal())
+    assert blackboard(*TROUBLED, "all", "--json").json == without
+    assert programs.getvalue() == ""
 
 
 def test_the_help_has_every_kind_of_fault(blackboard: CommandLine) -> None:

@@ -5,14 +5,18 @@ from datetime import timedelta
 import pytest
 
 import blackboard as package
-from blackboard.cli import show
-from blackboard.cli.show import ItemQuery, Pictures
+from blackboard import queries
+from blackboard.board import Board
+from blackboard.cli.board_view import BoardView
+from blackboard.cli.options import Chosen
+from blackboard.cli.session import Session
 from blackboard.display.layout import text_of
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import ensure
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
+from blackboard.queries import ItemQuery
 from blackboard.rules.statistics import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge
 from blackboard.worker.membership import announce
@@ -135,7 +139,7 @@ def test_an_empty_board_has_a_status(blackboard: CommandLine) -> None:
 
 @pytest.fixture(name="large")
 def _large(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    monkeypatch.setattr(show, "LARGE", 10)
+    monkeypatch.setattr(queries, "LARGE", 10)
     names = [f"part-{number:02}" for number in range(20)]
     town.on_board(lambda board: ensure(board, names, "feed"))
     return town
@@ -221,14 +225,17 @@ def test_a_large_board_is_read_where_its_counts_are_old_or_nothing_is_left_out(
 def test_a_watched_large_board_is_read_as_far_as_it_fits(large: CommandLine) -> None:
     counted(large, items=1_000)
 
-    async def drawn(board: BoardTable) -> list[str]:
-        pictures = Pictures(board=board, query=ItemQuery(), absolute=False)
-        return [text_of(line, colour=False) for line in await pictures.frame(100, 8)]
+    async def drawn(board: BoardTable) -> tuple[list[str], int]:
+        view = BoardView(board, Board(board, Session.start(Chosen())), ItemQuery())
+        view.draw(100, 7)
+        await view.read()
+        return [text_of(line, colour=False) for line in view.draw(100, 7)], len(view.state.items)
 
-    found = large.on_board(drawn)
-    assert [line.split()[0] for line in found[1:5]] == ["backup", "davis", "elko", "part-00"]
-    assert found[5] == "... and 996 more"
-    assert found[-1].startswith("1,000 items, 1 paused, next now (counted ")
+    found, read = large.on_board(drawn)
+    assert [line[2:].split()[0] for line in found[1:5]] == ["backup", "davis", "elko", "part-00"]
+    assert read == 4
+    assert found[-2].startswith("1,000 items, 1 paused, next now (counted ")
+    assert "1-4 of 1,000" in found[-2]
 
 
 def test_as_many_types_are_counted_as_a_row_holds(blackboard: CommandLine) -> None:

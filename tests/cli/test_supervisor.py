@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli import worker
-from blackboard.cli.worker import SUPERVISED, when_abandoned, without_processes
+from blackboard.cli.worker import SUPERVISED, when_abandoned, without
 from blackboard.rules.breaker import Backoff
 from tests.support.patience import patience
 
@@ -27,7 +27,7 @@ from tests.support.patience import patience
 def test_a_worker_is_given_all_but_the_number_of_workers(
     arguments: list[str], one: list[str]
 ) -> None:
-    assert without_processes(arguments) == one
+    assert without("--processes", arguments) == one
 
 
 def test_a_worker_that_is_not_supervised_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:

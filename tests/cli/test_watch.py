@@ -1,22 +1,22 @@
-"""`blackboard show` on a real terminal: colours, and a table that is kept up to date."""
+"""`--watch` on a real terminal: keys, what they do to the board, and the terminal as it was."""
 
 import signal
-from collections.abc import Awaitable, Callable
+import termios
 
 import pytest
 
-from blackboard.cli import output, render, show
-from blackboard.cli.show import ItemQuery, Pictures
-from blackboard.display.layout import text_of
-from blackboard.protocol.reading import BoardTable
+from blackboard.cli import output
 from tests.cli.command_line import CommandLine, blackboard
-from tests.support.faults import Fault, FaultyTable
-from tests.support.terminals import terminal
+from tests.support.terminals import Terminal, terminal
 
 __all__ = ["blackboard"]
 
 LEAVE_OTHER_SCREEN = "\x1b[?1049l"
 ENTER_OTHER_SCREEN = "\x1b[?1049h"
+UP, DOWN, PAGE_DOWN, END, HOME = "\x1b[A", "\x1b[B", "\x1b[6~", "\x1b[F", "\x1bOH"
+ENTER, ESC, BACKSPACE = "\r", "\x1b", "\x7f"
+LOCAL = 3
+"""Where `termios.tcgetattr` has the flags of the line."""
 
 
 @pytest.fixture(name="towns")
@@ -27,28 +27,197 @@ def _towns(blackboard: CommandLine) -> CommandLine:
     return blackboard
 
 
+def left_as_it_was(screen: Terminal) -> bool:
+    """Whether the first screen is back, with a cursor, and keys are echoed again."""
+    flags = screen.modes()[LOCAL]
+    assert "Traceback" not in screen.all
+    assert "Aborted" not in screen.all
+    return (
+        not screen.display.is_other
+        and screen.all.rfind("\x1b[?25h") > screen.all.rfind("\x1b[?25l")
+        and screen.all.rfind("\x1b[?7h") > screen.all.rfind("\x1b[?7l")
+        and bool(flags & termios.ECHO)
+        and bool(flags & termios.ICANON)
+    )
+
+
 def test_the_table_follows_the_board_and_leaves_the_screen_as_it_was(towns: CommandLine) -> None:
     with terminal("show", "--watch", "0.1", folder=towns.folder) as screen:
-        screen.wait_for(ENTER_OTHER_SCREEN)
-        screen.wait_for("davis")
-        screen.wait_for("2 items, 1 paused, next now")
+        screen.wait_to_see("davis", "2 items, 1 paused, next now")
+        assert screen.display.is_other
+        assert not screen.modes()[LOCAL] & (termios.ECHO | termios.ICANON)
         towns("add", "montclair", "--type", "calendars", "--every", "8h")
-        screen.wait_for("montclair")
+        screen.wait_to_see("montclair", "3 items")
         screen.process.send_signal(signal.SIGINT)
         assert screen.end() == 0
-        assert LEAVE_OTHER_SCREEN in screen.text
-        assert "Traceback" not in screen.text
-        assert "Aborted" not in screen.text
+        assert left_as_it_was(screen)
 
 
-def test_a_long_table_is_cut_to_the_height_and_says_so(towns: CommandLine) -> None:
+def test_keys_choose_an_item_and_act_on_it(towns: CommandLine) -> None:
+    with terminal("show", "--watch", "0.1", folder=towns.folder) as screen:
+        screen.wait_to_see("> davis")
+        screen.press("p")
+        screen.wait_to_see("pause davis, because")
+        screen.press("moving", ENTER)
+        screen.wait_to_see("davis is paused", "2 paused")
+        screen.press(DOWN)
+        screen.wait_to_see("> keene")
+        screen.press("p", ENTER)
+        screen.wait_to_see("keene is resumed", "1 paused")
+        screen.press("r")
+        screen.wait_to_see("run keene now? y/n")
+        screen.press("y")
+        screen.wait_to_see("keene is due now")
+        screen.press("c")
+        screen.wait_to_see("keene does not run")
+        screen.press("k", "r", "y")
+        screen.wait_to_see("davis is paused: `blackboard resume davis` first")
+        screen.press("q")
+        assert screen.end() == 0
+        assert left_as_it_was(screen)
+    mark = towns("show", "davis", "--json").json[0]["paused"]
+    assert mark["reason"] == "moving"
+    assert "@" in mark["by"]
+    assert towns.item("keene").paused == ""
+
+
+def test_a_running_item_is_cancelled_and_its_run_says_by_whom(towns: CommandLine) -> None:
+    towns.start("davis", owner="rabbit:7:abc")
+    with terminal("show", "--watch", folder=towns.folder) as screen:
+        screen.wait_to_see("> davis", "1 running")
+        screen.press("c")
+        screen.wait_to_see("cancel the run of davis, because")
+        screen.press("wrong feeds", ENTER)
+        screen.wait_to_see("davis is cancelled")
+        screen.press("q")
+        assert screen.end() == 0
+    (run,) = towns("log", "davis", "--json").json
+    assert (run["outcome"], run["note"]["reason"]) == ("cancelled", "wrong feeds")
+
+
+def test_all_that_matches_is_reached_on_a_small_screen(towns: CommandLine) -> None:
     towns("add", *(f"town-{n:02}" for n in range(20)), "--type", "calendars", "--every", "8h")
-    with terminal("show", "--watch", folder=towns.folder, size=(10, 80)) as screen:
-        screen.wait_for("town-03")
-        screen.wait_for("... and 16 more")
-        screen.wait_for("22 items")
-        screen.process.send_signal(signal.SIGINT)
+    with terminal("show", "--watch", "60", folder=towns.folder, size=(10, 40)) as screen:
+        screen.wait_to_see("> davis", "town-04", "1-7 of 22")
+        screen.press(PAGE_DOWN)
+        screen.wait_to_see("> town-05", "2-8 of 22")
+        screen.press(END)
+        screen.wait_to_see("> town-19", "16-22 of 22", gone="davis")
+        screen.press(UP)
+        screen.wait_to_see("> town-18")
+        screen.press(HOME)
+        screen.wait_to_see("> davis", "1-7 of 22")
+        screen.resize(16, 80)
+        screen.wait_to_see("town-10", "1-13 of 22")
+        screen.press("q")
         assert screen.end() == 0
+
+
+def test_items_are_filtered_and_sorted_by_keys(towns: CommandLine) -> None:
+    with terminal("show", "--watch", "60", folder=towns.folder, size=(10, 60)) as screen:
+        screen.wait_to_see("> davis", "keene")
+        screen.press("/", "keX", BACKSPACE)
+        screen.wait_to_see("filter (Enter: filter, Esc: not): ke_")
+        screen.press(ENTER)
+        screen.wait_to_see("> keene", "1 of 2 items", "filter ke", gone="davis")
+        screen.press("/", "\x15", "state:gone", ENTER)
+        screen.wait_to_see("state: 'gone' is none")
+        screen.press(ESC)
+        screen.wait_to_see("filter ke   ")
+        screen.press("/", "\x15", ENTER, "S")
+        screen.wait_to_see("> keene", "davis", "by id, reversed")
+        screen.press("s")
+        screen.wait_to_see("by type, reversed")
+        screen.press(" ")
+        screen.wait_to_see("held")
+        screen.press("q")
+        assert screen.end() == 0
+
+
+def test_an_item_is_opened_and_scrolled(towns: CommandLine) -> None:
+    held = towns.start("davis")
+    towns.finish(held, error="ValueError: boom\n" + "\n".join(f"line {n}" for n in range(30)))
+    with terminal("show", "--watch", folder=towns.folder, size=(12, 80)) as screen:
+        screen.wait_to_see("> davis")
+        screen.press(ENTER)
+        screen.wait_to_see("davis (type calendars) is waiting.", "Esc back")
+        screen.press(END)
+        screen.wait_to_see("    line 29")
+        screen.press("?")
+        screen.wait_to_see("choose another item")
+        screen.press(ESC)
+        screen.wait_to_see("davis (type calendars) is waiting.")
+        screen.press(ESC)
+        screen.wait_to_see("> davis", "2 items")
+        screen.press("q")
+        assert screen.end() == 0
+
+
+def test_a_stop_leaves_the_terminal_and_a_start_takes_it_again(towns: CommandLine) -> None:
+    """Where no shell waits for it, the kernel lets a process go on at once."""
+    with terminal("show", "--watch", "60", folder=towns.folder) as screen:
+        screen.wait_to_see("> davis")
+        screen.text = ""
+        screen.process.send_signal(signal.SIGTSTP)
+        screen.wait_for(LEAVE_OTHER_SCREEN)
+        screen.wait_for(ENTER_OTHER_SCREEN)
+        screen.wait_to_see("> davis")
+        screen.process.send_signal(signal.SIGSTOP)
+        screen.text = ""
+        screen.process.send_signal(signal.SIGCONT)
+        screen.wait_for("davis")
+        assert not screen.modes()[LOCAL] & (termios.ECHO | termios.ICANON)
+        screen.press("q")
+        assert screen.end() == 0
+        assert left_as_it_was(screen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_it_with_the_terminal_as_it_was(
+    towns: CommandLine, number: signal.Signals
+) -> None:
+    with terminal("workers", "--watch", folder=towns.folder) as screen:
+        screen.wait_to_see("no worker has announced itself", "q ends")
+        screen.process.send_signal(number)
+        assert screen.end() == -number
+        assert left_as_it_was(screen)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("workers", "no worker has announced itself"),
+        ("leases", "no groups"),
+        ("leader", "no elections yet"),
+        ("status", "coordinator  none"),
+    ],
+)
+def test_what_is_watched_has_keys_as_well(towns: CommandLine, line: str, seen: str) -> None:
+    with terminal(line, "--watch", "0.1", folder=towns.folder, size=(8, 80)) as screen:
+        screen.wait_to_see(seen, "? keys, q ends")
+        screen.press(" ")
+        screen.wait_to_see("held")
+        screen.press("?")
+        screen.wait_to_see("PgUp PgDn")
+        screen.press("q", " ")
+        screen.wait_to_see(seen, gone="held")
+        screen.press("q")
+        assert screen.end() == 0
+        assert left_as_it_was(screen)
+
+
+def test_a_first_reading_that_cannot_be_is_an_error_on_the_first_screen(
+    towns: CommandLine,
+) -> None:
+    with terminal("show", "nobody", "--watch", folder=towns.folder) as screen:
+        assert screen.end() == 2
+        assert left_as_it_was(screen)
+        assert "no item 'nobody'" in screen.display.text
+    dumb = {"TERM": "dumb"}
+    with terminal("show", "--watch", folder=towns.folder, environment=dumb) as screen:
+        assert screen.end() == 2
+        assert "this terminal cannot move its cursor" in screen.text
+        assert "\x1b" not in screen.text
 
 
 def test_colours_are_for_terminals(towns: CommandLine) -> None:
@@ -69,33 +238,3 @@ def test_colours_can_be_declined(
     monkeypatch.setenv(name, value)
     assert not output.colour()
     assert "\x1b[" not in towns("show").out
-
-
-def test_a_store_that_is_busy_is_told_in_the_picture(towns: CommandLine) -> None:
-    async def frames(board: BoardTable) -> list[str]:
-        table = FaultyTable(board.table)
-        table.script_reads(Fault.BUSY, Fault.AWAY)
-        pictures = Pictures(board=board.asked_through(table), query=ItemQuery(), absolute=False)
-        frame = show.or_trouble(pictures.frame)
-        drawn = [await frame(80, 4) for _ in range(3)]
-        return [text_of(lines[0], colour=False) for lines in drawn]
-
-    busy, away, well = towns.on_board(frames)
-    assert busy.startswith("store: the store is busy")
-    assert away == "store: it cannot be reached"
-    assert well.startswith("id ")
-
-
-def test_the_watch_ends_well_when_it_is_interrupted(
-    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def interrupted(
-        frame: render.Frame, *, sleep: Callable[[float], Awaitable[None]], every: float
-    ) -> None:
-        assert await frame(80, 24)
-        assert (sleep, every) == (sleep, 0.5)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(show, "is_terminal", lambda: True)
-    monkeypatch.setattr(render, "watch", interrupted)
-    assert towns("show", "--watch", "500ms").code == 0

@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 from blackboard import settings
+from blackboard.metrics.server import Endpoint, pages_of
+from blackboard.metrics.worker import WorkerMetrics
+from blackboard.web.access import TOKEN_VARIABLE
 from tests.deploy.files import DEPLOY, manifest, pod
 
 FOLDER = DEPLOY / "kubernetes"
@@ -47,13 +50,14 @@ def test_what_kustomize_makes_of_them_is_valid_and_whole() -> None:
         "ConfigMap",
         "ConfigMap",
         "Deployment",
+        "Deployment",
         "PersistentVolumeClaim",
         "PodDisruptionBudget",
+        "Service",
         "ServiceAccount",
     ]
     assert all("namespace" not in one["metadata"] for one in found)
-    [deployed] = [one for one in found if one["kind"] == "Deployment"]
-    text = yaml.safe_dump(deployed)
+    text = yaml.safe_dump_all(one for one in found if one["kind"] == "Deployment")
     for one in found:
         if one["kind"] in {"ConfigMap", "PersistentVolumeClaim", "ServiceAccount"}:
             assert f": {one['metadata']['name']}\n" in text
@@ -75,11 +79,35 @@ def test_a_worker_may_do_nothing_it_need_not() -> None:
     assert {one["name"] for one in mounts.values()} == {one["name"] for one in whole["volumes"]}
 
 
+def test_the_pages_need_a_token_and_may_do_nothing_they_need_not() -> None:
+    whole = manifest("web.yaml")["spec"]["template"]["spec"]
+    [web] = whole["containers"]
+    [token] = [one for one in web["env"] if one["name"] == TOKEN_VARIABLE]
+    assert "secretKeyRef" in token["valueFrom"]
+    assert web["args"][0] == "serve"
+    assert whole["securityContext"]["runAsNonRoot"] is True
+    assert web["securityContext"]["readOnlyRootFilesystem"] is True
+    labels = manifest("web.yaml")["spec"]["selector"]["matchLabels"]
+    assert manifest("web-service.yaml")["spec"]["selector"] == labels
+    assert labels.items() <= manifest("web.yaml")["spec"]["template"]["metadata"]["labels"].items()
+
+
 def test_no_worker_is_killed_for_what_the_store_or_an_item_does() -> None:
     [worker] = pod()["containers"]
     assert "livenessProbe" not in worker
     assert "startupProbe" not in worker
-    assert worker["readinessProbe"]["exec"]["command"][:2] == ["blackboard", "workers"]
+
+
+def test_a_worker_is_asked_for_what_it_serves() -> None:
+    [worker] = pod()["containers"]
+    [port] = worker["ports"]
+    where = Endpoint.parse(worker["args"][worker["args"].index("--metrics") + 1])
+    assert where == Endpoint("0.0.0.0", port["containerPort"])
+    asked = worker["readinessProbe"]["httpGet"]
+    assert asked == {"path": "/readyz", "port": port["name"]}
+    notes = manifest("deployment.yaml")["spec"]["template"]["metadata"]["annotations"]
+    assert notes["prometheus.io/port"] == str(where.port)
+    assert {asked["path"], notes["prometheus.io/path"]} <= pages_of(WorkerMetrics()).keys()
 
 
 def test_new_workers_are_there_before_old_ones_go() -> None:

@@ -56,7 +56,6 @@ def commands() -> list[object]:
         "health check": health_check()[1:],
         **{f"compose {name}": one["command"] for name, one in services.items()},
         "kubernetes": worker["args"],
-        "kubernetes probe": worker["readinessProbe"]["exec"]["command"][1:],
         "systemd": started.split()[1:],
         "azure": [one.replace("${grace}", "300") for one in azure_args()],
     }

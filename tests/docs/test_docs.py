@@ -14,9 +14,11 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 FOLLOWED = ("handlers", "operating", "schedules", "simulate")
 """Their commands are typed from top to bottom. testing.md: tests/docs/test_readme.py."""
 CHECKED_ELSEWHERE = {
+    "api": "needs a server; tests/docs/test_docs_api.py",
     "azure": "needs an account; tests/docs/test_docs_azure.py reads its commands",
     "calendars": "needs feeds; tests/docs/test_docs_calendars.py",
     "deploy": "needs hosts; tests/deploy",
+    "metrics": "beside a worker that goes on; tests/docs/test_docs_metrics.py",
     "notify": "needs a receiver; tests/docs/test_notify_docs.py",
     "python": "programs; tests/docs/test_docs_python.py",
     "reliability": "commands of a checkout that take minutes",
@@ -24,6 +26,7 @@ CHECKED_ELSEWHERE = {
     "settings": "written from the settings; tests/docs/test_docs_settings.py",
     "sharing": "beside a worker that goes on; tests/docs/test_docs_sharing.py",
     "testing": "tests/docs/test_readme.py",
+    "web": "beside a server that goes on; tests/web",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.cli.report import _table_of
+from blackboard.reports import report_table
 from blackboard.settings import load_settings
 from jobs.calendars import aggregate
 from jobs.calendars.aggregation import _ACCEPTED, _COLUMNS
@@ -93,7 +93,7 @@ def test_the_longest_times_are_those_that_are_said() -> None:
 
 def test_the_report_that_is_shown_is_a_table() -> None:
     (text,) = blocks("json")
-    columns, rows = _table_of(json.loads(text))
+    columns, rows = report_table(json.loads(text))
     assert [one.title for one in columns] == ["feed", "read"]
     assert [one["name"] for one in rows] == ["library"]
 

@@ -17,6 +17,7 @@ from msgspec.structs import fields
 
 from blackboard import spec
 from blackboard.model import (
+    Action,
     Item,
     Lock,
     Member,
@@ -33,6 +34,7 @@ from blackboard.notify.notices import Notice, begin
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
+from blackboard.protocol.actions import LONGEST_DETAIL, MOST_IDS
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.permits import LEASE
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
@@ -70,6 +72,7 @@ RECORDS: dict[str, type[Any]] = {
     "worker:": Member,
     "permit:": Permit,
     "mail:": Message,
+    "action:": Action,
     "stats": Statistics,
 }
 """By the family of their rows."""
@@ -225,6 +228,7 @@ def test_keys_and_ranges_are_as_shown() -> None:
         keys.notice_key("davis"),
         keys.permit_key("feed", '"a.example"', 1),
         keys.mail_key(owner, moment, "5e1d" + 28 * "0"),
+        keys.action_key(moment, "5e1d" + 28 * "0"),
     ]
     for bound in (keys.next_until(moment), *keys.runs_range("davis"), keys.LOCK):
         assert f"`{bound}`" in ROWS.text
@@ -252,6 +256,7 @@ def test_partitions_are_as_shown() -> None:
         *[[keys.meta_partition("town")]] * 3,
         [keys.partition(group, 0, 1), keys.meta_partition(group), keys.workers_partition(group)],
         [keys.notices_partition("town")],
+        [keys.actions_partition("town")],
         [keys.partition(leaders, 0, 1)],
         [keys.meta_partition(leaders), keys.workers_partition(leaders)],
         [keys.mail_partition(leaders)],
@@ -287,6 +292,8 @@ def test_partitions_are_as_shown() -> None:
         f"claims, {AzureTable.max_rows // ROWS_OF_A_RELEASE} releases",
         f"to {LONGEST_ERROR:,} characters",
         f"({LONGEST_OUTPUT:,} bytes)",
+        f"the items, the first {MOST_IDS}",
+        f"the new id; at most {LONGEST_DETAIL} characters",
         f"latest {Retention().runs} and {Retention().age.days} days",
     ],
 )

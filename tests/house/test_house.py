@@ -13,9 +13,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
@@ -172,7 +175,7 @@ def test_the_environment_is_made_once(machine: Machine) -> None:
     again = machine.bb("show")
     assert (again.stdout, again.stderr) == ("blackboard show\n", "")
     log = (machine.checkout / ".venv" / "setup.log").read_text()
-    assert "--require-hashes" in log
+    assert "--no-deps --require-hashes" in log
     assert "--no-deps --no-build-isolation -e" in log
 
 
@@ -296,6 +299,22 @@ def test_a_package_is_in_one_of_the_sets_and_has_its_hash() -> None:
         assert all("--hash=sha256:" in entry for entry in entries)
 
 
+def test_what_a_locked_package_needs_is_locked() -> None:
+    """Installers do not look for it."""
+    locks = "\n".join((ROOT / name).read_text() for name in LOCKS)
+    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", locks, re.MULTILINE))
+    here = {canonicalize_name(one.metadata["Name"]): one for one in metadata.distributions()}
+    assert len(pins.keys() & here.keys()) > 100
+    missing = [
+        f"{name} needs {need}"
+        for name in pins.keys() & here.keys()
+        for need in map(Requirement, here[name].requires or [])
+        if need.marker is None or need.marker.evaluate({"extra": ""})
+        if not need.specifier.contains(pins.get(canonicalize_name(need.name), "0"), True)
+    ]
+    assert missing == []
+
+
 PACKAGES = {
     "venv": "ca-certificates python3 python3-venv",
     "git": "ca-certificates git",
@@ -303,6 +322,7 @@ PACKAGES = {
     "stress-ng": "stress-ng",
     "fiu-run": "fiu-utils",
     "redis-server": "redis-server",
+    "chromium": "chromium",
 }
 """What brings each of the things that CI needs of a Debian machine."""
 

@@ -24,17 +24,21 @@ LAYERS = {
     "the bus on Redis": "redis_bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard answers context handlers loaded manifest params runner runners runners.* "
+        "blackboard answers context handlers loaded manifest otel params runner runners runners.* "
         "records events tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost leases notify notify.*"
     ),
+    "what is read of a board, and how it is shown": (
+        "inputs queries history alarms explained overview reports views display display.* "
+        "metrics metrics.*"
+    ),
     "the settings file": "settings",
-    "the front door": "assembly inputs board blocking",
+    "the pages": "web web.*",
+    "the front door": "assembly board blocking",
     "how fast a store is": "bench",
     "the worker in a simulated world": "simulator simulator.*",
-    "text for people": "display display.*",
     "the demo": "demo demo.*",
     "for people": "cli cli.* testing __main__",
 }
@@ -43,6 +47,8 @@ ONLY_IN = {
     "apscheduler": "worker.wake",
     "azure": "tables.azure tables.azure_*",
     "click": "cli cli.*",
+    "opentelemetry": "otel",
+    "prometheus_client": "metrics metrics.worker metrics.board",
     "pytest": "testing",
     "redis": "redis_bus",
     "rich": "cli.render",
@@ -61,7 +67,10 @@ PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "math", "ty
 
 CLOCK_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 
-HEAVY = {"apscheduler", "azure", "dateutil", "httpx2", "icalendar", "redis", "rich"}
+HEAVY = {
+    *("apscheduler", "azure", "dateutil", "httpx2", "icalendar", "opentelemetry"),
+    *("prometheus_client", "redis", "rich"),
+}
 """What `blackboard --help` does not wait for."""
 
 

@@ -13,10 +13,12 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from blackboard.phrases import span
 from tests.proof.figures import FOLDER
 from tests.proof.form import FORM
 from tests.proof.origin import PAGE, ROOT, Origin
@@ -63,6 +65,14 @@ def record(name: str, part: Part, options: Sequence[str], *, is_long: bool, page
     return True
 
 
+def one_by_one(names: Sequence[str]) -> Iterator[str]:
+    """The parts, each told when it begins; how far it is, pytest tells."""
+    begun = time.monotonic()
+    for number, name in enumerate(names, 1):
+        tell(f"[{number} of {len(names)}] {name}, after {span(time.monotonic() - begun)}")
+        yield name
+
+
 def _processor() -> float:
     """Seconds of this process and of those that it has waited for."""
     times = os.times()
@@ -88,12 +98,15 @@ def run(arguments: Sequence[str] | None, page: Path) -> int:
     said, options = parser.parse_known_args(arguments)
     names = [name for name in said.only if said.record or PARTS[name].tests]
     if said.record:
-        done = [record(name, PARTS[name], options, is_long=said.long, page=page) for name in names]
+        done = [
+            record(name, PARTS[name], options, is_long=said.long, page=page)
+            for name in one_by_one(names)
+        ]
         return 0 if all(done) else 1
     if said.long:
         codes = [
             pytest([PARTS[name].tests], [*shared_out(name, is_long=True), *options], is_long=True)
-            for name in names
+            for name in one_by_one(names)
         ]
         return 1 if any(codes) else 0
     folders = [PARTS[name].tests for name in names]

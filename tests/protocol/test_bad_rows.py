@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.output import emit, marked
+from blackboard.cli.output import emit
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, QueuedRun, replace
@@ -18,6 +18,7 @@ from blackboard.protocol.rows import data_of, record_of
 from blackboard.records import decoded
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
+from blackboard.views import marked
 from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
 from tests.support.boards import Scene, settings_of, story

@@ -174,7 +174,7 @@ LINES = {
     "import-crontab nothing": 2,
 }
 """Every command, and its exit code on a store that works."""
-ELSEWHERE = {"worker", "azurite"}
+ELSEWHERE = {"worker", "azurite", "serve"}
 """Commands that are run in processes of their own, below."""
 WITHOUT_STORE = {
     "notify --test",

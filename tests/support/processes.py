@@ -124,11 +124,16 @@ class Site:
         jobs = ("--init", "--jobs", str(FOLDER), "--cycle", cycle, "--slots", str(slots))
         return self.start("worker", "--store", store or self.store, *jobs, *args, environ=environ)
 
-    def start(self, *args: str, environ: Mapping[str, str] = NOTHING) -> Started:
+    def start(
+        self,
+        *args: str,
+        environ: Mapping[str, str] = NOTHING,
+        program: Sequence[str] = ("-m", "blackboard"),
+    ) -> Started:
         told = self.folder / f"stderr-{len(self.started)}"
         with told.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "blackboard", *args],
+                [sys.executable, *program, *args],
                 cwd=self.folder,
                 env={**own_environ(), **environ},
                 stdin=subprocess.DEVNULL,

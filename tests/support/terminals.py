@@ -1,8 +1,11 @@
 """How a test starts the command on a terminal of its own, and reads what it writes there."""
 
+import codecs
 import os
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -13,11 +16,68 @@ from contextlib import contextmanager, suppress
 from fcntl import ioctl
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tests.support.patience import patience
 
 PATIENCE = patience(60.0)
 """Seconds that a test waits for what must come."""
+
+
+SEQUENCE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
+
+
+class Display:
+    """What is seen on a terminal: as much of one as `blackboard.cli.terminal` needs."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+        self.row = 1
+        self.column = 0
+        self.is_other = False
+        """Whether it is the other screen."""
+        self._left = ""
+
+    def write(self, text: str) -> None:
+        text = self._left + text
+        begun = text.rfind("\x1b")
+        self._left = ""
+        if begun >= 0 and not SEQUENCE.match(text, begun):
+            text, self._left = text[:begun], text[begun:]
+        place = 0
+        for found in SEQUENCE.finditer(text):
+            self._put(text[place : found.start()])
+            self._obey(found[1], found[2])
+            place = found.end()
+        self._put(text[place:])
+
+    def _put(self, text: str) -> None:
+        for one in text:
+            if one == "\r":
+                self.column = 0
+            elif one == "\n":
+                self.row += 1
+            else:
+                line = self.lines.get(self.row, "").ljust(self.column)
+                self.lines[self.row] = line[: self.column] + one + line[self.column + 1 :]
+                self.column += 1
+
+    def _obey(self, numbers: str, what: str) -> None:
+        match what, numbers:
+            case "H", _:
+                row, _, column = numbers.partition(";")
+                self.row, self.column = int(row or 1), int(column or 1) - 1
+            case "K", _:
+                self.lines[self.row] = self.lines.get(self.row, "")[: self.column]
+            case "J", "2":
+                self.lines = {}
+            case "h" | "l", "?1049":
+                self.is_other, self.lines = what == "h", {}
+
+    @property
+    def text(self) -> str:
+        last = max(self.lines, default=0)
+        return "\n".join(self.lines.get(row, "").rstrip() for row in range(1, last + 1))
 
 
 class Terminal:
@@ -26,8 +86,36 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
         self.text = ""
+        self.all = ""
+        """All that it wrote so far."""
+        self.display = Display()
         self._master = master
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._until = time.monotonic() + PATIENCE
+
+    def press(self, *keys: str) -> None:
+        """Type keys, each as a terminal sends it."""
+        for key in keys:
+            os.write(self._master, key.encode())
+
+    def resize(self, rows: int, columns: int) -> None:
+        ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)  # the process has no terminal that steers it
+
+    def modes(self) -> list[Any]:
+        """Whether keys are echoed, and so on."""
+        return termios.tcgetattr(self._master)
+
+    def wait_to_see(self, *texts: str, gone: str = "") -> str:
+        """Read until all of these texts are seen on the terminal, and that is gone; what is seen
+        then.
+        """
+        while not all(one in self.display.text for one in texts) or (
+            gone and gone in self.display.text
+        ):
+            assert time.monotonic() < self._until, f"no {texts} in\n{self.display.text}"
+            assert self._read(), f"it ended without {texts}:\n{self.display.text}"
+        return self.display.text
 
     def wait_for(self, text: str) -> None:
         """Read until `text` was written since the last wait; what came before it is forgotten."""
@@ -46,7 +134,10 @@ class Terminal:
         if select.select([self._master], [], [], 0.2)[0]:
             with suppress(OSError):  # a terminal that nobody has open any more
                 found = os.read(self._master, 65_536)
-                self.text += found.decode(errors="replace")
+                text = self._decoder.decode(found)
+                self.text += text
+                self.all += text
+                self.display.write(text)
                 return bool(found)
             return False
         return True

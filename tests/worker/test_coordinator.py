@@ -28,6 +28,7 @@ from blackboard.events import (
 from blackboard.model import Message, MessageKind, Statistics
 from blackboard.notify.notices import begin, of_overdue
 from blackboard.protocol import edits, keys, mail
+from blackboard.protocol.actions import record_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
@@ -278,6 +279,10 @@ async def a_notice(scene: Scene, item_id: str) -> None:
     await begin(scene.other, of_overdue(run), again=None)
 
 
+async def an_action(board: BoardTable) -> None:
+    await record_action(board, by="ann", verb="pause", ids=["davis"], via="cli")
+
+
 async def a_letter(board: BoardTable) -> None:
     letter = Message(id="report", to="gone", sender="me", rank=0, kind=MessageKind.OK, number=1)
     await mail.send(board, [letter])
@@ -304,7 +309,7 @@ async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_boar
     await housekeeping(scene, told).prune()
     (done,) = told
     assert isinstance(done, Housekept)
-    assert (done.runs, done.tombstones, done.notices, done.mail) == (0, 3, 2, 1)
+    assert (done.runs, done.tombstones, done.notices, done.mail, done.actions) == (0, 3, 2, 1, 0)
     for board in (scene.other, clicks, elections):
         assert await board.item("gone") is None
         assert await board.floor() == 1
@@ -313,6 +318,22 @@ async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_boar
     assert len(await rows_of(scene.table.table, keys.mail_partition(elections.name))) == 1
     await housekeeping(scene, told).prune()
     assert told[1].details == dict.fromkeys(done.details, 0)
+
+
+@story
+async def test_it_deletes_actions_that_are_older_than_the_history(scene: Scene) -> None:
+    elections = await open_elections(scene.other, create=True)
+    for board in (scene.other, elections):
+        await an_action(board)
+    scene.later(days=6)
+    await an_action(scene.other)
+    told: list[Any] = []
+    await housekeeping(scene, told).prune()
+    scene.later(days=2)
+    await housekeeping(scene, told).prune()
+    assert [one.actions for one in told] == [0, 2]
+    assert told[1].message.endswith("2 actions")
+    assert len(await rows_of(scene.table.table, keys.actions_partition("town"))) == 1
 
 
 @story

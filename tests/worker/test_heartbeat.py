@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.events import LockLost, RunEnded, StoreEvent
+from blackboard.events import LockLost, LocksRenewed, RunEnded, StoreEvent
 from blackboard.model import Claim
 from blackboard.protocol.claims import renew_all
 from blackboard.protocol.edits import edit, remove, unlock
@@ -74,6 +74,20 @@ async def test_the_deadline_counts_from_the_sending_and_is_before_anybody_may_ta
     await beats(place, 10)
     await until(lambda: len(run.deadlines) == 2, "a renewal")
     assert run.deadlines[-1] == began + 10 + 24
+
+
+@with_workers
+async def test_a_renewal_says_by_how_much_it_came_after_its_time(place: Workplace) -> None:
+    """Not one that comes before it, to write progress."""
+    worker, run = await held(place, stale_after="30s")
+    await beats(place, 10)
+    assert (await worker.tells(LocksRenewed)) == LocksRenewed("me", locks=1, late=0.0)
+    run.report.progress(1, 3)
+    await beats(place, 5)
+    assert (await worker.tells(LocksRenewed, 2)).late == 0.0
+    await place.sleeps(BEAT)
+    place.later(seconds=13)
+    assert (await worker.tells(LocksRenewed, 3)).late == pytest.approx(3.0)
 
 
 @with_workers

@@ -13,6 +13,7 @@ from blackboard.events import (
     RunEnded,
     SlotSkipped,
     StoreEvent,
+    Walked,
 )
 from blackboard.model import Claim, Lock, Mark, Token
 from blackboard.protocol import keys
@@ -243,6 +244,7 @@ async def test_after_a_lost_race_what_is_left_is_claimed(place: Workplace) -> No
     worker = await place.worker(slots=2)
     await worker.run("c")
     assert worker.order == ["b", "c"]
+    assert (await worker.tells(Walked)).lost == 1
 
 
 @with_workers

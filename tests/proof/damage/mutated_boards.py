@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from blackboard.cli.output import item_view, run_view, worker_view
 from blackboard.display.columns import item_cells, run_cells, summary, worker_cells
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.errors import BlackboardError
@@ -26,6 +25,7 @@ from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
 from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
+from blackboard.views import item_view, run_view, worker_view
 from blackboard.worker.membership import workers
 from tests.proof.damage.mutations import Kept, Mutation, Mutator
 from tests.support.boards import disagreeing

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.balances import QUIET_ROUNDS, Shared, story
+from blackboard.rules.grab import Times
 from blackboard.rules.shares import Balance
 from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.world import World
@@ -47,13 +48,23 @@ def test_all_hold_their_shares_soon_and_as_little_moves_as_there_can(
     assert left.seconds <= handed_over
 
 
+def test_races_come_to_the_same_shares_later_and_hand_over_sooner() -> None:
+    times = Times()
+    started, joined, more, killed, left, quiet = story(12, 4, Balance.GRAB, seed=1)
+    assert max(started.seconds, joined.seconds, more.seconds, left.seconds) <= 2 * times.normal
+    assert killed.seconds <= times.maximum + times.normal
+    assert joined.moves >= 12 // 5
+    assert max(joined.gap, more.gap) <= 1.0
+    assert quiet.moves == 0
+    assert 12 / 2 <= quiet.bus_requests <= 12 * 3
+
+
 def test_a_worker_makes_four_requests_a_round_and_those_of_its_saves() -> None:
     world = Shared(73, 20, Balance.SHARES, seed=2)
     world.after("20 start", lambda: world.join(range(20)))
-    saves = world.figures.saves
-    requests = world.rest(QUIET_ROUNDS).requests - (world.figures.saves - saves)
+    requests = world.rest(QUIET_ROUNDS).requests
     world.kill(world.workers.members)
-    assert 3.5 * 20 * QUIET_ROUNDS <= requests <= 4.5 * 20 * QUIET_ROUNDS
+    assert 3.5 <= requests * ROUND / 60 <= 4.5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,317 @@
+"""The board that `show --watch` shows: its items, one of them in full, and what is done to it.
+
+`watching.py` says what the keys do; here is what is read, drawn and done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from blackboard.board import Board
+from blackboard.cli.log import in_full
+from blackboard.cli.output import paused_words
+from blackboard.cli.watch import Work, fitting, key_lines, words_of
+from blackboard.cli.watching import (
+    LIST_KEYS,
+    Act,
+    Prompt,
+    Room,
+    Verb,
+    Watching,
+    pressed,
+    read,
+    said,
+    sized,
+)
+from blackboard.display.columns import (
+    ITEM_COLUMNS,
+    RUN_COLUMNS,
+    found_summary,
+    item_cells,
+    run_cells,
+    wide,
+)
+from blackboard.display.layout import Line, Style, fitted, shown, table, text_of, wrap
+from blackboard.errors import BlackboardError
+from blackboard.explained import explained
+from blackboard.model import Run, State, replace
+from blackboard.phrases import plural
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardTable
+from blackboard.queries import ItemQuery
+from blackboard.records import AskedRun
+from blackboard.rules.status import ItemStatus
+from blackboard.table import TableError
+from blackboard.why import Explanation
+from blackboard.worker.membership import workers
+
+NEWEST = 10
+"""Runs of an item that are shown."""
+MARK = "> "
+OF_AN_ITEM = ("stop", "outcome", "took", "lag", "try", "fence", "worker", "result or error")
+QUESTIONS = {
+    Verb.PAUSE: "pause {id}, because (Enter: pause, Esc: not): ",
+    Verb.RESUME: "resume {id}, because (Enter: resume, Esc: not): ",
+    Verb.CANCEL: "cancel the run of {id}, because (Enter: cancel, Esc: not): ",
+    Verb.RUN: "run {id} now? y/n ",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """An item in full."""
+
+    status: ItemStatus
+    why: Explanation
+    runs: Sequence[Run]
+    now: datetime
+    """The store's."""
+    lines: Sequence[Line] = ()
+    width: int = 0
+
+
+class BoardView:
+    """The items of a board, with keys."""
+
+    def __init__(
+        self,
+        table: BoardTable,
+        board: Board,
+        query: ItemQuery,
+        *,
+        absolute: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        self.state = Watching(
+            filter=" ".join(f"state:{one}" for one in query.states),
+            sort=query.sort,
+            reverse=query.reverse,
+            most=limit,
+        )
+        self._table = table
+        self._board = board
+        self._base = query
+        self._absolute = absolute
+        self._opened: Opened | None = None
+        self._trouble = ""
+        self._asked: object = None
+        """What was asked of the board last."""
+
+    # ---- for the loop
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.ended
+
+    @property
+    def is_held(self) -> bool:
+        return self.state.held
+
+    @property
+    def lacks(self) -> bool:
+        return self._asked != self._wanted()
+
+    def _wanted(self) -> object:
+        state = self.state
+        if state.opened is not None:
+            return state.opened.item.id
+        return state.query(self._base), state.limit
+
+    def press(self, key: str) -> Work | None:
+        self.state, act = pressed(self.state, key)
+        if act is None:
+            return None
+        wanted = act
+
+        async def work() -> None:
+            await self._do(wanted)
+
+        self.state = said(self.state, f"{act.verb.value} {shown(act.id)} ...")
+        return work
+
+    def fail(self, trouble: str) -> None:
+        self._trouble = trouble
+
+    # ---- reading and doing
+
+    async def read(self) -> None:
+        self._asked = self._wanted()
+        if self.state.opened is not None:
+            await self._read_item(self.state.opened.item.id)
+            return
+        query, limit = self.state.query(self._base), self.state.limit
+        found = await query.read(self._table, limit=limit)
+        if self.state.query(self._base) == query:  # else it is read again at once
+            self.state = read(self.state, found, limit=limit)
+
+    async def _read_item(self, item_id: str) -> None:
+        item = await self._table.item(item_id)
+        if item is None or item.state is State.REMOVED:
+            raise Missing(item_id)
+        status, why = await explained(self._table, item, await workers(self._table))
+        runs = [one async for one in self._table.runs(item_id, limit=NEWEST)]
+        opened = self.state.opened
+        if opened is not None and opened.item.id == item_id:
+            now = await self._table.table.now()
+            self._opened = Opened(status=status, why=why, runs=runs, now=now)
+            self.state = replace(self.state, opened=status)
+
+    async def _do(self, act: Act) -> None:
+        try:
+            words = await self._done(act)
+        except (BlackboardError, TableError) as trouble:
+            self.state = said(self.state, words_of(trouble), bad=True)
+        else:
+            self.state = said(self.state, f"{shown(act.id)} {words}")
+
+    async def _done(self, act: Act) -> str:
+        """Do it; what became of it, in words."""
+        match act.verb:
+            case Verb.PAUSE:
+                done = await self._board.pause(act.id, reason=act.reason)
+                return "is paused" + ("; the run under way may finish" if done.running else "")
+            case Verb.RESUME:
+                await self._board.resume(act.id, reason=act.reason)
+                return "is resumed"
+            case Verb.CANCEL:
+                await self._board.cancel(act.id, reason=act.reason)
+                return "is cancelled"
+            case _:
+                return _due(await self._board.run(act.id))
+
+    # ---- drawing
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        match self.state.room:
+            case Room.LIST:
+                return self._list(width, height)
+            case Room.ITEM:
+                lines: Sequence[Line] = self._item(width)
+            case Room.KEYS:
+                lines = key_lines(LIST_KEYS, width)
+        room = max(height - 1, 1)
+        scroll = replace(self.state.scroll, lines=len(lines), page=room).fitted()
+        self.state = replace(self.state, scroll=scroll)
+        some = list(lines[scroll.down : scroll.down + room])
+        some += [()] * (room - len(some))
+        last = min(scroll.down + room, len(lines))
+        part = f"lines {scroll.down + 1}-{last} of {len(lines)}" if len(lines) > room else ""
+        return [*some, self._bottom(width, [part, "Esc back, ? keys"])]
+
+    def _list(self, width: int, height: int) -> Sequence[Line]:
+        found = self.state.found
+        head: list[Line] = []
+        if found is not None and found.paused:
+            head = [[(paused_words(found.paused, found.now), Style.LATE)]]
+        page = height - len(head) - 3  # the titles, the summary, the bottom line
+        self.state = sized(self.state, page)
+        state = self.state
+        lines = self._rows(state, width)
+        lines += [()] * (state.page + 1 - len(lines))
+        return [*head, *lines, self._summary(width), self._bottom(width, self._filters())]
+
+    def _rows(self, state: Watching, width: int) -> list[Line]:
+        """The titles, and the items on the screen; the chosen one is marked."""
+        found = state.found
+        if found is None:
+            return [[("reading the board ...", Style.QUIET)]]
+        some = state.items[state.top : state.top + state.page]
+        rows = [item_cells(one, now=found.now, absolute=self._absolute) for one in some]
+        columns = wide(ITEM_COLUMNS, absolute=self._absolute)
+        lines = list(table(columns, rows, width=max(width - len(MARK), 1)))
+        marked = [_marked(line, " " * len(MARK)) for line in lines]
+        at = state.chosen - state.top + 1
+        if 0 < at < len(lines):
+            text = text_of(lines[at], colour=False)
+            marked[at] = [(fitted(MARK + text, width), Style.CHOSEN)]
+        return marked
+
+    def _summary(self, width: int) -> Line:
+        state, found = self.state, self.state.found
+        if found is None:
+            return ()
+        last = min(state.top + state.page, state.total)
+        place = f"{state.top + 1:,}-{last:,} of {state.total:,}" if state.total > state.page else ""
+        words = (found_summary(found) or "0 items").split(", ")
+        while len(words) > 1 and len(f"{', '.join(words)}   {place}") > width:
+            words.pop()
+        parts = [", ".join(words), place, f"{found.now:%H:%M:%SZ}"]
+        return [(fitting(parts, width), Style.TITLE)]
+
+    def _filters(self) -> list[str]:
+        state = self.state
+        way = ", reversed" if state.reverse else ""
+        return [
+            "held" if state.held else "",
+            f"filter {shown(state.filter)}" if state.filter else "",
+            f"by {state.sort}{way}" if state.sort != "id" or way else "",
+            "? keys, q ends",
+        ]
+
+    def _bottom(self, width: int, parts: Sequence[str]) -> Line:
+        """The prompt, else what was said last, else what is wrong, else `parts`."""
+        state = self.state
+        if state.prompt is not None:
+            return [(_prompt(state, state.prompt, width), Style.TITLE)]
+        if state.message:
+            return [(state.message, Style.BAD if state.bad else Style.GOOD)]
+        if self._trouble:
+            return [(self._trouble, Style.BAD)]
+        return [(fitting(parts, width), Style.QUIET)]
+
+    def _item(self, width: int) -> Sequence[Line]:
+        opened = self._opened
+        wanted = self.state.opened
+        if opened is None or wanted is None or opened.status.item.id != wanted.item.id:
+            return [[("reading the item ...", Style.QUIET)]]
+        if opened.width != width:
+            lines = item_lines(opened, width, absolute=self._absolute)
+            opened = replace(opened, lines=lines, width=width)
+            self._opened = opened
+        return opened.lines
+
+
+def _marked(line: Line, mark: str) -> Line:
+    if not line:
+        return line
+    (text, style), *others = line
+    return [(mark + text, style), *others]
+
+
+def _prompt(state: Watching, prompt: Prompt, width: int) -> str:
+    """The question and what was typed, of which the end is always seen."""
+    words = "filter (Enter: filter, Esc: not): "
+    if prompt.act is not None:
+        words = QUESTIONS[prompt.act.verb].format(id=shown(prompt.act.id))
+    if state.message:
+        words = f"{state.message}  {words}"
+    typed = "" if prompt.by_yes else f"{shown(prompt.typed)}_"
+    least = max(width // 2, width - len(typed))
+    return fitted(words, min(len(words), least)) + typed[-max(width - least, 10) :]
+
+
+def _due(asked: AskedRun) -> str:
+    if not asked.ahead:
+        return "is due now"
+    return f"is due after {plural(asked.ahead, 'run')}"
+
+
+def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:
+    """An item in full: why it runs or does not, its newest runs, and all about the newest."""
+    lines: list[Line] = [[(text, Style.TITLE)] for text in wrap(shown(opened.why.headline), width)]
+    margin = max((len(label) for label, _ in opened.why.facts), default=0) + 4
+    for label, fact in opened.why.facts:
+        first = f"  {label}".ljust(margin)
+        texts = wrap(shown(fact), width, first=first, margin=" " * margin)
+        lines += [[(text, Style.PLAIN)] for text in texts]
+    if not opened.runs:
+        return [*lines, (), [("no runs yet", Style.QUIET)]]
+    places = [n for n, one in enumerate(RUN_COLUMNS) if one.title in OF_AN_ITEM]
+    columns = wide([RUN_COLUMNS[n] for n in places], absolute=absolute)
+    cells = [run_cells(one, now=opened.now, absolute=absolute) for one in opened.runs]
+    rows = [[line[n] for n in places] for line in cells]
+    lines += [(), *table(columns, rows, width=width), ()]
+    for text in in_full(opened.runs[0]):
+        margin_of = " " * (len(text) - len(text.lstrip(" ")))
+        lines += [[(one, Style.PLAIN)] for one in wrap(text, width, margin=margin_of)]
+    return lines

@@ -1,0 +1,171 @@
+"""Bars for work that takes long: on stderr, and only on a terminal, where no JSON is asked for.
+
+A bar appears when the work has taken a second, or at once where there are many things to do, and is
+erased at the end. It costs nothing where it is not shown.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+
+from blackboard.cli.options import JSON_ASKED
+from blackboard.clock import Clock, SystemClock
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.statistics import read_statistics
+from blackboard.table import Etag, Op, Row, Table
+
+MANY = 200
+"""Things for which a bar is shown at once."""
+QUICK = 1.0
+"""Seconds that work of fewer things takes without a bar."""
+BETWEEN_DRAWINGS = 0.1
+"""Seconds."""
+
+
+def is_shown() -> bool:
+    """Whether there is a terminal to show a bar on."""
+    context = click.get_current_context(silent=True)
+    return sys.stderr.isatty() and not (context and context.meta.get(JSON_ASKED))
+
+
+class ProgressBar:
+    """What a piece of work has done so far."""
+
+    def __init__(
+        self, what: str, total: int | None, *, at_once: bool, stack: ExitStack, clock: Clock
+    ) -> None:
+        self._what = what
+        self._total = total
+        self._stack = stack
+        self._clock = clock
+        self._done = 0
+        self._share: float | None = None if total is None else 0.0
+        self._shown = is_shown()
+        self._begun = clock.monotonic() if self._shown else 0.0
+        self._drawn = 0.0
+        self._draw: Callable[[str, float | None], None] | None = None
+        if at_once or (total is not None and total >= MANY):
+            self._show(at_once=True)
+
+    def expect(self, total: int) -> None:
+        """There are so many things, as far as is known; 0: it is not."""
+        if total:
+            self._total, self._share = total, 0.0
+
+    def moved(self, number: int = 1) -> None:
+        """So many more are done."""
+        self._done += number
+        if self._total:
+            self._share = min(self._done / self._total, 1.0)
+        self._show()
+
+    def reached(self, share: float) -> None:
+        """This share of the work is done."""
+        self._share = share
+        self._show()
+
+    def begun(self, what: str, *, share: float) -> None:
+        """What is done now, after this share of the work."""
+        self._what, self._share = what, share
+        self._show(at_once=self._draw is not None)
+
+    def _show(self, *, at_once: bool = False) -> None:
+        if not self._shown:
+            return
+        now = self._clock.monotonic()
+        is_whole = self._share == 1.0 and self._draw is not None
+        if not (at_once or is_whole) and (
+            now - self._drawn < BETWEEN_DRAWINGS
+            or (self._draw is None and now - self._begun < QUICK)
+        ):
+            return
+        if self._draw is None:
+            from blackboard.cli.render import bar  # noqa: PLC0415 - rich is slow to import
+
+            self._draw = self._stack.enter_context(bar(sys.stderr))
+        self._drawn = now
+        number = f" {self._done:,}" if self._share is None else ""
+        self._draw(f"{self._what}{number}", self._share)
+
+
+@contextmanager
+def progress(
+    what: str,
+    total: int | None = None,
+    *,
+    at_once: bool = False,
+    clock: Clock | None = None,
+) -> Iterator[ProgressBar]:
+    """A bar for work on `total` things, or on as many as there are. With `at_once` it is known to
+    take long.
+    """
+    with ExitStack() as stack:
+        yield ProgressBar(what, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
+
+
+@asynccontextmanager
+async def counted(
+    board: BoardTable, what: str, *, whole: bool = False
+) -> AsyncIterator[BoardTable]:
+    """A board whose items are counted as they are read, for a bar that goes by their number as it
+    was counted last; with `whole` all of its rows are.
+    """
+    if not is_shown():
+        yield board
+        return
+    statistics = None if whole else await read_statistics(board)
+    with progress(what) as done:
+        done.expect(statistics.items if statistics is not None else 0)
+        yield board.asked_through(CountedTable(board.table, done, "" if whole else keys.ITEM))
+
+
+@asynccontextmanager
+async def reading(
+    opened: AbstractAsyncContextManager[BoardTable], what: str, *, whole: bool = False
+) -> AsyncIterator[BoardTable]:
+    """A board that is opened to be read, with a bar as of `counted`."""
+    async with opened as board, counted(board, what, whole=whole) as through:
+        yield through
+
+
+class CountedTable:
+    """A store whose rows are counted as they are read, for a bar."""
+
+    def __init__(self, table: Table, progress: ProgressBar, prefix: str) -> None:
+        self.max_rows = table.max_rows
+        self.max_bytes = table.max_bytes
+        self.max_value = table.max_value
+        self.resolution = table.resolution
+        self.requests = table.requests
+        self._table = table
+        self._progress = progress
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        """What only some stores have, such as `integrity`."""
+        return getattr(self._table, name)
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        return await self._table.commit(partition, ops)
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        async for row in self._table.scan(partition, first, last, limit):
+            if row.key.startswith(self._prefix):
+                self._progress.moved()
+            yield row
+
+    async def now(self) -> datetime:
+        return await self._table.now()
+
+    def age(self, row: Row) -> float:
+        return self._table.age(row)
+
+    async def close(self) -> None:
+        await self._table.close()

@@ -1,0 +1,143 @@
+"""`blackboard serve`: the board in a browser."""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from blackboard.board import Board
+from blackboard.cli.options import Chosen, common
+from blackboard.cli.output import emit, note
+from blackboard.cli.session import Session, run
+from blackboard.errors import BadInput
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+EPILOG = """\b
+Examples:
+  blackboard serve
+  blackboard serve --operator --listen 127.0.0.1:9000
+  BLACKBOARD_WEB_TOKEN=$(openssl rand -hex 16) blackboard serve --listen 0.0.0.0:8080
+  blackboard serve --user-header X-Forwarded-User --proxy 10.0.0.7
+"""
+PORT = 8080
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--listen", default="", metavar="[HOST:]PORT", help=f"[127.0.0.1:{PORT}]; port 0: any."
+)
+@click.option("--operator", is_flag=True, help="Let visitors run, pause, cancel and edit items.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name it is served under."
+)
+@click.option(
+    "--user-header", default="", metavar="NAME", help="In which a proxy names the visitor."
+)
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="From which it is trusted."
+)
+@common()
+def serve_command(
+    *,
+    chosen: Chosen,
+    listen: str,
+    operator: bool,
+    hosts: tuple[str, ...],
+    user_header: str,
+    proxies: tuple[str, ...],
+) -> int:
+    """Show the board in a browser: items, runs, a timeline, failures, workers, and live.
+
+    It is read-only without --operator. On this machine's own address (127.0.0.1) a visitor need not
+    sign in; on any other a visitor needs the token in BLACKBOARD_WEB_TOKEN, or a proxy that signs
+    people in and names them in --user-header. Ctrl-C ends it.
+    """
+    host, port = address(listen)
+    token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
+    check_open(host, token=token, user_header=user_header, proxies=proxies)
+    session = Session.start(chosen).with_defaults()
+
+    async def work() -> None:
+        async with session.board() as table:
+            board = Board(table, session)
+            names = (*hosts, *_own_names(host))
+            pages = board.web(
+                operator=operator,
+                token=token,
+                user_header=user_header,
+                proxies=proxies,
+                hosts=names,
+            )
+            await serve(pages, host, port, json=chosen.json)
+
+    with suppress(KeyboardInterrupt):
+        run(work())
+    return 0
+
+
+def address(listen: str) -> tuple[str, int]:
+    """The host and port of `--listen`. Raises BadInput."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    port = port or str(PORT)
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
+        remedy = "HOST:PORT or PORT, as in 127.0.0.1:8080"
+        raise BadInput("listen", f"{listen!r} is no address with a port", remedy)
+    return host, int(port)
+
+
+def check_open(host: str, *, token: str, user_header: str, proxies: Sequence[str]) -> None:
+    """Raises BadInput where others could see the pages without having proved anything."""
+    if user_header and not proxies:
+        remedy = "name the address of the proxy with --proxy"
+        raise BadInput("user-header", "anybody could send this header", remedy)
+    if proxies and not user_header:
+        remedy = "say in which header the proxy names the visitor: --user-header"
+        raise BadInput("proxy", "a proxy alone proves nothing", remedy)
+    if host in {"127.0.0.1", "localhost", "::1"} or token or user_header:
+        return
+    remedy = (
+        "set BLACKBOARD_WEB_TOKEN, or name a proxy that signs people in: --user-header, --proxy"
+    )
+    raise BadInput("listen", f"on {host} others could see the board", remedy)
+
+
+def _own_names(host: str) -> tuple[str, ...]:
+    """The names of this machine, under which the pages are served anyhow."""
+    if host in {"127.0.0.1", "::1"}:
+        return ("localhost",)
+    return ("localhost", host, socket.gethostname(), socket.getfqdn())
+
+
+async def serve(pages: "ASGIApp", host: str, port: int, *, json: bool) -> None:
+    """Serve pages until Ctrl-C or SIGTERM. Raises BadInput when the address cannot be used."""
+    try:
+        from blackboard.web.server import PageServer  # noqa: PLC0415 - of this command alone
+    except ImportError as missing:
+        remedy = "pip install 'blackboard-scheduler[web]'"
+        raise BadInput("web", f"the server needs {missing.name}", remedy) from None
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
+        said = getattr(problem, "strerror", None) or str(problem)
+        raise BadInput("listen", f"{host}:{port}: {said}", "another address or port") from None
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listener.getsockname()[1]}/"
+
+    def started() -> None:
+        if json:
+            emit({"url": url}, in_a_line=True)
+        else:
+            click.echo(url)
+            note("Ctrl-C ends it")
+        sys.stdout.flush()
+
+    await PageServer(pages, started).serve(sockets=[listener])

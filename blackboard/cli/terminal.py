@@ -1,0 +1,273 @@
+"""The terminal as a screen of its own: keys are read one by one, and lines are drawn in place.
+
+Only lines that differ are sent, so nothing flickers. The terminal is as it was again in every way
+out: at the end, after an error, and while the process is stopped by Ctrl-Z.
+
+Keys that print are themselves; the others have the names of `KEYS`, "esc" and "ctrl-x".
+"""
+
+import asyncio
+import codecs
+import os
+import re
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol, Self
+
+from blackboard.cli.output import colour
+from blackboard.display.layout import Line, cropped, measure, text_of
+from blackboard.errors import BadInput
+
+KEYS = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1b[C": "right",
+    "\x1b[D": "left",
+    "\x1b[H": "home",
+    "\x1b[F": "end",
+    "\x1b[1~": "home",
+    "\x1b[4~": "end",
+    "\x1b[7~": "home",
+    "\x1b[8~": "end",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\r": "enter",
+    "\n": "enter",
+    "\t": "tab",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+}
+ESC = "\x1b"
+ESC_ALONE = 0.05
+"""Seconds after which ESC is a key, and not the beginning of a longer sequence."""
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO[@-~]")
+_BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?")
+_PRESSED = re.compile(r"\x1bO(?=[A-DHF]$)")
+"""How cursor keys begin in the mode of applications."""
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
+"""The other screen, without a cursor and without wrapped lines."""
+_LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
+_SETTLED = "\x1b[?25l\x1b[?7l"
+_AT = "\x1b[{};1H"
+_REST_OF_LINE = "\x1b[K"
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class KeyReader:
+    """Makes keys of what a terminal sends, however it is cut."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has the beginning of a sequence, or an ESC."""
+        return bool(self._left)
+
+    def read(self, data: bytes) -> list[str]:
+        """The keys that are complete."""
+        text, keys = self._left + self._decoder.decode(data), []
+        while text:
+            if (whole := _SEQUENCE.match(text)) is not None:
+                key = KEYS.get(_PRESSED.sub("\x1b[", whole[0]))
+                keys += [key] if key else []
+                text = text[whole.end() :]
+            elif _BEGUN.fullmatch(text):
+                break
+            else:
+                keys += _plain(text[0])
+                text = text[1:]
+        self._left = text
+        return keys
+
+    def flush(self) -> list[str]:
+        """What has begun and does not go on, as keys."""
+        text, self._left = self._left, ""
+        return [key for one in text for key in _plain(one)]
+
+
+def _plain(one: str) -> list[str]:
+    if one == ESC:
+        return ["esc"]
+    if one in KEYS:
+        return [KEYS[one]]
+    if "\x01" <= one <= "\x1a":
+        return [f"ctrl-{chr(ord(one) + 96)}"]
+    return [one] if one.isprintable() else []
+
+
+class Listener(Protocol):
+    """What a terminal calls from the event loop."""
+
+    def pressed(self, key: str) -> None: ...
+
+    def changed(self) -> None:
+        """All is to be drawn anew."""
+        ...
+
+    def ended(self, number: int) -> None:
+        """A signal ends this process; 0: the terminal is gone."""
+        ...
+
+
+class Terminal:
+    """The terminal of this process, while it is entered: `with Terminal() as terminal`. There are
+    no keys where the standard input is no terminal.
+    """
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno() if sys.stdin.isatty() else None
+        self._before: list[Any] | None = None
+        self._drawn: list[str] = []
+        self._size = (0, 0)
+        self._keys = KeyReader()
+        self._later: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        if os.environ.get("TERM", "dumb") == "dumb":
+            raise BadInput("watch", "this terminal cannot move its cursor (TERM)", "leave it out")
+        self._enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        try:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        except (OSError, ValueError):
+            columns, rows = 0, 0
+        usual = shutil.get_terminal_size()
+        return columns or usual.columns, rows or usual.lines
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Show these lines from the top; those that do not fit are left out."""
+        columns, rows = size = self.size()
+        in_colour = colour()
+        texts = [text_of(cropped(line, columns), colour=in_colour) for line in lines[:rows]]
+        texts += [""] * (rows - len(texts))
+        if size != self._size:
+            self.forget()
+            self._size = size
+        parts = ["\x1b[2J"] if not self._drawn else []
+        for number, text in enumerate(texts):
+            if not self._drawn or text != self._drawn[number]:
+                plain = text_of(cropped(lines[number], columns), colour=False) if text else ""
+                rest = _REST_OF_LINE if measure(plain) < columns else ""
+                parts.append(f"{_AT.format(number + 1)}{text}{rest}")
+        self._drawn = texts
+        self._write("".join(parts))
+
+    def forget(self) -> None:
+        """Draw all lines the next time."""
+        self._drawn = []
+
+    # ---- what is heard
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called from the event loop, until `ignore`."""
+        self._listener, loop = listener, asyncio.get_running_loop()
+        if self._input is not None:
+            loop.add_reader(self._input, self._readable)
+        loop.add_signal_handler(signal.SIGWINCH, self._anew)
+        loop.add_signal_handler(signal.SIGCONT, self._went_on)
+        self._await_signals()
+
+    def _await_signals(self) -> None:
+        """Those that leave the terminal."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTSTP, self._stop)
+        for number in ENDING:
+            loop.add_signal_handler(number, self._listener.ended, number)
+
+    def ignore(self) -> None:
+        """Hear nothing any more."""
+        loop = asyncio.get_running_loop()
+        if self._input is not None:
+            loop.remove_reader(self._input)
+        if self._later is not None:
+            self._later.cancel()
+        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP, *ENDING):
+            loop.remove_signal_handler(number)
+
+    def _readable(self) -> None:
+        assert self._input is not None
+        loop, data = asyncio.get_running_loop(), b""
+        with suppress(OSError):  # the terminal is gone
+            data = os.read(self._input, 4096)
+        if not data:
+            loop.remove_reader(self._input)
+            self._listener.ended(0)
+            return
+        self._heard(self._keys.read(data))
+        if self._later is not None:
+            self._later.cancel()
+        if self._keys.waits:
+            self._later = loop.call_later(ESC_ALONE, lambda: self._heard(self._keys.flush()))
+
+    def _heard(self, keys: Sequence[str]) -> None:
+        for one in keys:
+            if one == "ctrl-l":
+                self._anew()
+            else:
+                self._listener.pressed(one)
+
+    def _anew(self) -> None:
+        self.forget()
+        self._listener.changed()
+
+    def _stop(self) -> None:
+        """Stop this process, as Ctrl-Z does, with the terminal as it was."""
+        loop = asyncio.get_running_loop()
+        self._leave()
+        for number in (signal.SIGTSTP, *ENDING):  # one that comes meanwhile ends it at once
+            loop.remove_signal_handler(number)
+        os.kill(os.getpid(), signal.SIGTSTP)  # it goes on behind this line, later
+        self._await_signals()
+        self._enter()
+        self._anew()
+
+    def _went_on(self) -> None:
+        """After a stop that left no time: the shell has used the terminal meanwhile."""
+        self._read_singly()
+        self._write(_SETTLED)
+        self._anew()
+
+    # ---- its modes
+
+    def _enter(self) -> None:
+        self._read_singly()
+        self._write(_ENTER)
+        self.forget()
+
+    def _leave(self) -> None:
+        with suppress(OSError):  # the terminal is gone
+            self._write(_LEAVE)
+        if self._input is not None and self._before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
+
+    def _read_singly(self) -> None:
+        """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
+        stay signals.
+        """
+        if self._input is None:
+            return
+        with suppress(termios.error):
+            if self._before is None:
+                self._before = termios.tcgetattr(self._input)
+            tty.setcbreak(self._input, termios.TCSADRAIN)
+
+    def _write(self, text: str) -> None:
+        stream = sys.stdout
+        stream.flush()
+        stream.buffer.write(text.encode(stream.encoding or "utf-8", "replace"))
+        stream.buffer.flush()

@@ -1,0 +1,332 @@
+"""`--watch`: one loop for whatever is watched. It reads again and again, draws what was read, and
+hands on the keys; keys never wait for the store.
+
+A reading takes no more than half of the time: after a slow one the next comes later. Ends by `q`,
+Ctrl-C or a signal, with the terminal as it was.
+"""
+
+import asyncio
+import re
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import click
+
+from blackboard.cli.output import is_terminal
+from blackboard.cli.session import Session, run
+from blackboard.cli.watching import PAGE_KEYS, Scroll
+from blackboard.clock import Clock, SystemClock
+from blackboard.display.layout import Line, Style, measure, one_line, wrap
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.model import replace
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.durations import parse_duration
+from blackboard.table import Busy, TableError, Unavailable
+
+WATCH_HELP = "Show it again every [2] s, until q; ? shows the keys."
+
+Work = Callable[[], Awaitable[None]]
+"""What a key has asked for."""
+
+
+class WatchedView(Protocol):
+    """What is watched."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is read only if a key asks for what was not read yet."""
+        ...
+
+    @property
+    def lacks(self) -> bool:
+        """Whether a key has asked for what was not read yet."""
+        ...
+
+    def draw(self, width: int, height: int) -> Sequence[Line]: ...
+
+    def press(self, key: str) -> Work | None: ...
+
+    async def read(self) -> None: ...
+
+    def fail(self, trouble: str) -> None:
+        """What was read last is shown, and why it is not read anew; "": it was."""
+        ...
+
+
+class Screen(Protocol):
+    """What a terminal does for the loop; see `terminal.py`."""
+
+    def size(self) -> tuple[int, int]: ...
+
+    def draw(self, lines: Sequence[Line]) -> None: ...
+
+
+watch_option = click.option(
+    "--watch", is_flag=False, flag_value="2", metavar="[SECONDS]", help=WATCH_HELP
+)
+
+
+class WatchLoop:
+    """The loop. It is the listener of a terminal."""
+
+    def __init__(self, view: WatchedView, screen: Screen, *, clock: Clock, every: float) -> None:
+        self._view = view
+        self._screen = screen
+        self._clock = clock
+        self._every = every
+        self._news = asyncio.Event()
+        """Something is to be drawn."""
+        self._hurry = asyncio.Event()
+        """Something is to be read at once."""
+        self._works: asyncio.Queue[Work] = asyncio.Queue()
+        self._left = 0
+        """Works that are not done."""
+        self.ended_by: int | None = None
+        """The signal that has ended it; 0: the terminal is gone."""
+
+    async def run(self) -> None:
+        """Until the view is over or a signal comes. What a key has begun is finished first.
+
+        Raises what the first reading raises, unless the store is only away.
+        """
+        self._draw()
+        self._hurry.set()
+        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._act())]
+        for one in tasks:
+            one.add_done_callback(lambda _: self._news.set())
+        try:
+            while self.ended_by is None and not (self._view.is_over and self._left == 0):
+                self._draw()
+                await self._news.wait()
+                self._news.clear()
+                for one in tasks:
+                    if one.done():
+                        one.result()
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def pressed(self, key: str) -> None:
+        if self._view.is_over:
+            return
+        was_held = self._view.is_held
+        work = self._view.press(key)
+        if work is not None:
+            self._left += 1
+            self._works.put_nowait(work)
+        if was_held and not self._view.is_held:
+            self._hurry.set()
+        self._news.set()
+
+    def changed(self) -> None:
+        self._news.set()
+
+    def ended(self, number: int) -> None:
+        self.ended_by = number
+        self._news.set()
+
+    def _draw(self) -> None:
+        try:
+            self._screen.draw(self._view.draw(*self._screen.size()))
+        except OSError:  # the terminal is gone
+            self.ended(0)
+        if self._view.lacks:  # as the size says
+            self._hurry.set()
+
+    async def _read(self) -> None:
+        pause, is_first = self._every, True
+        while True:
+            await self._rest(pause)
+            self._hurry.clear()
+            began = self._clock.monotonic()
+            try:
+                await self._view.read()
+            except (BlackboardError, TableError) as trouble:
+                if is_first and not isinstance(trouble, Busy | Unavailable):
+                    raise
+                self._view.fail(words_of(trouble))
+            else:
+                self._view.fail("")
+                is_first = False
+            self._news.set()
+            pause = max(self._every, self._clock.monotonic() - began)
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the time for the next reading, or until it is wanted at once."""
+        while not self._hurry.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._hurry.wait()
+            if not self._view.is_held:
+                return
+
+    async def _act(self) -> None:
+        while True:
+            work = await self._works.get()
+            try:
+                await work()
+            finally:
+                self._left -= 1
+                self._hurry.set()
+                self._news.set()
+
+
+def words_of(trouble: Exception) -> str:
+    """What went wrong, in a line."""
+    if isinstance(trouble, Busy | Unavailable):
+        return one_line(f"store: {str(trouble) or 'it cannot be reached'}")
+    return one_line(str(trouble) or "no answer came from the store: it may have been done")
+
+
+def check_terminal(session: Session) -> None:
+    """Raises BadInput where there is nothing to watch on."""
+    if session.chosen.json or not is_terminal():
+        raise BadInput("watch", "needs a terminal", "for programs: the command with `--json`")
+
+
+def watched(session: Session, view_of: Callable[[BoardTable], WatchedView], *, every: float) -> int:
+    """Watch a board on the terminal, reading it every so many seconds; the exit code."""
+    from blackboard.cli.terminal import Terminal  # noqa: PLC0415 - not for --help
+
+    check_terminal(session)
+
+    async def work() -> int | None:
+        async with session.board() as board:
+            view = view_of(board)
+            with Terminal() as terminal:
+                loop = WatchLoop(view, terminal, clock=SystemClock(), every=every)
+                terminal.listen(loop)
+                try:
+                    await loop.run()
+                finally:
+                    terminal.ignore()
+            return loop.ended_by
+
+    try:
+        number = run(work())
+    except KeyboardInterrupt:
+        return 0
+    if number:
+        signal.raise_signal(number)
+    return 0
+
+
+def seconds_of(text: str) -> float:
+    """The time between two frames. Raises BadInput."""
+    if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+        return max(float(text), 0.1)
+    try:
+        return parse_duration(text, "watch").total_seconds()
+    except BadInput:
+        remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
+        raise BadInput("watch", f"{text!r} is no time", remedy) from None
+
+
+# ---- pages: what is read and scrolled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedPage:
+    """What is shown at one moment, laid out for a width."""
+
+    body: Sequence[Line]
+    head: int = 0
+    """Lines of it that stay at the top."""
+    summary: str = ""
+
+
+Drawn = Callable[[int], WatchedPage]
+"""Lays out what was read for a number of columns."""
+
+
+class PageView:
+    """A page that is read again and again: `q`, space, `?`, and keys that scroll."""
+
+    def __init__(self, read: Callable[[], Awaitable[Drawn]], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._drawn: Drawn = lambda _: WatchedPage(body=())
+        self._at = ""
+        self._scroll = Scroll()
+        self._trouble = ""
+        self._shows_keys = False
+        self.is_over = False
+        self.is_held = False
+        self.lacks = False
+
+    async def read(self) -> None:
+        self._drawn = await self._read()
+        self._at = f"{self._clock.now():%H:%M:%SZ}"
+
+    def fail(self, trouble: str) -> None:
+        self._trouble = trouble
+
+    def press(self, key: str) -> None:
+        if key in {"q", "ctrl-c"}:
+            if self._shows_keys and key == "q":
+                self._shows_keys = False
+            else:
+                self.is_over = True
+        elif key == " ":
+            self.is_held = not self.is_held
+        elif key == "?" or (self._shows_keys and key in {"esc", "enter"}):
+            self._shows_keys = not self._shows_keys
+            self._scroll = Scroll()
+        else:
+            self._scroll = self._scroll.pressed(key)
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        page = (
+            WatchedPage(body=key_lines(PAGE_KEYS, width))
+            if self._shows_keys
+            else self._drawn(width)
+        )
+        room = max(height - page.head - 1, 1)
+        body = page.body[page.head :]
+        self._scroll = replace(self._scroll, lines=len(body), page=room).fitted()
+        down = self._scroll.down
+        lines = [*page.body[: page.head], *body[down : down + room]]
+        lines += [()] * (page.head + room - len(lines))
+        if self._trouble:
+            return [*lines, [(self._trouble, Style.BAD)]]
+        part = f"{down + 1}-{min(down + room, len(body))} of {len(body)}"
+        parts = [
+            page.summary,
+            part if len(body) > room else "",
+            f"{self._at} held" if self.is_held else self._at,
+            "? keys, q ends",
+        ]
+        return [*lines, [(fitting(parts, width), Style.TITLE)]]
+
+
+def fitting(parts: Sequence[str], width: int) -> str:
+    """The parts that fit into a line; the last ones are left out first."""
+    kept: list[str] = []
+    for one in filter(None, parts):
+        if kept and measure("   ".join([*kept, one])) > width:
+            break
+        kept.append(one)
+    return "   ".join(kept)
+
+
+def key_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    """What the keys do."""
+    margin = max(len(names) for names, _ in keys) + 2
+    if width < 3 * margin:
+        margin = 4
+    lines: list[Line] = []
+    for names, words in keys:
+        first = names.ljust(margin)
+        if len(first) > margin:
+            lines.append([(names, Style.TITLE)])
+            first = " " * margin
+        texts = wrap(words, width, first=first, margin=" " * margin)
+        lines += [[(text, Style.PLAIN)] for text in texts]
+    return lines

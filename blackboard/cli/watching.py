@@ -1,0 +1,370 @@
+"""What the keys of a watched board do: a state, a key, and the next state. Pure.
+
+    list    the items that match; one of them is chosen
+    item    the chosen one: why it runs or does not, its newest runs
+    keys    what the keys do
+    prompt  the bottom line asks for a filter, for a reason, or whether it is meant
+
+A key that means nothing where it is pressed changes nothing. An `Act` is what is to be done to the
+board: it names its item, so a board that is sorted anew meanwhile does not turn it on another one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput
+from blackboard.model import replace
+from blackboard.patterns import is_glob
+from blackboard.queries import SORTS, ItemQuery, ItemsFound
+from blackboard.rules.status import STATES, ItemStatus
+
+STATE_FILTERS = ("running", "failed", "overdue", "stale", "paused", "waiting", "done")
+"""What `f` goes through, after "all"."""
+LIST_KEYS = (
+    ("up down, k j", "choose another item"),
+    ("PgUp PgDn, Home End", "by a screen; the first and the last"),
+    ("Enter", "why it runs or does not, its newest runs, its last error and output"),
+    ("/", "filter: part of an id or a glob, state:failed tag:x type:y owner:z"),
+    ("f", "only items in a state: the next one of running, failed, overdue ..."),
+    ("s S", "sort by the next column; the other way round"),
+    ("p", "pause the item, or resume it, for a reason"),
+    ("r", "run it now"),
+    ("c", "cancel its run, for a reason"),
+    ("space", "hold the refresh, and go on"),
+    ("?", "these keys"),
+    ("q, Ctrl-C", "end; Esc or q in here: back"),
+)
+PAGE_KEYS = (
+    ("up down, k j", "scroll"),
+    ("PgUp PgDn, Home End", "by a screen; to the beginning and to the end"),
+    ("space", "hold the refresh, and go on"),
+    ("?", "these keys"),
+    ("q, Ctrl-C", "end"),
+)
+LONGEST_TYPED = 500
+"""Characters of a filter or a reason."""
+
+
+class Verb(StrEnum):
+    """What may be done to an item."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RUN = "run"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """What is to be done to an item, and why."""
+
+    verb: Verb
+    id: str
+    reason: str = ""
+
+
+class Room(StrEnum):
+    """What is on the screen."""
+
+    LIST = "list"
+    ITEM = "item"
+    KEYS = "keys"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the bottom line asks for: a filter where there is no act, else its reason, or yes."""
+
+    typed: str = ""
+    act: Act | None = None
+    by_yes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scroll:
+    """Lines of which a screen has some."""
+
+    down: int = 0
+    """Lines above the screen."""
+    lines: int = 0
+    page: int = 1
+    """Lines that fit."""
+
+    def pressed(self, key: str) -> "Scroll":
+        return replace(self, down=moved(self.down, key, page=self.page)).fitted()
+
+    def fitted(self) -> "Scroll":
+        """Without empty lines at the end, where there are enough of them."""
+        return replace(self, down=min(max(self.down, 0), max(self.lines - self.page, 0)))
+
+
+def moved(number: int, key: str, *, page: int) -> int:
+    """Where a key leads from a line; `END` and beyond is the last one."""
+    match key:
+        case "up" | "k":
+            return number - 1
+        case "down" | "j":
+            return number + 1
+        case "page up":
+            return number - page
+        case "page down":
+            return number + page
+        case "home" | "g":
+            return 0
+        case "end" | "G":
+            return END
+        case _:
+            return number
+
+
+END = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedFilter:
+    """A filter as it is typed, in parts."""
+
+    words: Sequence[str] = ()
+    """Parts of ids, globs, tag:NAME, owner:NAME, and type:GLOB."""
+    states: Sequence[str] = ()
+    types: Sequence[str] = ()
+
+
+def filter_of(text: str) -> TypedFilter:
+    """All words must hold; of several states, or types, any. Raises BadInput for no state."""
+    words, states, types = [], [], []
+    for word in text.split():
+        kind, colon, name = word.partition(":")
+        if colon and kind == "state":
+            if name not in STATES:
+                raise BadInput("state", f"{shown(name)!r} is none", f"one of {', '.join(STATES)}")
+            states.append(name)
+        elif colon and kind == "type" and name and not is_glob(name):
+            types.append(name)
+        else:
+            words.append(word)
+    return TypedFilter(words=tuple(words), states=tuple(states), types=tuple(types))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What is watched of a board, and what is chosen there."""
+
+    room: Room = Room.LIST
+    filter: str = ""
+    sort: str = "id"
+    reverse: bool = False
+    chosen: int = 0
+    """The number of the chosen item among those that match, from 0 on."""
+    top: int = 0
+    """The number of the first item on the screen."""
+    page: int = 1
+    """Items that fit."""
+    most: int | None = None
+    """Items to be shown at the most."""
+    found: ItemsFound | None = None
+    """As it was read last."""
+    opened: ItemStatus | None = None
+    """The item in the room of that name."""
+    scroll: Scroll = Scroll()
+    """Of the item, or of the keys."""
+    prompt: Prompt | None = None
+    held: bool = False
+    ended: bool = False
+    message: str = ""
+    """What became of the last act, until a key is pressed."""
+    bad: bool = False
+    """Whether it is about what went wrong."""
+
+    @property
+    def items(self) -> Sequence[ItemStatus]:
+        return self.found.items if self.found else ()
+
+    @property
+    def total(self) -> int:
+        """The number of items that match."""
+        return len(self.items) + max(self.found.left if self.found else 0, 0)
+
+    @property
+    def limit(self) -> int:
+        """So many items are to be read: whole screens, up to the chosen item's."""
+        last = max(self.top + self.page, self.chosen + 1)
+        limit = -(-last // self.page) * self.page
+        return limit if self.most is None else min(limit, self.most)
+
+    @property
+    def selected(self) -> ItemStatus | None:
+        """The chosen item, where it has been read."""
+        return self.items[self.chosen] if self.chosen < len(self.items) else None
+
+    def query(self, base: ItemQuery) -> ItemQuery:
+        """What is to be read. `base` has the ids and the types of the command line."""
+        parts = filter_of(self.filter)
+        return replace(
+            base,
+            words=parts.words,
+            states=parts.states,
+            types=parts.types or base.types,
+            sort=self.sort,
+            reverse=self.reverse,
+        )
+
+
+# ---- what happens beside keys
+
+
+def sized(state: Watching, page: int) -> Watching:
+    """So many items fit on the screen; the chosen one stays on it."""
+    page = max(page, 1)
+    top = min(state.top, state.chosen)
+    top = max(top, state.chosen - page + 1)
+    if state.found is not None:
+        top = min(top, max(state.total - page, 0))
+    return replace(state, page=page, top=max(top, 0))
+
+
+def read(state: Watching, found: ItemsFound, *, limit: int) -> Watching:
+    """What was read with this limit is shown. The choice stays with its item, but for the first
+    one of the board, which is chosen whatever it is.
+    """
+    if len(found.items) < limit:
+        found = replace(found, left=0)
+    elif state.most is not None:
+        found = replace(found, left=min(found.left, max(state.most - len(found.items), 0)))
+    before, chosen = state.selected, state.chosen
+    if before is not None and chosen:
+        ids = [one.item.id for one in found.items]
+        if before.item.id in ids:
+            chosen = ids.index(before.item.id)
+    moved_by = chosen - state.chosen
+    state = replace(state, found=found, chosen=chosen, top=max(state.top + moved_by, 0))
+    return sized(replace(state, chosen=max(min(state.chosen, state.total - 1), 0)), state.page)
+
+
+def said(state: Watching, message: str, *, bad: bool = False) -> Watching:
+    """A message in the bottom line."""
+    return replace(state, message=message, bad=bad)
+
+
+# ---- keys
+
+
+def pressed(state: Watching, key: str) -> tuple[Watching, Act | None]:
+    """The state after a key, and what is to be done to the board."""
+    state = replace(state, message="", bad=False)
+    if key == "ctrl-c":
+        return replace(state, ended=True), None
+    if state.prompt is not None:
+        return _answered(state, state.prompt, key)
+    if key == " ":
+        return replace(state, held=not state.held), None
+    if state.room is Room.KEYS:
+        return _reading(state, key)
+    if key in {"p", "r", "c"}:
+        return _asked(state, key), None
+    if key == "?":
+        return replace(state, room=Room.KEYS, scroll=Scroll(page=state.page)), None
+    if state.room is Room.ITEM:
+        return _reading(state, key)
+    return _listed(state, key), None
+
+
+def _reading(state: Watching, key: str) -> tuple[Watching, None]:
+    """In a room that is read, and left again: from the keys of an item, to the item."""
+    if key in {"q", "esc", "left", "backspace", "enter", "?"}:
+        back = Room.ITEM if state.room is Room.KEYS and state.opened else Room.LIST
+        opened = state.opened if back is Room.ITEM else None
+        return replace(state, room=back, opened=opened, scroll=Scroll(page=state.page)), None
+    return replace(state, scroll=state.scroll.pressed(key)), None
+
+
+def _listed(state: Watching, key: str) -> Watching:
+    match key:
+        case "q":
+            return replace(state, ended=True)
+        case "/":
+            return replace(state, prompt=Prompt(typed=state.filter))
+        case "f":
+            return _from_top(replace(state, filter=_next_filter(state.filter)))
+        case "s":
+            sorts = [*SORTS]
+            return _from_top(replace(state, sort=sorts[(sorts.index(state.sort) + 1) % len(sorts)]))
+        case "S":
+            return _from_top(replace(state, reverse=not state.reverse))
+        case "enter" | "right":
+            one = state.selected
+            if one is None:
+                return state
+            return replace(state, room=Room.ITEM, opened=one, scroll=Scroll(page=state.page))
+        case _:
+            to = moved(state.chosen, key, page=state.page)
+            last = max(state.total - 1, 0)
+            return sized(replace(state, chosen=min(max(to, 0), last)), state.page)
+
+
+def _from_top(state: Watching) -> Watching:
+    """Others match, or in another order."""
+    return replace(state, chosen=0, top=0)
+
+
+def _next_filter(text: str) -> str:
+    """With the next state instead of those that it has."""
+    words = text.split()
+    states = [word.removeprefix("state:") for word in words if word.startswith("state:")]
+    kept = [word for word in words if not word.startswith("state:")]
+    turn = ("", *STATE_FILTERS)
+    now = states[0] if len(states) == 1 and states[0] in turn else ""
+    following = turn[(turn.index(now) + 1) % len(turn)]
+    return " ".join([*kept, f"state:{following}"] if following else kept)
+
+
+def _asked(state: Watching, key: str) -> Watching:
+    """The prompt of an act."""
+    one = state.opened or state.selected
+    if one is None:
+        return said(state, "no item is chosen", bad=True)
+    item = one.item
+    match key:
+        case "p":
+            verb = Verb.RESUME if item.is_paused else Verb.PAUSE
+            prompt = Prompt(act=Act(verb=verb, id=item.id))
+        case "c":
+            if not item.running:
+                return said(state, f"{shown(item.id)} does not run", bad=True)
+            prompt = Prompt(act=Act(verb=Verb.CANCEL, id=item.id))
+        case _:
+            prompt = Prompt(act=Act(verb=Verb.RUN, id=item.id), by_yes=True)
+    return replace(state, prompt=prompt)
+
+
+def _answered(state: Watching, prompt: Prompt, key: str) -> tuple[Watching, Act | None]:
+    """A key while the bottom line asks for something."""
+    done = replace(state, prompt=None)
+    if key == "esc":
+        return done, None
+    if prompt.by_yes:
+        return done, prompt.act if key in {"y", "Y"} else None
+    if key == "enter":
+        typed = prompt.typed.strip()
+        if prompt.act is not None:
+            return done, replace(prompt.act, reason=typed)
+        try:
+            filter_of(typed)
+        except BadInput as problem:
+            return said(state, str(problem), bad=True), None
+        return _from_top(replace(done, filter=typed)), None
+    return replace(state, prompt=replace(prompt, typed=_typed(prompt.typed, key))), None
+
+
+def _typed(text: str, key: str) -> str:
+    match key:
+        case "backspace":
+            return text[:-1]
+        case "ctrl-u":
+            return ""
+        case "ctrl-w":
+            return text.rstrip().rpartition(" ")[0]
+        case _:
+            return (text + key)[:LONGEST_TYPED] if len(key) == 1 else text

@@ -1,0 +1,170 @@
+"""Figures of a board as a whole, for Prometheus: what no single worker can count.
+
+`read` asks the store, `exposition` only formats. The items are those of the statistics that the
+coordinator has counted, at most a quarter of an hour ago; where there are none, `read` counts them,
+which reads every item. Who serves the figures keeps them for a while.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from blackboard import metrics
+from blackboard.leases import GroupLeases, read_groups
+from blackboard.model import ItemCounts, Statistics
+from blackboard.overview import has_leader, read_overview
+from blackboard.protocol.reading import BoardTable
+
+STATES = ("active", "paused", "done")
+"""Each item has one of them."""
+CONDITIONS = {
+    "running": "Items that a worker runs.",
+    "stale": "Items whose lock was not renewed for longer than its lease.",
+    "overdue": "Items that wait although they have been ready for more than a minute.",
+    "failing": "Items whose last run was no success.",
+    "warned": "Items whose last run was ok and had warnings.",
+}
+"""Several may hold of one item."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFigures:
+    """A group of partitions."""
+
+    name: str
+    held: int
+    free: int
+    free_seconds: float
+    """How long a partition has had no owner, the longest time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardFigures:
+    """A board as it was read."""
+
+    counted: Statistics
+    age: float
+    """Seconds since the counting."""
+    alive: int
+    """Workers."""
+    lost: int
+    slots: int
+    """Of the workers that are alive."""
+    running: int
+    """Runs in these slots, by the announcements of the workers."""
+    groups: Sequence[GroupFigures]
+    led: Mapping[str, bool]
+    """Whether an election has a leader. Without those that are paused."""
+    is_paused: bool
+
+
+async def read(board: BoardTable) -> BoardFigures:
+    """The figures of a board, now. Raises what the store raises."""
+    found = await read_overview(board, exact=False)
+    alive = [one.member for one in found.present if not one.lost]
+    return BoardFigures(
+        counted=found.counted,
+        age=found.age,
+        alive=len(alive),
+        lost=len(found.present) - len(alive),
+        slots=sum(one.slots for one in alive),
+        running=sum(one.running for one in alive),
+        groups=[_group(one) for one in await read_groups(board)],
+        led={one.item.id: has_leader(one) for one in found.elections if not one.item.is_paused},
+        is_paused=found.paused is not None,
+    )
+
+
+def _group(one: GroupLeases) -> GroupFigures:
+    held = sum(one.counts)
+    return GroupFigures(
+        name=one.name,
+        held=held,
+        free=len(one.partitions) - held,
+        free_seconds=one.free.total_seconds(),
+    )
+
+
+def exposition(figures: BoardFigures, accept: str = "") -> metrics.Exposition:
+    """The figures, in the format that an `Accept` header asks for."""
+    return metrics.exposition(_Figures(figures), accept)
+
+
+class _Figures(NamedTuple):
+    """Figures as prometheus_client takes them."""
+
+    figures: BoardFigures
+
+    def collect(self) -> Iterable[Metric]:
+        return families(self.figures)
+
+
+def families(figures: BoardFigures) -> Iterator[Metric]:
+    """Every metric of a board."""
+    counted = figures.counted
+    by_type: list[tuple[str, ItemCounts]] = [(one.type, one) for one in counted.by_type]
+    by_type += _others(counted)
+    yield _gauge(
+        "items",
+        "Items by type and state.",
+        {(name, state): getattr(of, state) for name, of in by_type for state in STATES},
+        "type",
+        "state",
+    )
+    for condition, meaning in CONDITIONS.items():
+        values = {name: getattr(of, condition) for name, of in by_type}
+        yield _gauge(f"items_{condition}", meaning, values, "type")
+    waited = (counted.at - counted.earliest).total_seconds() if counted.earliest else 0.0
+    yield _gauge(
+        "oldest_ready_seconds", "How long an item has been ready, the longest time.", max(waited, 0)
+    )
+    yield _gauge("statistics_age_seconds", "Age of these counts of items.", figures.age)
+    present = {"alive": figures.alive, "lost": figures.lost}
+    yield _gauge("workers", "Workers: alive, or lost.", present, "state")
+    yield _gauge("slots", "Slots of the workers that are alive.", figures.slots)
+    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", figures.running)
+    groups = figures.groups[: metrics.MOST_NAMES]
+    held = {(one.name, state): getattr(one, state) for one in groups for state in ("held", "free")}
+    yield _gauge("partitions", "Partitions: held, or free.", held, "group", "state")
+    yield _gauge(
+        "partition_free_seconds",
+        "How long a partition has had no owner, the longest time.",
+        {one.name: one.free_seconds for one in groups},
+        "group",
+    )
+    led = dict(sorted(figures.led.items())[: metrics.MOST_NAMES])
+    yield _gauge(
+        "leader",
+        "1 where an election has a leader, else 0; without elections that are paused.",
+        led,
+        "election",
+    )
+    yield _gauge("paused", "1 while the whole board is paused, else 0.", figures.is_paused)
+
+
+def _others(counted: Statistics) -> list[tuple[str, ItemCounts]]:
+    """The items of types that are not counted one by one."""
+    names = ItemCounts.__struct_fields__
+    left = {
+        name: getattr(counted, name) - sum(getattr(one, name) for one in counted.by_type)
+        for name in names
+    }
+    return [(metrics.OTHERS, ItemCounts(**left))] if left["items"] else []
+
+
+def _gauge(
+    name: str,
+    meaning: str,
+    values: Mapping[Any, float] | float,
+    *labels: str,
+) -> Metric:
+    """A gauge with one value, or with one for each value of its label, or tuple of those."""
+    made = GaugeMetricFamily(f"blackboard_board_{name}", meaning, labels=labels)
+    if not isinstance(values, Mapping):
+        values = {(): values}
+    for key, value in values.items():
+        made.add_metric(key if isinstance(key, tuple) else (key,), value)
+    return made

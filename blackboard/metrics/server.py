@@ -1,0 +1,173 @@
+"""Serves the metrics of a worker over HTTP, and whether it is alive and ready.
+
+    /metrics    200, in the format that `Accept` asks for
+    /healthz    200 as long as the worker's loop turns: it is the loop that answers
+    /readyz     200 once the worker has walked the board and the store answers; 503 with the reason
+
+It answers GET and HEAD, one request of a connection, within a few seconds, and nothing else. There
+is no TLS and no password: what can reach the port can read it. It listens on 127.0.0.1 unless a
+host is given.
+"""
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import NamedTuple, Self
+
+from blackboard.errors import BadInput
+from blackboard.metrics.worker import WorkerMetrics
+
+LOOPBACK = "127.0.0.1"
+HIGHEST_PORT = 65_535
+WITHIN = 5.0
+"""Seconds for a request to arrive, and for its answer to be taken."""
+LARGEST = 8_192
+"""Bytes of a request."""
+MOST = 32
+"""Connections at a time."""
+TEXT = "text/plain; charset=utf-8"
+_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n")
+_ACCEPT = re.compile(rb"^accept:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+
+
+class Endpoint(NamedTuple):
+    """Where the metrics are served."""
+
+    host: str
+    port: int
+    """0: any that is free."""
+
+    @classmethod
+    def parse(cls, text: str, *, processes: int = 1) -> Self:
+        """Reads `PORT` or `HOST:PORT`, of the first of some processes. Raises BadInput."""
+        host, _, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        is_number = port.isascii() and port.isdigit()
+        if not is_number or int(port) + (processes - 1) * bool(int(port)) > HIGHEST_PORT:
+            ports = f" for {processes} processes" if processes > 1 else ""
+            remedy = f"a port up to {HIGHEST_PORT}{ports}, or HOST:PORT"
+            raise BadInput("metrics", f"{text!r} is no port", remedy)
+        return cls(host or LOOPBACK, int(port))
+
+    def of(self, number: int) -> "Endpoint":
+        """That of the process with this number, counted from 0."""
+        return self._replace(port=self.port + number) if self.port else self
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class ServedPage(NamedTuple):
+    """An answer."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+    def head(self) -> bytes:
+        lines = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {len(self.body)}",
+            "Allow: GET, HEAD",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Connection: close",
+        )
+        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+def words(status: HTTPStatus, text: str = "") -> ServedPage:
+    """A page of one line."""
+    return ServedPage(status, TEXT, f"{text or status.phrase}\n".encode())
+
+
+Pages = Mapping[str, Callable[[str], ServedPage]]
+"""By path. Each is made from the `Accept` header of the request."""
+
+
+def pages_of(metrics: WorkerMetrics) -> Pages:
+    """What is served of a worker."""
+
+    def measured(accept: str) -> ServedPage:
+        return ServedPage(HTTPStatus.OK, *metrics.exposition(accept))
+
+    def healthy(_accept: str) -> ServedPage:
+        return words(HTTPStatus.OK)
+
+    def ready(_accept: str) -> ServedPage:
+        why = metrics.not_ready
+        return words(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else words(HTTPStatus.OK)
+
+    return {"/metrics": measured, "/healthz": healthy, "/readyz": ready}
+
+
+@asynccontextmanager
+async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
+    """Serves the pages for the length of the block; yields where. Raises BadInput when that is
+    taken, or is no address of this host.
+    """
+    connections = set[asyncio.StreamWriter]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(writer)
+        try:
+            if len(connections) <= MOST:
+                with suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+                    await _answer(pages, reader, writer)
+        finally:
+            connections.discard(writer)
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(answer, *endpoint, limit=LARGEST)
+    except (OSError, UnicodeError) as problem:
+        why = "there is no such host"
+        if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
+            why = os.strerror(problem.errno or 0)
+        remedy = "another port, 0 for any that is free, or another host"
+        raise BadInput("metrics", f"{endpoint} cannot be used: {why}", remedy) from None
+    try:
+        yield endpoint._replace(port=_port_of(server.sockets[0]))
+    finally:
+        server.close()
+        for writer in connections:
+            writer.transport.abort()
+
+
+def _port_of(listening: socket.socket) -> int:
+    port: int = listening.getsockname()[1]
+    return port
+
+
+async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers one request. Raises TimeoutError, ConnectionError or IncompleteReadError where there
+    is none, or its answer is not taken.
+    """
+    async with asyncio.timeout(WITHIN):
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            page, is_head = words(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), False
+        else:
+            page, is_head = _page(pages, request), request.startswith(b"HEAD ")
+        writer.write(page.head() + (b"" if is_head else page.body))
+        await writer.drain()
+
+
+def _page(pages: Pages, request: bytes) -> ServedPage:
+    line = _LINE.match(request)
+    if line is None:
+        return words(HTTPStatus.BAD_REQUEST)
+    if line[1] not in {b"GET", b"HEAD"}:
+        return words(HTTPStatus.METHOD_NOT_ALLOWED)
+    page = pages.get(line[2].decode().partition("?")[0])
+    if page is None:
+        return words(HTTPStatus.NOT_FOUND, f"there are: {', '.join(pages)}")
+    accept = _ACCEPT.search(request, line.end())
+    return page(accept[1].decode("latin-1") if accept else "")

@@ -1,0 +1,300 @@
+"""OpenTelemetry: a span for each run, and metrics of runs.
+
+The span is named `run TYPE` and begins a trace. It is current while the handler runs, so spans that
+are made by what the handler calls are its children. Coroutines inherit it with the context of their
+task. A child process is sent it as W3C trace context, and there sends its spans by itself.
+
+Where a program has set up OpenTelemetry, that is used. Else the SDK is set up from the standard
+environment: OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER (`otlp`, which is OTLP over HTTP,
+`console` or `none`), OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, and
+OTEL_SERVICE_NAME, which is `blackboard` unless it is given.
+
+What `${NAME}` in params stands for is masked in all spans that this SDK sends, in those of handlers
+too. Nothing waits for a collector but the end of a worker, and of a child process, for a short
+while. Not promised: the last spans of a child process that is killed.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from blackboard import __version__
+from blackboard.clock import Clock
+from blackboard.errors import BadInput
+from blackboard.model import Ended, Outcome, replace
+from blackboard.phrases import first_line
+from blackboard.runner import Execution, HandlerCall, Reporter, Runner
+from blackboard.runners.secrets import Mask
+
+try:
+    from opentelemetry import context, metrics, trace
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import (
+        ConsoleMetricExporter,
+        MetricExporter,
+        PeriodicExportingMetricReader,
+    )
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import (
+        BatchSpanProcessor,
+        ConsoleSpanExporter,
+        SpanExporter,
+        SpanExportResult,
+    )
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    from opentelemetry.util.types import Attributes
+except ImportError as problem:
+    raise BadInput(
+        "otel", "OpenTelemetry is not installed", "pip install 'blackboard-scheduler[otel]'"
+    ) from problem
+
+Exporter = TypeVar("Exporter")
+
+SERVICE: Final = "blackboard"
+DURATIONS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14400)
+"""Buckets, in seconds."""
+LAST_EXPORT: Final = 2.0
+"""Seconds that an end waits for the collector, at the most."""
+PROTOCOLS: Final = ("", "http/protobuf")
+_GOOD: Final = {Outcome.OK, Outcome.CANCELLED}
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_SECRETS: Final[dict[str, str]] = {}
+"""The values of each `${NAME}` in the params of the runs so far."""
+_EXPORTING: Final = threading.Lock()
+
+
+# ---- the SDK
+
+
+def set_up(*, measures: bool = True, environ: Mapping[str, str] = os.environ) -> None:
+    """Sets the SDK up for traces and, if it `measures`, metrics, unless the program has set up
+    traces. Raises BadInput for an exporter that is not there.
+    """
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return
+    spans, figures = _span_exporter(environ), _metric_exporter(environ) if measures else None
+    resource = Resource.create()
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if spans is not None:
+        tracers.add_span_processor(BatchSpanProcessor(_MaskingExporter(spans)))
+    trace.set_tracer_provider(tracers)
+    if figures is not None:
+        readers = [PeriodicExportingMetricReader(figures)]
+        metrics.set_meter_provider(
+            MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+        )
+
+
+def check(environ: Mapping[str, str] = os.environ) -> None:
+    """Raises BadInput where the SDK could not be set up."""
+    _span_exporter(environ)
+    _metric_exporter(environ)
+
+
+def _span_exporter(environ: Mapping[str, str]) -> SpanExporter | None:
+    kinds: dict[str, Callable[[], SpanExporter]] = {
+        "otlp": OTLPSpanExporter,
+        "console": ConsoleSpanExporter,
+    }
+    return _exporter(environ, "TRACES", kinds)
+
+
+def _metric_exporter(environ: Mapping[str, str]) -> MetricExporter | None:
+    kinds: dict[str, Callable[[], MetricExporter]] = {
+        "otlp": OTLPMetricExporter,
+        "console": ConsoleMetricExporter,
+    }
+    return _exporter(environ, "METRICS", kinds)
+
+
+def _exporter(
+    environ: Mapping[str, str], signal: str, kinds: Mapping[str, Callable[[], Exporter]]
+) -> Exporter | None:
+    """The exporter of a signal, as the environment says; None for `none`. Raises BadInput."""
+    for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if environ.get(name, "") not in PROTOCOLS:
+            raise BadInput(name, f"{environ[name]!r} is not spoken here", "http/protobuf")
+    name = f"OTEL_{signal}_EXPORTER"
+    chosen = environ.get(name) or "otlp"
+    if chosen == "none":
+        return None
+    if chosen not in kinds:
+        raise BadInput(name, f"{chosen!r} is none", f"one of {', '.join(kinds)}, none")
+    return kinds[chosen]()
+
+
+def last_export() -> threading.Thread:
+    """A thread that sends what was not sent yet, unless another does. It may be left behind: it
+    does not keep the process from ending.
+    """
+
+    def export() -> None:
+        if not _EXPORTING.acquire(blocking=False):
+            return
+        with suppress(Exception):  # the exporter has logged it
+            for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
+                flush = getattr(provider, "force_flush", None)
+                if flush is not None:
+                    flush()
+        _EXPORTING.release()
+
+    thread = threading.Thread(target=export, name="last export", daemon=True)
+    thread.start()
+    return thread
+
+
+class _MaskingExporter(SpanExporter):
+    """Masks secrets in what `inner` sends."""
+
+    def __init__(self, inner: SpanExporter) -> None:
+        self._inner = inner
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if _SECRETS:
+            mask = Mask(dict(_SECRETS))
+            spans = [_masked(one, mask) for one in spans]
+        return self._inner.export(spans)
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
+
+
+def _masked(span: ReadableSpan, mask: Mask) -> ReadableSpan:
+    status = span.status
+    if status.description:
+        status = Status(status.status_code, mask.short(status.description))
+    return ReadableSpan(
+        name=mask.short(span.name),
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=_masked_values(span.attributes, mask),
+        events=[
+            Event(mask.short(one.name), _masked_values(one.attributes, mask), one.timestamp)
+            for one in span.events
+        ],
+        links=span.links,
+        kind=span.kind,
+        status=status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _masked_values(attributes: Attributes, mask: Mask) -> Attributes:
+    """Attributes with their texts masked, those in sequences too."""
+
+    def masked(value: Any) -> Any:
+        if isinstance(value, str):
+            return mask.short(value)
+        return [masked(one) for one in value] if isinstance(value, list | tuple) else value
+
+    return {name: masked(value) for name, value in (attributes or {}).items()}
+
+
+# ---- the runs of a worker
+
+
+class TracingRunner:
+    """Runs what `inner` runs, each run with a span. Without a tracer and a meter, those of the
+    program.
+    """
+
+    def __init__(
+        self,
+        inner: Runner,
+        *,
+        clock: Clock,
+        tracer: trace.Tracer | None = None,
+        meter: metrics.Meter | None = None,
+    ) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._tracer = tracer or trace.get_tracer(SERVICE, __version__)
+        meter = meter or metrics.get_meter(SERVICE, __version__)
+        self._runs = meter.create_counter(
+            "blackboard.runs", unit="{run}", description="Runs that have ended."
+        )
+        self._durations = meter.create_histogram(
+            "blackboard.run.duration",
+            unit="s",
+            description="From the call of a handler to its end.",
+            explicit_bucket_boundaries_advisory=DURATIONS,
+        )
+
+    def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:
+        span = self._tracer.start_span(
+            f"run {call.item.type}",
+            context=context.Context(),  # whatever the worker runs in is not its parent
+            kind=SpanKind.CONSUMER,
+            attributes={
+                "blackboard.item": call.item.id,
+                "blackboard.type": call.item.type,
+                "blackboard.fence": call.fence,
+                "blackboard.attempt": call.attempt,
+                "blackboard.due": call.due.isoformat(),
+                "blackboard.worker": call.worker,
+            },
+        )
+        _SECRETS.update(call.mask.values)
+        within = trace.set_span_in_context(span)
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, within)
+        begun = self._clock.monotonic()
+        token = context.attach(within)
+        try:
+            execution = self._inner.start(replace(call, trace=carrier), report, deadline)
+        finally:
+            context.detach(token)
+        execution.when_ended(partial(self._ended, span, call.item.type, begun))
+        return execution
+
+    def _ended(self, span: Span, item_type: str, begun: float, ended: Ended) -> None:
+        outcome = ended.outcome
+        span.set_attribute("blackboard.outcome", outcome.value)
+        if outcome not in _GOOD:
+            span.set_status(StatusCode.ERROR, first_line(ended.error))
+        span.end()
+        about = {"blackboard.type": item_type, "blackboard.outcome": outcome.value}
+        self._runs.add(1, about)
+        self._durations.record(self._clock.monotonic() - begun, about)
+
+    async def close(self) -> None:
+        await self._inner.close()
+        await asyncio.to_thread(last_export().join, LAST_EXPORT)
+
+
+# ---- in a child process
+
+
+@contextmanager
+def within(carrier: Mapping[str, str], mask: Mask) -> Iterator[None]:
+    """Makes a span of another process the current one. The SDK is set up for it, and reports
+    nothing in the log of the run: the worker reports a collector that is away.
+    """
+    _SECRETS.update(mask.values)
+    logger = logging.getLogger("opentelemetry")
+    if logger.propagate:
+        logger.propagate = False
+        logger.addHandler(logging.NullHandler())
+    set_up(measures=False)
+    token = context.attach(_PROPAGATOR.extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)

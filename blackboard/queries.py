@@ -1,0 +1,249 @@
+"""Which items of a board are meant, and in which order.
+
+Items are named by ids and globs, several of each. An argument that is the id of an item means that
+item, even if it looks like a glob. Otherwise `*`, `?` and `[a-z]` make a glob, which must match at
+least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that have it. With `exact`
+there are neither.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from blackboard.errors import BadInput
+from blackboard.inputs import check_id
+from blackboard.model import Item, Lock, Mark, State, Statistics, Token
+from blackboard.patterns import is_glob, is_label, matches
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.statistics import read_statistics
+from blackboard.rules.due import is_stale
+from blackboard.rules.statistics import counts_of, is_current
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus
+from blackboard.spec import Labels
+from blackboard.worker.membership import silence, workers
+
+# ---- the items of a command
+
+
+async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
+    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
+    of the board. Raises BadInput when one of them means nothing.
+    """
+    found: dict[str, Item] = {}
+    everything: list[Item] | None = None
+    for pattern in patterns:
+        item = await board.item(check_id(pattern))
+        if item is not None and item.state is not State.REMOVED:
+            found.setdefault(pattern, item)
+            continue
+        if exact or not is_glob(pattern):
+            raise Missing(pattern)
+        if everything is None:
+            everything = [item async for item in board.items()]
+        matched = [
+            item
+            for item in everything
+            if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
+        ]
+        if not matched:
+            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
+        for item in matched:
+            found.setdefault(item.id, item)
+    return list(found.values())
+
+
+async def read_selected(
+    board: BoardTable,
+    patterns: Sequence[str] = (),
+    *,
+    exact: bool = False,
+    overdue_after: timedelta = OVERDUE_AFTER,
+) -> BoardStatus:
+    """The status of the items that `patterns` mean, of all when there are none."""
+    items = await select(board, patterns, exact=exact) if patterns else None
+    return await read_status(board, items, overdue_after=overdue_after)
+
+
+LARGE = 1_000
+"""Items of a board of which no more are read than are asked for, where its statistics are
+current."""
+SEEN_BY_WORKERS = {"running", "stale", "overdue"}
+"""States that locks and due tokens tell, which lie before all else of a shard."""
+SORTS: dict[str, Callable[[ItemStatus], Any]] = {
+    "id": lambda one: one.item.id,
+    "type": lambda one: one.item.type,
+    "schedule": lambda one: one.item.schedule,
+    "state": lambda one: one.item.state,
+    "start": lambda one: one.item.start,
+    "stop": lambda one: one.item.stop,
+    "outcome": lambda one: one.item.outcome,
+    "next": lambda one: one.item.ready if one.waiting else None,
+    "owner": lambda one: one.item.owner or None,
+    "failures": lambda one: one.item.failures,
+    "runs": lambda one: one.item.runs,
+}
+"""Keys to sort by. An item whose key is None comes last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemQuery:
+    """Which items to show, and in which order."""
+
+    ids: Sequence[str] = ()
+    exact: bool = False
+    types: Sequence[str] = ()
+    states: Sequence[str] = ()
+    """Any of them."""
+    words: Sequence[str] = ()
+    """Each is a part of the id, in any case of its letters, or a pattern of the item."""
+    sort: str = "id"
+    reverse: bool = False
+    overdue: timedelta = OVERDUE_AFTER
+
+    async def read(self, board: BoardTable, *, limit: int | None = None) -> "ItemsFound":
+        """The first `limit` items that match. Of a large board no others are read where keys say
+        which they are; then the last line has the numbers of the board's statistics.
+        """
+        counted = await self._counted(board)
+        few = None if counted is None else await self._few(board, counted, limit)
+        if counted is not None and few is not None:
+            read = await read_status(board, few.items, overdue_after=self.overdue)
+            shown, left = self.chosen(read.statuses), few.left
+            total = counted.items
+        else:
+            read = await read_selected(
+                board, self.ids, exact=self.exact, overdue_after=self.overdue
+            )
+            found = self.chosen(read.statuses)
+            if self.words:
+                found = [one for one in found if self._has_words(board, one.item)]
+            shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
+            counted, total = counts_of(found, now=read.now), len(read.statuses)
+        return ItemsFound(
+            items=await _with_silence(board, shown),
+            left=left,
+            now=read.now,
+            counted=counted,
+            total=total,
+            paused=await paused_by(board),
+        )
+
+    async def _counted(self, board: BoardTable) -> Statistics | None:
+        """The statistics of a large board; None: they cannot stand for what is to be read."""
+        if (
+            self.ids
+            or self.words
+            or self.reverse
+            or self.sort != "id"
+            or self.overdue != OVERDUE_AFTER
+        ):
+            return None
+        counted = await read_statistics(board)
+        if counted is None or counted.items <= LARGE:
+            return None
+        return counted if is_current(counted, now=await board.table.now()) else None
+
+    async def _few(
+        self, board: BoardTable, counted: Statistics, limit: int | None
+    ) -> "_Few | None":
+        """What need be read of a large board; None: all of it."""
+        if self.states and set(self.states) <= SEEN_BY_WORKERS:
+            ids = sorted({one.id async for one in self._held_or_late(board)})
+            if len(ids[:limit]) > LARGE:
+                return None
+            items = [await board.item(one) for one in ids[:limit]]
+            return _Few([one for one in items if one is not None], len(ids) - len(items))
+        if self.states or self.types or limit is None:
+            return None
+        first = await _first_items(board, limit)
+        return _Few(first, counted.items - len(first))
+
+    async def _held_or_late(self, board: BoardTable) -> AsyncIterator[Lock | Token]:
+        """The locks and the tokens of what is in one of the states."""
+        until = await board.table.now() - self.overdue
+        for number in range(board.shards):
+            async for one in board.walk(number, until=until):
+                if self.types and one.type not in self.types:
+                    continue
+                if isinstance(one, Token):
+                    wanted = "overdue" in self.states
+                elif "running" in self.states:
+                    wanted = True
+                else:
+                    wanted = is_stale(one, resolution=board.table.resolution)
+                if wanted:
+                    yield one
+
+    def _has_words(self, board: BoardTable, item: Item) -> bool:
+        return all(_has_word(board, item, word) for word in self.words)
+
+    def chosen(self, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
+        """The matching ones, sorted; equal ones by id."""
+        found = [
+            one
+            for one in statuses
+            if (not self.types or one.item.type in self.types)
+            and (not self.states or any(one.has(state) for state in self.states))
+        ]
+        key = SORTS[self.sort]
+        have = [one for one in found if key(one) is not None]
+        have.sort(key=key, reverse=self.reverse)
+        return have + [one for one in found if key(one) is None]
+
+
+def _has_word(board: BoardTable, item: Item, word: str) -> bool:
+    if not is_glob(word) or word.casefold() in item.id.casefold():
+        return word.casefold() in item.id.casefold()
+    labels = board.labels(item) if is_label(word) else Labels()
+    return matches(word, item_id=item.id, item_type=item.type, labels=labels)
+
+
+async def _with_silence(board: BoardTable, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
+    """Says of runs whose worker is lost when that was last seen."""
+    present = await workers(board) if any(one.running for one in statuses) else ()
+    return [
+        dataclasses.replace(one, silent=silence(present, one.item.owner)) if one.running else one
+        for one in statuses
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """Items to be read, and how many more match."""
+
+    items: Sequence[Item]
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsFound:
+    """What a query has found of a board."""
+
+    items: Sequence[ItemStatus]
+    left: int
+    """Those that match and are not among them."""
+    now: datetime
+    counted: Statistics
+    """Of all that match; of the board where not all of it was read, some minutes ago."""
+    total: int
+    """Items of which those were chosen."""
+    paused: Mark | None = None
+    """Who paused the board, if it is paused."""
+
+
+async def _first_items(board: BoardTable, limit: int) -> list[Item]:
+    """The first items of a board."""
+    found: list[Item] = []
+    for number in range(board.shards):
+        of_shard = 0
+        async for item in board.items_and_tombstones(number):
+            if item.state is not State.REMOVED:
+                found.append(item)
+                of_shard += 1
+            if of_shard == limit:
+                break
+    return sorted(found, key=lambda item: item.id)[:limit]

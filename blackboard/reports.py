@@ -1,0 +1,155 @@
+"""The report that the last run of an item wrote about its work.
+
+The result of a run names the file (`report`, see `results.py`). It is a JSON object; its `table`
+names the list to show (`rows`) and the keys of each object in that list (`columns`: `title`, `key`
+with dots into inner objects, `signed` for numbers that are changes). Rows keep the order of the
+file. The `level` of a row is "bad", "late" or nothing. Where no result names a file, it is
+ID.report.json in the folder of the param `out`, where the job `calendars` writes it.
+"""
+
+import math
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blackboard.display.columns import worker_name
+from blackboard.errors import BlackboardError
+from blackboard.model import Item
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable
+from blackboard.records import decoded
+from blackboard.results import report_in
+
+ENDING = ".report.json"
+_RUNS = 20
+"""The newest runs, in which a result may name a report."""
+_LARGEST = 64 * 1024 * 1024
+_MOST_COLUMNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """A column, as the report describes it."""
+
+    title: str
+    key: str
+    signed: bool
+
+
+class NoReport(BlackboardError):
+    """There is no report here; the message says where it is expected."""
+
+
+async def report_path(board: BoardTable, item: Item) -> Path:
+    """The path of an item's report. Raises NoReport when there is none."""
+    named = report_in(item.result)
+    looked_at = 0
+    async for one in board.runs(item.id):
+        looked_at += 1
+        if named or looked_at > _RUNS:
+            break
+        named = report_in(one.result)
+    if named:
+        return Path(named)
+    spec = decoded(item.spec)
+    params = spec.get("params") if isinstance(spec, dict) else None
+    folder = params.get("out") if isinstance(params, dict) else None
+    if isinstance(folder, str) and folder:
+        return Path(folder) / f"{keys.encode_id(item.id)}{ENDING}"
+    if item.start is None:
+        raise NoReport(f"{item.id} has not run yet, so there is no report")
+    raise NoReport(f"{item.id}: none of its runs has named a report (`blackboard log {item.id}`)")
+
+
+def report_at(path: Path, item: Item) -> dict[str, Any]:
+    """The report in a file. Raises NoReport when the file is missing or holds no report."""
+    if not path.name.endswith(ENDING):
+        raise NoReport(f"{item.id}: {path} is no report: its name does not end with {ENDING}")
+    try:
+        # Without waiting, if it is a pipe that no process writes to.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NoReport(f"{item.id}: {path} is no report: it is no regular file")
+            report = msgspec.json.decode(file.read(_LARGEST))
+    except OSError as problem:
+        if item.start is None:
+            raise NoReport(f"{item.id} has not run yet, so there is no report") from None
+        host = worker_name(item.owner)
+        remedy = f"look on the host of the worker that ran it last, {host}"
+        raise NoReport(f"{item.id}: {path}: {problem.strerror or problem} ({remedy})") from None
+    except (ValueError, RecursionError):
+        raise NoReport(f"{item.id}: {path} is damaged: it holds no JSON") from None
+    if not isinstance(report, dict):
+        raise NoReport(f"{item.id}: {path} is no report: it is no JSON object")
+    return report
+
+
+def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[dict[str, Any]]]:
+    """The columns and the rows that the report names."""
+    said = report.get("table")
+    if not isinstance(said, dict):
+        return [], []
+    columns = [
+        ReportColumn(str(one.get("title", one["key"])), str(one["key"]), one.get("signed") is True)
+        for one in _objects(said.get("columns"))
+        if "key" in one
+    ]
+    return columns[:_MOST_COLUMNS], list(_objects(report.get(str(said.get("rows")))))
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
+
+
+def value_of(row: Mapping[str, Any], column: ReportColumn) -> Any:
+    """What a row has in a column: a time where it is text that says one; None where it is empty."""
+    value: Any = row
+    for part in column.key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if isinstance(value, str):
+        return _moment(value) or " ".join(value.split()) or None
+    return None if value in ([], {}) else value
+
+
+def words_of(value: Any, *, signed: bool) -> str:
+    """A value that is no time, in words."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:+,}" if signed and value else f"{value:,}"
+        case float():
+            return f"{value:,.2f}" if math.isfinite(value) else ""
+        case str():
+            return value
+        case _:
+            return msgspec.json.encode(value).decode()
+
+
+def report_numbers(report: Mapping[str, Any]) -> dict[str, str]:
+    """The plain numbers and words of a report's summary, by name."""
+    said = report.get("summary")
+    numbers = said.items() if isinstance(said, dict) else ()
+    return {
+        str(name): str(value)
+        for name, value in numbers
+        if isinstance(value, int | str) and len(str(value)) < 40
+    }
+
+
+def _moment(text: str) -> datetime | None:
+    """A text as a time; None when it is no time in UTC."""
+    if not text.endswith("Z") or len(text) < len("2026-08-21T09:00Z"):
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

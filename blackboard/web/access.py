@@ -1,0 +1,283 @@
+"""Who may see the pages, and who may change something by them.
+
+    Host      must be one of those the pages are served under: a page elsewhere whose name was made
+              to point here (DNS rebinding) has another one
+    visitor   on a loopback address anybody on this machine; else who has the token, or whom a
+              proxy names in a header that was declared to be trusted, from an address of the proxy
+    Origin    of a request that changes something must be this site
+    CSRF      the forms of a visitor carry a value that belongs to the visitor's cookie; a request
+              with the token in a header needs none, because no page elsewhere can add that
+    operator  only where that was switched on does any request change anything
+
+Every answer forbids framing and all that the pages do not need (Content-Security-Policy). The token
+is compared in constant time, and stands in no answer, address or log. A session is signed and not
+stored: who restarts the server with another token ends all sessions.
+"""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request, cookie_parser
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from blackboard.clock import Chance, Clock
+from blackboard.errors import BadInput
+from blackboard.web.refusals import is_api, refusal
+
+TOKEN_VARIABLE = "BLACKBOARD_WEB_TOKEN"  # noqa: S105 - the name of a variable
+SHORTEST_TOKEN = 16
+COOKIE = "blackboard"
+SESSION_LASTS = 30 * 86_400.0
+"""Seconds."""
+REFUSAL_PAUSE = 0.5
+"""Seconds that a wrong token waits for its answer."""
+LONGEST_NAME = 80
+SAFE = {"GET", "HEAD"}
+OPEN = ("/static/", "/healthz", "/login")
+"""Paths that need no visitor."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may do what."""
+
+    operator: bool = False
+    """Whether the pages change anything."""
+    token: str = field(default="", repr=False)
+    """What a visitor has to know; "": nothing."""
+    user_header: str = ""
+    """The header by which a proxy names the visitor; "": there is no such proxy."""
+    proxies: Sequence[Network] = ()
+    """The addresses from which the header is trusted."""
+    hosts: frozenset[str] | None = None
+    """The names that the pages are served under; None: any, because the application around them
+    checks it."""
+    user: str = "web"
+    """Who a visitor is that need not say it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a visitor need not prove anything."""
+        return not self.token and not self.user_header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who asks."""
+
+    name: str
+    session: str = ""
+    """What the cookie says; "" where there is none."""
+    by_header: bool = False
+    """Whether a header of the request itself proves it: no page elsewhere can add that."""
+
+
+def check_token(token: str) -> str:
+    """The token, if it is long enough. Raises BadInput."""
+    if len(token) < SHORTEST_TOKEN:
+        remedy = f"at least {SHORTEST_TOKEN} characters: `openssl rand -hex 16`"
+        raise BadInput(TOKEN_VARIABLE, "it is too short to keep anybody out", remedy)
+    return token
+
+
+def networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Addresses and ranges of addresses. Raises BadInput."""
+    found = []
+    for text in texts:
+        try:
+            found.append(ipaddress.ip_network(text, strict=False))
+        except ValueError:
+            remedy = "an address or a range, as in 10.0.0.7 or 10.0.0.0/24"
+            raise BadInput("proxy", f"{text!r} is no address", remedy) from None
+    return tuple(found)
+
+
+def host_in(text: str) -> str:
+    """The name in a Host header or an origin, without its port, in lower case."""
+    try:
+        return (urlsplit(f"//{text}").hostname or "").rstrip(".").lower()
+    except ValueError:
+        return ""
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address and no name: no name was made to point here then."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class Gate:
+    """Lets a request through to the pages, or answers it. The visitor is in `request.state`."""
+
+    def __init__(
+        self,
+        pages: ASGIApp,
+        access: Access,
+        *,
+        unknown: Callable[["Gate", Request], Response],
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        """`unknown` answers a request without a visitor."""
+        self._pages = pages
+        self._unknown = unknown
+        self.access = access
+        self._clock = clock
+        self._chance = chance
+        secret = access.token or chance.nonce()
+        self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._pages(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._pages(scope, receive, with_headers)
+        else:
+            await refusal(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that does not reach the pages."""
+        headers = Headers(scope=scope)
+        host = host_in(headers.get("host", ""))
+        hosts = self.access.hosts
+        if hosts is not None and host not in hosts and not is_address(host):
+            problem = "blackboard: this host name is not served: name it with --allow-host"
+            return _refused(scope, 421, problem)
+        if scope["method"] not in SAFE and not _is_same_site(headers):
+            return _refused(scope, 403, "blackboard: this request came from another site")
+        visitor = self._visitor(scope, headers)
+        scope.setdefault("state", {})["visitor"] = visitor
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if visitor is None and not path.startswith(OPEN):
+            return self._unknown(self, Request(scope))
+        return None
+
+    # ---- visitors
+
+    def _visitor(self, scope: Scope, headers: Headers) -> Visitor | None:
+        session = self._session(headers)
+        access = self.access
+        if access.user_header and self._is_proxy(scope):
+            names = headers.getlist(access.user_header)
+            name = names[0].strip()[:LONGEST_NAME] if names else ""
+            if name and len(names) == 1:  # of two, the visitor has sent one
+                return Visitor(name=name, session=session)
+        if access.token:
+            scheme, _, said = headers.get("authorization", "").partition(" ")
+            if scheme.lower() == "bearer" and self.is_token(said.strip()):
+                return Visitor(name="token", by_header=True)
+            name = self._name_in(session)
+            return Visitor(name=name, session=session) if name else None
+        return Visitor(name=access.user, session=session) if access.is_open else None
+
+    def _is_proxy(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        try:
+            address = ipaddress.ip_address(client[0]) if client else None
+        except ValueError:
+            return False
+        return address is not None and any(address in one for one in self.access.proxies)
+
+    def is_token(self, said: str) -> bool:
+        """Whether it is the token."""
+        return bool(self.access.token) and hmac.compare_digest(
+            said.encode(), self.access.token.encode()
+        )
+
+    async def refuse(self) -> None:
+        """Wait, so that tokens cannot be tried out quickly."""
+        await self._clock.sleep(REFUSAL_PAUSE)
+
+    # ---- sessions: NAME EXPIRES NONCE, signed
+
+    def new_session(self, name: str) -> str:
+        """The value of a cookie for a visitor of a name; "" for one without."""
+        until = self._clock.now().timestamp() + SESSION_LASTS
+        text = f"{quote(name[:LONGEST_NAME], safe='')} {until:.0f} {self._chance.nonce()}"
+        signed = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return f"{signed}.{self._signature('session', signed)}"
+
+    def csrf(self, session: str) -> str:
+        """What the forms of a session carry."""
+        return self._signature("form", session)
+
+    def _session(self, headers: Headers) -> str:
+        """The session in the cookie, if it is signed and not over."""
+        value = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        text, _, signature = value.partition(".")
+        if not hmac.compare_digest(
+            signature.encode("utf-8", "replace"), self._signature("session", text).encode()
+        ):
+            return ""
+        until = _parts(text)[1]
+        return value if self._clock.now().timestamp() < float(until) else ""
+
+    def _name_in(self, session: str) -> str:
+        return unquote(_parts(session.partition(".")[0])[0]) if session else ""
+
+    def _signature(self, use: str, text: str) -> str:
+        return hmac.new(self._secret, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _refused(scope: Scope, status: int, problem: str) -> Response:
+    """In the form that a page, or a program, expects."""
+    if is_api(scope):
+        return refusal(status, problem.removeprefix("blackboard: "))
+    return PlainTextResponse(problem, status)
+
+
+def _parts(text: str) -> list[str]:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
+
+
+def _is_same_site(headers: Headers) -> bool:
+    """Whether no other site has caused a request. Programs that are no browsers say nothing."""
+    origin = headers.get("origin")
+    if origin is not None:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return bool(parts.netloc) and parts.netloc.lower() == headers.get("host", "").lower()
+    return headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
+
+
+def visitor_of(request: Request) -> Visitor | None:
+    """The visitor; None: the request has proved none."""
+    found: Visitor | None = getattr(request.state, "visitor", None)
+    return found

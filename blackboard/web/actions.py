@@ -1,0 +1,308 @@
+"""What operators do on the pages: one item at a time, or all that a filter matches.
+
+Each is a verb of the board. A form carries the value that proves it to be ours; the name of the
+visitor is recorded with what is done. Before many items are changed a page names their number, and
+when another number matches by then, it asks again. Many items are changed in the background, while
+a page shows how far that is.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.phrases import plural
+from blackboard.protocol.actions import param_names, record_action
+from blackboard.table import TableError
+from blackboard.web.access import LONGEST_NAME, visitor_of
+from blackboard.web.filters import Filter
+from blackboard.web.site import Site, Verbs, WebPage, root_of
+
+_log = logging.getLogger("blackboard.web")
+LONGEST_FORM = 1_000_000
+"""Bytes."""
+MOST_FIELDS = 25_000
+MOST_ITEMS = 20_000
+"""Items that are changed by one form."""
+AT_ONCE = 16
+NAMED = 10
+"""Ids, and problems, that a page names."""
+KEPT = 20
+"""Bulk changes that are remembered."""
+EDITABLE = ("every", "cron", "rrule", "at", "timezone", "timeout", "retries", "description")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The fields of a form."""
+
+    fields: Sequence[tuple[str, str]]
+
+    @classmethod
+    async def read(cls, request: Request) -> "Form":
+        """Raises BadInput for what no page sends."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise BadInput("content-type", f"{kind or 'none'} is not taken", "send a form")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST_FORM:
+                raise BadInput("form", "it is too long", "choose fewer items")
+        try:
+            text = body.decode()
+            fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            raise BadInput("form", "it cannot be read", "choose fewer items") from None
+        return cls(fields=fields)
+
+    def get(self, name: str) -> str:
+        """The last value of a field; "" where there is none."""
+        return next((value for key, value in reversed(self.fields) if key == name), "")
+
+    def each(self, name: str) -> list[str]:
+        """All values of a field, each once."""
+        return list(dict.fromkeys(value for key, value in self.fields if key == name))
+
+
+Act = Callable[[Verbs, str, Form, str], Awaitable[Any]]
+"""Does something to an item, by a visitor."""
+
+
+async def _run(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    await verbs.run(item_id, params=params_in(form.get("params")), by=by)
+
+
+async def _pause(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    await verbs.pause(item_id, reason=form.get("reason"), by=by)
+
+
+async def _resume(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    await verbs.resume(item_id, reason=form.get("reason"), by=by)
+
+
+async def _cancel(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    await verbs.cancel(item_id, reason=form.get("reason"), by=by)
+
+
+async def _unlock(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    await verbs.unlock(item_id, reason=form.get("reason"), by=by)
+
+
+async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    said = dict(form.fields)
+    options: dict[str, Any] = {name: said[name].strip() for name in EDITABLE if name in said}
+    if options.get("retries"):
+        number = options["retries"]
+        if not (number.isascii() and number.isdigit() and len(number) <= 9):
+            raise BadInput("retries", f"{options['retries']!r} is no number", "0 or more")
+        options["retries"] = int(options["retries"])
+    if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
+        raise BadInput(
+            "schedule", "there is more than one", "every, cron, rrule or at: one of them"
+        )
+    await verbs.edit(item_id, by=by, **options)
+
+
+ACTS: Mapping[str, Act] = {
+    "run": _run,
+    "pause": _pause,
+    "resume": _resume,
+    "cancel": _cancel,
+    "unlock": _unlock,
+    "edit": _edit,
+}
+BULK = {"run": "run now", "pause": "pause", "resume": "resume", "cancel": "cancel"}
+"""What is done to many items, in words."""
+
+
+def params_in(text: str) -> dict[str, Any]:
+    """The params of a run, from JSON. Raises BadInput."""
+    if not text.strip():
+        return {}
+    try:
+        found = msgspec.json.decode(text)
+    except (ValueError, RecursionError) as problem:
+        raise BadInput("params", f"it is no JSON: {problem}", 'as in {"days": 3}') from None
+    if not isinstance(found, dict):
+        raise BadInput("params", "it is no object", 'as in {"days": 3}')
+    return found
+
+
+def name_of(request: Request) -> str:
+    """Who is recorded."""
+    visitor = visitor_of(request)
+    assert visitor is not None
+    return visitor.name[:LONGEST_NAME]
+
+
+async def checked_form(site: Site, request: Request) -> Form:
+    """The form of an operator, checked. Raises Refused where it may not be sent."""
+    if not site.access.operator:
+        raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
+    form = await Form.read(request)
+    if not site.is_form_ours(request, form.get("csrf")):
+        raise NotAllowed("this form is of another visit: load the page again, and send it again")
+    return form
+
+
+class NotAllowed(BlackboardError):
+    """A request to change something that may not be answered."""
+
+
+async def act(site: Site, request: Request) -> Response:
+    """Do one thing to one item, and show it."""
+    form = await checked_form(site, request)
+    verb = request.path_params["verb"]
+    if verb not in ACTS:
+        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
+    item_id = form.get("id")
+    await ACTS[verb](site.verbs, item_id, form, name_of(request))
+    await site.snapshot.reread([item_id])
+    root = root_of(request)
+    return RedirectResponse(f"{root}/item?{urlencode([('id', item_id)])}", 303)
+
+
+# ---- many items
+
+
+@dataclass(slots=True, kw_only=True)
+class BulkChange:
+    """A change of many items under way, or done."""
+
+    number: int
+    verb: str
+    by: str
+    total: int
+    done: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Ids, each with what was wrong."""
+    failed: int = 0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.done >= self.total
+
+    @property
+    def words(self) -> str:
+        """What is done."""
+        return BULK[self.verb]
+
+
+class BulkChanges:
+    """The latest changes of many items, by number."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, BulkChange] = {}
+        self._number = 0
+
+    def get(self, number: str) -> BulkChange | None:
+        """The change of that number, as an address names it."""
+        return next((one for one in self._latest.values() if str(one.number) == number), None)
+
+    def start(
+        self, site: Site, ids: Sequence[str], form: Form, *, verb: str, by: str
+    ) -> BulkChange:
+        """Begin to change items."""
+        self._number += 1
+        change = BulkChange(number=self._number, verb=verb, by=by, total=len(ids))
+        self._latest[self._number] = change
+        for old in list(self._latest)[:-KEPT]:
+            if self._latest[old].is_over:
+                del self._latest[old]
+        change.task = asyncio.create_task(_change(site, change, ids, form))
+        return change
+
+    async def close(self) -> None:
+        """Wait for those under way."""
+        tasks = [one.task for one in self._latest.values() if one.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form) -> None:
+    left = deque(ids)
+    changed: list[str] = []
+
+    async def work() -> None:
+        while left:
+            item_id = left.popleft()
+            try:
+                await ACTS[change.verb](site.unrecorded, item_id, form, change.by)
+                changed.append(item_id)
+            except (BlackboardError, TableError) as problem:
+                change.failed += 1
+                if len(change.problems) < NAMED:
+                    text = str(problem) or "the store does not answer"
+                    change.problems.append((item_id, text))
+            finally:
+                change.done += 1
+
+    await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(ids)))))
+    try:
+        if changed:
+            await record_action(
+                site.board,
+                by=change.by,
+                verb=change.verb,
+                ids=changed,
+                reason=form.get("reason"),
+                detail=" ".join(param_names(params_in(form.get("params")))),
+                via="web",
+            )
+        await site.snapshot.reread(ids)
+    except TableError as problem:
+        _log.warning("%s of %s items is not recorded: %s", change.verb, len(changed), problem)
+
+
+async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | Response:
+    """Name the number of items that a change is about; change them once that was confirmed."""
+    form = await checked_form(site, request)
+    verb = form.get("verb")
+    if verb not in BULK:
+        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(BULK)}")
+    picked = form.each("pick")
+    wanted = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
+    await site.snapshot.look()
+    chosen = picked or [one.item.id for one in site.chooser.all(wanted)]
+    if len(chosen) > MOST_ITEMS:
+        problem = f"{plural(len(chosen), 'item')} at once are too many"
+        raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")
+    params_in(form.get("params"))
+    if chosen and form.get("count") == str(len(chosen)):
+        change = bulk.start(site, chosen, form, verb=verb, by=name_of(request))
+        root = root_of(request)
+        return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
+    return WebPage(
+        template="confirm.html",
+        title=BULK[verb].capitalize(),
+        values={
+            "verb": verb,
+            "words": BULK[verb],
+            "ids": chosen[:NAMED],
+            "count": len(chosen),
+            "was": form.get("count"),
+            "picked": picked,
+            "wanted": wanted,
+            "reason": form.get("reason"),
+            "params": form.get("params"),
+        },
+    )
+
+
+async def bulk_page(request: Request, bulk: BulkChanges) -> WebPage:
+    """How far a change of many items is. Raises BadInput."""
+    change = bulk.get(request.query_params.get("number", ""))
+    if change is None:
+        raise BadInput("number", "there is no such change any more", "look at the board")
+    return WebPage(
+        template="bulk.html", title=f"{change.words.capitalize()}", values={"change": change}
+    )

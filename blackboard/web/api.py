@@ -1,0 +1,476 @@
+"""The JSON interface of a board: what the pages show and do, for programs.
+
+    GET /api/v1/items?state=failed        answers with the objects of `views.py`, as `--json` does
+    POST /api/v1/pause {"id": "davis"}    an operator's verb; answers with the item as it is then
+
+One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. Unlike an
+address of a page a request is taken at its word: what it says wrongly, or what there is not, is an
+error, and every error is one object. An id is any text, so it is a parameter and no part of a path.
+
+A POST has to be application/json: no form of a page elsewhere can send that without asking first,
+and the gate has looked at its origin besides.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from blackboard import __version__
+from blackboard.election import read_elections
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.explained import explained, read_one
+from blackboard.history import RunQuery, newest_runs
+from blackboard.leases import read_groups
+from blackboard.model import Item, State, replace
+from blackboard.phrases import iso
+from blackboard.protocol import edits
+from blackboard.protocol.actions import actions
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.rows import text_of
+from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.upcoming import upcoming
+from blackboard.spec import decode_spec, encode_spec
+from blackboard.table import TableError
+from blackboard.views import (
+    JSON,
+    action_view,
+    alarm_view,
+    group_view,
+    has_no_leader,
+    item_view,
+    leader_view,
+    marked,
+    moment,
+    run_view,
+    worker_view,
+)
+from blackboard.web import shapes
+from blackboard.web.actions import NotAllowed, name_of
+from blackboard.web.filters import Filter, facet_counts
+from blackboard.web.openapi import JSON_TYPE, DescribedOperation, description
+from blackboard.web.pages import LARGEST_EXAMINED, alarms_in, coordinator_of
+from blackboard.web.refusals import json_answer, refusal
+from blackboard.web.runs import items_of
+from blackboard.web.site import Site, pairs_of
+from blackboard.worker.membership import silence, workers
+
+VERSION = "/v1"
+LONGEST_BODY = 2_000_000
+"""Bytes."""
+SIGN_IN = "send the header Authorization: Bearer TOKEN"
+_PLACE = re.compile(r"(?s)(.*) - at `\$(?:\.([^.\[`]+))?.*`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_LACKING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+
+Act = Callable[[Site, Request, Any], Awaitable[Any]]
+"""Does what an operation is for; the last argument is what the request says, decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(DescribedOperation):
+    """A method of a path, and what it does."""
+
+    act: Act
+
+
+# ---- what is read
+
+
+async def _fresh(site: Site) -> None:
+    """See that the items in memory are new. Raises TableError where the store does not answer."""
+    await site.snapshot.fresh()
+    if site.snapshot.trouble:
+        raise TableError(site.snapshot.trouble)
+
+
+async def _item(site: Site, item_id: str) -> Item:
+    item = await site.board.item(item_id)
+    if item is None or item.state is State.REMOVED:
+        raise Missing(item_id)
+    return item
+
+
+def _seen(site: Site, one: ItemStatus) -> JSON:
+    """An item, with whether its worker was seen."""
+    if one.running:
+        one = replace(one, silent=silence(site.snapshot.present, one.item.owner))
+    return item_view(one, site.board.labels(one.item))
+
+
+async def _shown(site: Site, item_id: str) -> JSON:
+    """An item as it is now."""
+    one, _ = await read_one(site.board, await _item(site, item_id))
+    return _seen(site, one)
+
+
+async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+    await _fresh(site)
+    snapshot, leading = site.snapshot, await coordinator_of(site)
+    return {
+        "board": site.board.name,
+        "store": site.store,
+        "version": __version__,
+        "operator": site.access.operator,
+        "at": iso(snapshot.at or await site.board.table.now()),
+        "board_paused": marked(text_of(snapshot.paused)) if snapshot.paused else None,
+        "items": len(snapshot.entries),
+        "states": {one: snapshot.counts["state", one] for one in STATES},
+        "types": dict(facet_counts(snapshot.counts, "type")),
+        "tags": dict(facet_counts(snapshot.counts, "tag")),
+        "workers": {
+            "alive": sum(not one.lost for one in snapshot.present),
+            "lost": sum(one.lost for one in snapshot.present),
+        },
+        "coordinator": leading
+        and {
+            "worker": leading.item.owner,
+            "since": moment(leading.item.start),
+            "term": leading.item.fence,
+        },
+    }
+
+
+async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON:  # noqa: ARG001
+    await _fresh(site)
+    wanted = Filter(
+        search=said.q.strip(),
+        states=tuple(said.state),
+        types=tuple(said.type),
+        tags=tuple(said.tag),
+        sort=said.sort,
+        reverse=said.order == "desc",
+        page=said.page,
+    )
+    found = site.chooser.page(wanted)
+    return {
+        "items": [_seen(site, one.status) for one in found.entries],
+        "total": found.total,
+        "page": found.page,
+        "pages": found.pages,
+    }
+
+
+async def _one(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # noqa: ARG001
+    return await _shown(site, said.id)
+
+
+async def _why(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # noqa: ARG001
+    item = await _item(site, said.id)
+    one, why = await explained(site.board, item, await workers(site.board))
+    told = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
+    return _seen(site, one) | told
+
+
+async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  # noqa: ARG001
+    item = await _item(site, said.id)
+    try:
+        settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
+    except (BadInput, ValueError) as problem:
+        raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
+    times = upcoming(item, settings.schedule, now=await site.board.table.now())
+    return {"id": item.id, "times": [iso(one) for one in islice(times, said.count)]}
+
+
+async def _runs(site: Site, request: Request, said: shapes.RunsSaid) -> JSON:  # noqa: ARG001
+    query = RunQuery(
+        limit=said.limit + 1,
+        outcomes=said.outcome,
+        types=said.type,
+        since=None if said.since is UNSET else said.since,
+        until=None if said.until is UNSET else said.until,
+    )
+    if said.id is UNSET:
+        await _fresh(site)
+        found = await site.runs.newest(items_of(site), query)
+    else:
+        item = await site.board.item(said.id)
+        if item is None:
+            raise Missing(said.id)
+        found = await newest_runs(site.board, [item], query)
+    shown = [run_view(one) for one in found[: said.limit]]
+    return {"runs": shown, "more": len(found) > said.limit}
+
+
+async def _run(site: Site, request: Request, said: shapes.RunSaid) -> JSON:  # noqa: ARG001
+    run = await site.board.run(said.id, said.fence)
+    if run is None:
+        raise Missing(f"{said.id} with fence {said.fence}")
+    return run_view(run, output=True)
+
+
+async def _workers(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+    return {"workers": [worker_view(one) for one in await workers(site.board)]}
+
+
+async def _leases(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+    return {"groups": [group_view(one) for one in await read_groups(site.board)]}
+
+
+async def _leaders(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+    found = await read_elections(site.board)
+    statuses = found.statuses if found else ()
+    shown = [leader_view(one, late=bool(found and has_no_leader(one, found))) for one in statuses]
+    return {"elections": shown}
+
+
+async def _alarms(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+    await _fresh(site)
+    alarms = await alarms_in(site, await site.board.table.now())
+    if alarms is None:
+        problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
+        raise BlackboardError(f"{problem}: use `blackboard check --json`")
+    paused = site.snapshot.paused
+    return {
+        "well": not alarms,
+        "items": len(site.snapshot.entries),
+        "board_paused": marked(text_of(paused)) if paused else None,
+        "problems": [alarm_view(one) for one in alarms],
+    }
+
+
+async def _actions(site: Site, request: Request, said: shapes.ActionsSaid) -> JSON:  # noqa: ARG001
+    found = await actions(site.board, limit=said.limit)
+    return {"actions": [action_view(one) for one in found]}
+
+
+async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> Any:  # noqa: ARG001
+    root = f"{request.scope.get('root_path', '').rstrip('/')}{VERSION}"
+    return description(OPERATIONS, root=root, board=site.board.name)
+
+
+# ---- what an operator does
+
+
+async def _run_now(site: Site, request: Request, said: shapes.RunBody) -> JSON:
+    asked = await site.verbs.run(said.id, params=said.params, by=name_of(request))
+    await site.snapshot.reread([said.id])
+    return {
+        "id": asked.id,
+        "due": iso(asked.due),
+        "ahead": asked.ahead,
+        "joined": asked.joined,
+    }
+
+
+async def _verb(name: str, site: Site, request: Request, said: shapes.ReasonBody) -> JSON:
+    """Pause, resume, cancel or unlock."""
+    await getattr(site.verbs, name)(said.id, reason=said.reason, by=name_of(request))
+    await site.snapshot.reread([said.id])
+    return await _shown(site, said.id)
+
+
+async def _edit(site: Site, request: Request, said: Any) -> JSON:
+    options = {
+        name: value
+        for name in shapes.OPTIONS
+        if (value := getattr(said, name)) is not UNSET and value is not None
+    }
+    given = {} if said.checkpoint is UNSET else {"checkpoint": said.checkpoint}
+    await site.verbs.edit(
+        said.id,
+        params=said.params,
+        unset=said.unset,
+        item_type=None if said.type is UNSET else said.type,
+        by=name_of(request),
+        **given,
+        **options,
+    )
+    await site.snapshot.reread([said.id])
+    return await _shown(site, said.id)
+
+
+# ---- the table
+
+READS = (400, 401, 409, 421, 503)
+ONE = (400, 401, 404, 409, 421, 503)
+CHANGES = (400, 401, 403, 404, 409, 415, 421, 503)
+
+
+def _get(path: str, act: Act, said: Any, answer: Any, summary: str) -> Operation:
+    is_about_one = "id" in said.__struct_fields__
+    statuses = ONE if is_about_one else READS
+    return Operation(
+        path=path,
+        method="GET",
+        summary=summary,
+        said=said,
+        answer=answer,
+        statuses=statuses,
+        act=act,
+    )
+
+
+def _post(path: str, act: Act, said: Any, answer: Any, summary: str) -> Operation:
+    return Operation(
+        path=path,
+        method="POST",
+        summary=summary,
+        said=said,
+        answer=answer,
+        statuses=CHANGES,
+        act=act,
+    )
+
+
+def _reasoned(name: str, summary: str) -> Operation:
+    return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, shapes.ItemObject, summary)
+
+
+_NONE = shapes.NothingSaid
+OPERATIONS: Sequence[Operation] = (
+    _get("/board", _board, _NONE, shapes.BoardAnswer, "The board in short."),
+    _get("/items", _items, shapes.ItemsSaid, shapes.ItemsAnswer, "Items, 100 a page."),
+    _get("/item", _one, shapes.OneSaid, shapes.ItemObject, "One item."),
+    _get("/why", _why, shapes.OneSaid, shapes.WhyObject, "Why an item runs or does not."),
+    _get("/next", _next, shapes.NextSaid, shapes.NextAnswer, "The next times of an item."),
+    _get("/runs", _runs, shapes.RunsSaid, shapes.RunsAnswer, "Runs, the newest first."),
+    _get("/run", _run, shapes.RunSaid, shapes.WholeRunObject, "One run, with its output."),
+    _get("/workers", _workers, _NONE, shapes.WorkersAnswer, "The workers."),
+    _get("/leases", _leases, _NONE, shapes.LeasesAnswer, "The groups of partitions."),
+    _get("/leaders", _leaders, _NONE, shapes.LeadersAnswer, "The elections."),
+    _get("/alarms", _alarms, _NONE, shapes.AlarmsAnswer, "What is wrong."),
+    _get("/actions", _actions, shapes.ActionsSaid, shapes.ActionsAnswer, "What people did."),
+    _get("/openapi.json", _openapi, _NONE, None, "This description."),
+    _post("/run", _run_now, shapes.RunBody, shapes.AskedAnswer, "Run an item now."),
+    _reasoned("pause", "Start no more runs of an item."),
+    _reasoned("resume", "Undo a pause."),
+    _reasoned("cancel", "End the running run of an item."),
+    _reasoned("unlock", "Take the lock of a running item from its worker."),
+    _post("/edit", _edit, shapes.EditBody, shapes.ItemObject, "Change how an item is run."),
+)
+
+
+# ---- from a request to an answer
+
+
+def api_app(site: Site) -> Starlette:
+    """All operations, with errors that are JSON."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for one in OPERATIONS:
+        by_path.setdefault(one.path, {})[one.method] = one
+    app = Starlette(
+        routes=[
+            Route(f"{VERSION}{path}", partial(_answer, site, methods), methods=[*methods])
+            for path, methods in by_path.items()
+        ],
+        exception_handlers={
+            Missing: _refuses(404),
+            NotAllowed: _refuses(403),
+            WrongType: _refuses(415),
+            BadInput: _refuses(400),
+            BlackboardError: _refuses(409),
+            TableError: _refuses(503),
+            HTTPException: _of_http,
+            Exception: _fails,
+        },
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class WrongType(BadInput):
+    """The body of a request is no JSON by its header."""
+
+
+async def _answer(site: Site, methods: dict[str, Operation], request: Request) -> Response:
+    operation = methods["GET" if request.method == "HEAD" else request.method]
+    if operation.has_body:
+        if not site.access.operator:
+            raise NotAllowed(
+                "this board is read-only: `blackboard serve --operator` allows changes"
+            )
+        said = await _body(request, operation.said)
+    else:
+        said = _query(request, operation.said)
+    return json_answer(await operation.act(site, request, said))
+
+
+def _query(request: Request, struct: Any) -> Any:
+    """The parameters of an address. Raises BadInput."""
+    hints = get_type_hints(struct)
+    found: dict[str, Any] = {}
+    for name, value in pairs_of(request):
+        if get_origin(hints.get(name)) is list:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise BadInput(name, "it is given more than once", "give it once")
+        else:
+            found[name] = value
+    try:
+        return msgspec.convert(found, struct, strict=False)
+    except msgspec.ValidationError as problem:
+        raise _bad(problem, struct, what="query") from None
+
+
+async def _body(request: Request, struct: Any) -> Any:
+    """The body of a request. Raises BadInput."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON_TYPE:
+        remedy = f"send it with Content-Type: {JSON_TYPE}"
+        raise WrongType("content-type", f"{kind or 'none'} is not taken", remedy)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST_BODY:
+            raise BadInput("body", "it is too long", f"at most {LONGEST_BODY:,} bytes")
+    try:
+        return msgspec.json.decode(body, type=struct)
+    except msgspec.ValidationError as problem:
+        raise _bad(problem, struct, what="body") from None
+    except (ValueError, RecursionError) as problem:
+        raise BadInput("body", f"it is no JSON: {problem}", 'as in {"id": "davis"}') from None
+
+
+def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInput:
+    """What is wrong with what a request says, and with which field."""
+    text = str(problem)
+    placed = _PLACE.fullmatch(text)
+    if placed is not None:
+        text = placed[1]
+    names = ", ".join(struct.__struct_fields__)
+    if unknown := _UNKNOWN.fullmatch(text):
+        return BadInput(unknown[1], "it is unknown", f"one of {names}" if names else "leave it out")
+    if lacking := _LACKING.fullmatch(text):
+        return BadInput(lacking[1], "it is missing", f"one of {names}")
+    field = placed[2] if placed is not None else None
+    return BadInput(field or what, f"{text[:1].lower()}{text[1:]}", "see /api/v1/openapi.json")
+
+
+def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+        if isinstance(problem, BadInput):
+            said = problem.problem, problem.field, problem.remedy
+        else:
+            said = str(problem) or "the store does not answer", "", ""
+        text, field, remedy = said
+        return refusal(status, text, field=field, remedy=remedy)
+
+    return answer
+
+
+async def _of_http(request: Request, problem: Exception) -> Response:
+    """No such path, or no such method of a path."""
+    assert isinstance(problem, HTTPException)
+    if problem.status_code == 404:
+        remedy = f"see {request.scope.get('root_path', '')}{VERSION}/openapi.json"
+        return refusal(404, "there is no such address", remedy=remedy)
+    allowed = (problem.headers or {}).get("Allow", "")
+    remedy = f"one of {allowed}" if allowed else ""
+    text = f"{request.method} is not answered here" if allowed else problem.detail
+    return refusal(problem.status_code, text, remedy=remedy, headers=problem.headers)
+
+
+async def _fails(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+    """A fault of this program: the log has it."""
+    return refusal(500, "an error of the server", remedy="its log tells more")

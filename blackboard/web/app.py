@@ -1,0 +1,281 @@
+"""The pages as an ASGI application: addresses, errors, static files, sign-in."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from importlib.resources import files
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from blackboard.clock import Chance, Clock
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.metrics.board import BoardFigures, exposition, read
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import TableError
+from blackboard.web import actions, pages, runs
+from blackboard.web.access import LONGEST_NAME, Access, Gate, visitor_of
+from blackboard.web.api import SIGN_IN, api_app
+from blackboard.web.filters import Chooser
+from blackboard.web.live import Fragments, stream
+from blackboard.web.recent import RecentRuns
+from blackboard.web.refusals import API, is_api, refusal
+from blackboard.web.site import PageFunction, Signature, Site, Verbs, WebPage, root_of
+from blackboard.web.snapshot import Snapshot
+
+
+def _by_version(site: Site, request: Request) -> object:  # noqa: ARG001
+    return site.snapshot.version
+
+
+PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
+    "board": (pages.board_page, pages.board_signature),
+    "item": (pages.item_page, pages.item_signature),
+    "run": (pages.run_page, None),
+    "runs": (runs.runs_page, runs.runs_signature),
+    "timeline": (runs.timeline_page, runs.runs_signature),
+    "failures": (runs.failures_page, runs.runs_signature),
+    "workers": (pages.workers_page, pages.workers_signature),
+    "leases": (pages.leases_page, _by_version),
+    "leaders": (pages.leaders_page, _by_version),
+    "health": (runs.health_page, runs.runs_signature),
+    "report": (pages.report_page, pages.item_signature),
+    "actions": (pages.actions_page, _by_version),
+}
+"""Each by its name, with what tells that it has changed; None: it never does. The name is its
+address; that of the board is the root."""
+
+
+FIGURES_LAST = 5.0
+"""Seconds for which figures of the board are good."""
+
+
+def web_app(
+    board: BoardTable,
+    verbs: Verbs,
+    *,
+    unrecorded: Verbs,
+    store: str,
+    access: Access,
+    clock: Clock,
+    chance: Chance,
+) -> ASGIApp:
+    """The pages of a board. `verbs` record what they do, `unrecorded` do not: they change one item
+    of many, which are recorded together.
+    """
+    snapshot = Snapshot(board, clock)
+    site = Site(
+        board=board,
+        verbs=verbs,
+        unrecorded=unrecorded,
+        store=store,
+        clock=clock,
+        access=access,
+        snapshot=snapshot,
+        chooser=Chooser(snapshot),
+        runs=RecentRuns(board),
+    )
+    bulk = actions.BulkChanges()
+    fragments = Fragments()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await snapshot.look()
+        try:
+            yield
+        finally:
+            await bulk.close()
+            await snapshot.close()
+
+    app = Starlette(
+        routes=[
+            *(
+                route
+                for name, (page, signature) in PAGES.items()
+                for route in _page_routes(site, fragments, name, page, signature)
+            ),
+            *_operator_routes(site, bulk),
+            Route("/login", partial(_sign_in, site), methods=["GET", "POST"]),
+            Route("/logout", partial(_sign_out, site), methods=["POST"]),
+            Route("/healthz", _healthz),
+            Route("/readyz", partial(_readyz, site)),
+            Route("/metrics", BoardMetrics(site).answer),
+            Mount(API, api_app(site)),
+            Mount("/static", StaticFiles(directory=str(files("blackboard.web") / "static"))),
+        ],
+        exception_handlers={
+            Missing: _trouble(site, 404, "Not found"),
+            actions.NotAllowed: _trouble(site, 403, "Not allowed"),
+            BadInput: _trouble(site, 400, "Cannot be done"),
+            BlackboardError: _trouble(site, 409, "Cannot be done"),
+            TableError: _trouble(site, 503, "The store does not answer"),
+            404: _trouble(site, 404, "Not found"),
+        },
+        lifespan=lifespan,
+    )
+    site.gate = Gate(app, access, unknown=partial(_unknown, site), clock=clock, chance=chance)
+    return site.gate
+
+
+def _page_routes(
+    site: Site,
+    fragments: Fragments,
+    name: str,
+    page: PageFunction,
+    signature: Signature | None,
+) -> list[Route]:
+    """The address of a page, and that of the stream that keeps it live."""
+    whole_path = "/" if name == "board" else f"/{name}"
+
+    async def whole(request: Request) -> Response:
+        found = await page(site, request)
+        query = f"?{request.url.query}" if request.url.query else ""
+        is_live = signature is not None and request.query_params.get("live") != "off"
+        stream = f"{root_of(request)}/live/{name}{query}" if is_live else ""
+        return site.answer(request, found, stream=stream)
+
+    routes = [Route(whole_path, whole)]
+    if signature is not None:
+        changed = signature
+
+        async def live(request: Request) -> Response:
+            return stream(site, request, page, changed, fragments)
+
+        routes.append(Route(f"/live/{name}", live))
+    return routes
+
+
+def _operator_routes(site: Site, bulk: actions.BulkChanges) -> list[Route]:
+    async def confirm(request: Request) -> Response:
+        found = await actions.confirm(site, request, bulk)
+        return site.answer(request, found) if isinstance(found, WebPage) else found
+
+    async def under_way(request: Request) -> Response:
+        return site.answer(request, await actions.bulk_page(request, bulk))
+
+    return [
+        Route("/act/{verb}", partial(actions.act, site), methods=["POST"]),
+        Route("/confirm", confirm, methods=["POST"]),
+        Route("/bulk", under_way),
+    ]
+
+
+def _trouble(
+    site: Site, status: int, title: str
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answers with what went wrong."""
+
+    async def answer(request: Request, problem: Exception) -> Response:
+        text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
+        values = {"problem": text or title, "is_ours": True}
+        page = WebPage(template="error.html", title=title, values=values, status=status)
+        return site.answer(request, page)
+
+    return answer
+
+
+# ---- signing in
+
+
+def _unknown(site: Site, gate: Gate, request: Request) -> Response:
+    """The answer to nobody who may see anything: the page to sign in, or a refusal."""
+    headers = {"www-authenticate": "Bearer"} if gate.access.token else {}
+    if is_api(request.scope):
+        return refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
+    accepts = request.headers.get("accept", "")
+    if not gate.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
+        return PlainTextResponse("blackboard: sign in first\n", 401, headers)
+    root = root_of(request)
+    query = f"?{request.url.query}" if request.url.query else ""
+    page = _login(back=f"{request.url.path.removeprefix(root)}{query}", problem="", status=401)
+    answer = site.answer(request, page)
+    answer.headers.update(headers)
+    return answer
+
+
+def _login(*, back: str, problem: str, status: int) -> WebPage:
+    values = {"back": back, "problem": problem}
+    return WebPage(template="login.html", title="Sign in", values=values, status=status)
+
+
+async def _sign_out(site: Site, request: Request) -> Response:
+    """End the session of the browser."""
+    form = await actions.Form.read(request)
+    answer = RedirectResponse(f"{root_of(request)}/login", 303)
+    if site.is_form_ours(request, form.get("csrf")):
+        site.set_cookie(request, answer, "")
+    return answer
+
+
+async def _sign_in(site: Site, request: Request) -> Response:
+    """Ask for the token, or take it."""
+    gate = site.gate
+    assert gate is not None
+    root = root_of(request)
+    if request.method != "POST":
+        if visitor_of(request) is not None:
+            return RedirectResponse(f"{root}/", 303)
+        return site.answer(request, _login(back="/", problem="", status=200))
+    form = await actions.Form.read(request)
+    back = _local(form.get("back"))
+    if not gate.is_token(form.get("token")):
+        await gate.refuse()
+        problem = "This is not the token." if form.get("token") else "The token is missing."
+        return site.answer(request, _login(back=back, problem=problem, status=401))
+    answer = RedirectResponse(f"{root}{back}", 303)
+    name = " ".join(form.get("name").split())[:LONGEST_NAME]
+    site.set_cookie(request, answer, gate.new_session(name or site.access.user))
+    return answer
+
+
+def _local(back: str) -> str:
+    """An address of these pages, whatever a form says."""
+    try:
+        parts = urlsplit(back)
+    except ValueError:
+        return "/"
+    is_ours = not parts.scheme and not parts.netloc and back.startswith("/")
+    return back if is_ours and "\\" not in back and not back.startswith("//") else "/"
+
+
+# ---- for programs that watch this one
+
+
+async def _healthz(request: Request) -> Response:  # noqa: ARG001
+    return PlainTextResponse("ok\n")
+
+
+async def _readyz(site: Site, request: Request) -> Response:  # noqa: ARG001
+    """Whether the board can be read."""
+    try:
+        await site.board.check_shards()
+    except TableError as problem:
+        return PlainTextResponse(f"store: {problem}\n", 503)
+    return PlainTextResponse("ready\n")
+
+
+class BoardMetrics:
+    """The figures of the board for Prometheus, read once for all that ask within some seconds."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._read_at = float("-inf")
+        self._figures: BoardFigures | None = None
+        self._reading = asyncio.Lock()
+
+    async def answer(self, request: Request) -> Response:
+        """In the format that the request accepts."""
+        async with self._reading:
+            now = self._site.clock.monotonic()
+            if self._figures is None or now - self._read_at >= FIGURES_LAST:
+                self._figures = await read(self._site.board)
+                self._read_at = now
+        found = exposition(self._figures, request.headers.get("accept", ""))
+        return Response(found.body, media_type=None, headers={"content-type": found.content_type})

@@ -1,0 +1,346 @@
+"""The pictures of the pages as coordinates, which templates draw as SVG. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+
+from blackboard.display.columns import run_outcome, worker_name
+from blackboard.model import Outcome, Run
+from blackboard.phrases import brief
+
+WIDTH = 1000.0
+"""Of a picture, in units of its own."""
+LEAST_BAR = 2.0
+"""A shorter run is drawn as long as this."""
+ROW = 22
+"""Units from one row of a timeline to the next."""
+MOST_ROWS = 60
+"""Of a timeline."""
+STEPS = tuple(
+    timedelta(seconds=one)
+    for one in (
+        1,
+        5,
+        15,
+        60,
+        300,
+        900,
+        1800,
+        3600,
+        7200,
+        10800,
+        21600,
+        43200,
+        86400,
+        172800,
+        604800,
+    )
+)
+"""Between two marks of an axis."""
+MOST_MARKS = 9
+MOST_SHIFT = timedelta(hours=3)
+"""By which clocks are put back or forward, at the most."""
+BAD = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A run in a picture."""
+
+    x: float
+    width: float
+    style: str
+    """How it ended, as `display` calls the styles; "busy": it has not."""
+    fence: int
+    id: str
+    words: str
+    y: float = 0.0
+    height: float = 0.0
+
+
+# ---- the durations of an item's runs
+
+
+def duration_bars(runs: Sequence[Run], *, height: float) -> list[Bar]:
+    """The newest last; as high as they took, the longest as high as the picture."""
+    longest = max((run.duration for run in runs), default=0.0) or 1.0
+    step = WIDTH / max(len(runs), 20)
+    found = []
+    for place, run in enumerate(reversed(runs)):
+        size = max(run.duration / longest * height, LEAST_BAR)
+        outcome, style = run_outcome(run)
+        found.append(
+            Bar(
+                x=round(place * step, 2),
+                width=round(step * 0.8, 2),
+                y=round(height - size, 2),
+                height=round(size, 2),
+                style=style.value or "plain",
+                fence=run.fence,
+                id=run.id,
+                words=f"{outcome} after {brief(run.duration)}",
+            )
+        )
+    return found
+
+
+def sparkline(values: Sequence[float], *, width: float, height: float) -> str:
+    """The points of a polyline through values, the first at the left."""
+    if not values:
+        return ""
+    longest = max(values) or 1.0
+    step = width / max(len(values) - 1, 1)
+    points = (
+        f"{place * step:.1f},{height - value / longest * (height - 2) - 1:.1f}"
+        for place, value in enumerate(values)
+    )
+    return " ".join(points)
+
+
+# ---- the timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisMark:
+    """A time at an axis."""
+
+    x: float
+    at: datetime
+    is_day: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineRow:
+    """What one item or one worker did."""
+
+    name: str
+    title: str
+    y: float
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpan:
+    """A run between two times, ended or not."""
+
+    id: str
+    worker: str
+    fence: int
+    start: datetime
+    stop: datetime
+    style: str
+    words: str
+
+
+def spans_of(runs: Iterable[Run]) -> list[RunSpan]:
+    """Runs that have ended."""
+    found = []
+    for run in runs:
+        outcome, style = run_outcome(run)
+        found.append(
+            RunSpan(
+                id=run.id,
+                worker=run.worker,
+                fence=run.fence,
+                start=run.start,
+                stop=run.stop,
+                style=style.value or "plain",
+                words=f"{run.id}: {outcome} after {brief(run.duration)}, {worker_name(run.worker)}",
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePicture:
+    """Runs between two times, a row for each item or worker."""
+
+    rows: Sequence[TimelineRow]
+    marks: Sequence[AxisMark]
+    height: float
+    left_out: int
+    """Rows that are not drawn."""
+
+
+def timeline(
+    spans: Sequence[RunSpan], *, since: datetime, until: datetime, by: str, zone: tzinfo = UTC
+) -> TimelinePicture:
+    """`by` is "item" or "worker". Rows are in the order of the names; those with the most runs are
+    drawn where there are too many.
+    """
+    rows: defaultdict[str, list[RunSpan]] = defaultdict(list)
+    for one in spans:
+        if one.stop >= since and one.start <= until:
+            rows[one.id if by == "item" else one.worker].append(one)
+    names = sorted(rows, key=lambda name: (-len(rows[name]), name))
+    drawn = sorted(names[:MOST_ROWS])
+    found = [
+        TimelineRow(
+            name=name,
+            title=name if by == "item" else worker_name(name),
+            y=float(place * ROW),
+            bars=[_bar(one, since=since, until=until) for one in rows[name]],
+        )
+        for place, name in enumerate(drawn)
+    ]
+    return TimelinePicture(
+        rows=found,
+        marks=axis(since, until, zone),
+        height=float(max(len(found), 1) * ROW),
+        left_out=len(names) - len(drawn),
+    )
+
+
+def _bar(one: RunSpan, *, since: datetime, until: datetime) -> Bar:
+    whole = (until - since) / timedelta(seconds=1)
+    begin = max((one.start - since).total_seconds(), 0.0) / whole * WIDTH
+    end = min((one.stop - since).total_seconds(), whole) / whole * WIDTH
+    return Bar(
+        x=round(min(begin, WIDTH - LEAST_BAR), 2),
+        width=round(max(end - begin, LEAST_BAR), 2),
+        style=one.style,
+        fence=one.fence,
+        id=one.id,
+        words=one.words,
+    )
+
+
+def axis(since: datetime, until: datetime, zone: tzinfo = UTC) -> list[AxisMark]:
+    """Marks at round times of a zone."""
+    whole = until - since
+    step = next((one for one in STEPS if whole / one <= MOST_MARKS), STEPS[-1])
+    found: list[AxisMark] = []
+    for at in _round_times(since, until, step, zone):
+        local = at.astimezone(zone)
+        x = round((at - since) / whole * WIDTH, 2)
+        is_day = local.time() == time()
+        found.append(AxisMark(x=x, at=local, is_day=is_day))
+    return found
+
+
+def _round_times(
+    since: datetime, until: datetime, step: timedelta, zone: tzinfo
+) -> Iterator[datetime]:
+    """The instants between two at which clocks of a zone show a multiple of a step, counted from
+    midnight: those that are shown twice as two, those that are jumped over not at all.
+    """
+    first, last = (one.astimezone(zone).replace(tzinfo=None) for one in (since, until))
+    day = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    wall = day + max((first - day - MOST_SHIFT) // step, 0) * step
+    found = set()
+    while wall <= last + MOST_SHIFT:
+        for fold in (0, 1):
+            at = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+            if since < at < until and at.astimezone(zone).replace(tzinfo=None) == wall:
+                found.add(at)
+        wall += step
+    yield from sorted(found)
+
+
+# ---- failures by day and hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatCell:
+    """The runs of one hour."""
+
+    since: datetime
+    until: datetime
+    runs: int
+    failed: int
+
+    @property
+    def level(self) -> int:
+        """0: no run; 1: none has failed; 2 to 5: the share that has, up to all."""
+        if not self.runs:
+            return 0
+        if not self.failed:
+            return 1
+        return min(2 + int(self.failed / self.runs * 4), 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatDay:
+    """The hours of one day."""
+
+    day: datetime
+    cells: Sequence[HeatCell]
+
+    @property
+    def runs(self) -> int:
+        return sum(one.runs for one in self.cells)
+
+    @property
+    def failed(self) -> int:
+        return sum(one.failed for one in self.cells)
+
+
+def heat_map(
+    runs: Iterable[Run], *, until: datetime, days: int, zone: tzinfo = UTC
+) -> list[HeatDay]:
+    """The runs of so many days, the newest first, by the hours of a zone in which they stopped."""
+    counted: Counter[datetime] = Counter()
+    failed: Counter[datetime] = Counter()
+    for run in runs:
+        hour = run.stop.astimezone(zone).replace(minute=0, second=0, microsecond=0)
+        counted[hour] += 1
+        failed[hour] += run.outcome in BAD
+    today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    found: list[HeatDay] = []
+    for number in range(days):
+        day = today - timedelta(days=number)
+        hours = [day.replace(hour=hour) for hour in range(24)]
+        cells = [
+            HeatCell(
+                since=hour.astimezone(UTC),
+                until=(hour + timedelta(hours=1)).astimezone(UTC),  # two, of one shown twice
+                runs=counted[hour],
+                failed=failed[hour],
+            )
+            for hour in hours
+        ]
+        found.append(HeatDay(day=day, cells=cells))
+    return found
+
+
+# ---- numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNumbers:
+    """What the newest runs say of a board."""
+
+    runs: int
+    good: int
+    lag_p50: float
+    lag_p99: float
+    duration_p50: float
+    duration_p99: float
+
+    @property
+    def success(self) -> float | None:
+        """The share of good ones; None: there are no runs."""
+        return self.good / self.runs if self.runs else None
+
+
+def numbers_of(runs: Sequence[Run]) -> RunNumbers:
+    """Of some runs. Those that were cancelled count neither as good nor as bad."""
+    judged = [run for run in runs if run.outcome is not Outcome.CANCELLED]
+    lags = sorted(run.lag for run in runs)
+    durations = sorted(run.duration for run in runs)
+    return RunNumbers(
+        runs=len(judged),
+        good=sum(run.outcome is Outcome.OK for run in judged),
+        lag_p50=percentile(lags, 50),
+        lag_p99=percentile(lags, 99),
+        duration_p50=percentile(durations, 50),
+        duration_p99=percentile(durations, 99),
+    )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Of sorted values, the nearest rank; 0 where there are none."""
+    if not values:
+        return 0.0
+    return values[max(-(-percent * len(values) // 100) - 1, 0)]

@@ -1,0 +1,172 @@
+"""Which items a page shows, as its address says: `?state=failed&type=feed&q=tor&sort=stop&page=2`.
+
+An address that says nothing, or nonsense, shows all: it may be an old bookmark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from blackboard.model import replace
+from blackboard.queries import SORTS
+from blackboard.rules.status import STATES
+from blackboard.web.snapshot import Entry, Snapshot
+
+PAGE = 100
+"""Items of a page."""
+LONGEST = 200
+"""Characters of a search."""
+MOST_KEPT = 64
+"""Choices of one version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What an address says."""
+
+    search: str = ""
+    """Words, all of which are in the id, type, description, owner or tags."""
+    states: tuple[str, ...] = ()
+    """Any of them."""
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    sort: str = "id"
+    reverse: bool = False
+    page: int = 1
+
+    @classmethod
+    def of(cls, said: Sequence[tuple[str, str]]) -> "Filter":
+        """From the names and values of an address."""
+        last = dict(said)
+
+        def each(name: str) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(value for key, value in said if key == name and value))
+
+        sort = last.get("sort", "id")
+        page = last.get("page", "1")
+        return cls(
+            search=last.get("q", "").strip()[:LONGEST],
+            states=tuple(one for one in each("state") if one in STATES),
+            types=each("type"),
+            tags=each("tag"),
+            sort=sort if sort in SORTS else "id",
+            reverse=last.get("order") == "desc",
+            page=_page(page),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The names and values of the address, without what is usual."""
+        found = [("q", self.search)] if self.search else []
+        found += [("state", one) for one in self.states]
+        found += [("type", one) for one in self.types]
+        found += [("tag", one) for one in self.tags]
+        found += [("sort", self.sort)] if self.sort != "id" else []
+        found += [("order", "desc")] if self.reverse else []
+        found += [("page", str(self.page))] if self.page > 1 else []
+        return found
+
+    @property
+    def query(self) -> str:
+        """The same, as it stands behind a question mark; "" for nothing."""
+        return urlencode(self.pairs)
+
+    @property
+    def selects(self) -> bool:
+        """Whether it leaves out items."""
+        return bool(self.search or self.states or self.types or self.tags)
+
+    def but(self, **changes: Any) -> "Filter":
+        """The same with changes, from the first page on."""
+        return replace(self, **{"page": 1, **changes})
+
+    def at(self, page: int) -> "Filter":
+        """Another page of the same."""
+        return replace(self, page=page)
+
+    def sorted_by(self, key: str) -> "Filter":
+        """Sorted by a column: the other way round if it is so already."""
+        return self.but(sort=key, reverse=not self.reverse if key == self.sort else False)
+
+    def toggled(self, name: str, value: str) -> "Filter":
+        """With one of its values more, or without it."""
+        there: tuple[str, ...] = getattr(self, name)
+        left = tuple(one for one in there if one != value)
+        return self.but(**{name: left if value in there else (*there, value)})
+
+    def choose(self, snapshot: Snapshot) -> list[Entry]:
+        """All items that match, in its order. An item without a value to sort by comes last."""
+        found: Any = snapshot.in_order()
+        if self.states:
+            states = frozenset(self.states)
+            found = [one for one in found if not states.isdisjoint(one.states)]
+        if self.types:
+            found = [one for one in found if one.item.type in self.types]
+        if self.tags:
+            tags = set(self.tags)
+            found = [one for one in found if not tags.isdisjoint(one.labels.tags)]
+        for word in self.search.lower().split():
+            found = [one for one in found if word in one.text]
+        entries: list[Entry] = list(found)
+        if self.sort == "id":
+            return entries[::-1] if self.reverse else entries
+        key = SORTS[self.sort]
+        keyed = [(key(one.status), one) for one in entries]
+        have = [one for one in keyed if one[0] is not None]
+        have.sort(key=lambda one: one[0], reverse=self.reverse)
+        return [one for _, one in have] + [one for value, one in keyed if value is None]
+
+
+def _page(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= 6
+    return max(int(text), 1) if is_number else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsPage:
+    """A page of the items that match."""
+
+    entries: Sequence[Entry]
+    total: int
+    page: int
+    pages: int
+
+    @property
+    def first(self) -> int:
+        """The number of its first item, from 1 on; 0 where there is none."""
+        return (self.page - 1) * PAGE + 1 if self.entries else 0
+
+
+class Chooser:
+    """Chooses items of a snapshot; what was chosen of the same version is not chosen again."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._version = -1
+        self._found: dict[Filter, list[Entry]] = {}
+
+    def all(self, wanted: Filter) -> list[Entry]:
+        """All that match."""
+        if self._version != self._snapshot.version:
+            self._version, self._found = self._snapshot.version, {}
+        key = wanted.but()
+        if key not in self._found:
+            if len(self._found) >= MOST_KEPT:
+                self._found.clear()
+            self._found[key] = wanted.choose(self._snapshot)
+        return self._found[key]
+
+    def page(self, wanted: Filter) -> ItemsPage:
+        """One page of them: the last one where there are not so many."""
+        found = self.all(wanted)
+        pages = max(-(-len(found) // PAGE), 1)
+        page = min(wanted.page, pages)
+        entries = found[(page - 1) * PAGE : page * PAGE]
+        return ItemsPage(entries=entries, total=len(found), page=page, pages=pages)
+
+
+def facet_counts(counts: Mapping[tuple[str, str], int], name: str) -> list[tuple[str, int]]:
+    """The values of a facet with the number of their items, the most frequent first."""
+    found = [(value, count) for (kind, value), count in counts.items() if kind == name and count]
+    return sorted(found, key=lambda one: (-one[1], one[0]))

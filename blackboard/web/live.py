@@ -1,0 +1,91 @@
+"""The stream that keeps a page live: server-sent events, each the page's live part anew.
+
+A stream waits for the snapshot that all viewers share, asks the page for its signature, and sends
+the part when its text is another one. It ends with the connection: browsers keep it while their tab
+is visible.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from blackboard.errors import BlackboardError
+from blackboard.table import TableError
+from blackboard.web.site import PageFunction, Signature, Site, WebPage
+
+QUIET = 15.0
+"""Seconds after which a stream without news says that it is there, and the page is made anew: some
+of what it shows changes without an item."""
+APART = 0.8
+"""Seconds from one event to the next, at the least."""
+MOST_CACHED = 64
+
+
+class Fragments:
+    """The live parts of pages, made once for all viewers of one address."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], str] = {}
+
+    async def get(self, site: Site, request: Request, page: PageFunction, signature: object) -> str:
+        """The live part of the page that a request shows."""
+        key = (request.url.path, request.url.query, request.cookies.get("blackboard_zone"))
+        kept = self._made.get((key, signature))
+        if kept is not None:
+            return kept
+        try:
+            found: WebPage = await page(site, request)
+        except (BlackboardError, TableError) as problem:
+            text = str(problem) or "the store does not answer"
+            found = WebPage(template="error.html", title="Trouble", values={"problem": text})
+        html = site.fragment(request, found)
+        if len(self._made) >= MOST_CACHED:
+            self._made.clear()
+        self._made[key, signature] = html
+        return html
+
+
+def stream(
+    site: Site, request: Request, page: PageFunction, signature: Signature, fragments: Fragments
+) -> Response:
+    """The answer that goes on while the page is looked at."""
+    headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
+    if request.method == "HEAD":
+        return Response(headers=headers, media_type="text/event-stream")
+
+    async def events() -> AsyncIterator[str]:
+        sent = ""
+        async with site.snapshot.viewed():
+            yield "retry: 1000\n\n"
+            while True:
+                seen = site.snapshot.version
+                state = _hashed(signature(site, request))
+                turn = int(site.clock.monotonic() / QUIET)
+                html = await fragments.get(site, request, page, (state, turn))
+                digest = hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()
+                if digest != sent:
+                    sent = digest
+                    yield _event(html, digest)
+                else:
+                    yield ": nothing new\n\n"
+                await asyncio.sleep(APART)
+                await site.snapshot.change(since=seen, within=QUIET)
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+def _event(html: str, digest: str) -> str:
+    lines = "\n".join(f"data: {line}" for line in html.splitlines())
+    return f"id: {digest[:12]}\n{lines}\n\n"
+
+
+def _hashed(signature: object) -> object:
+    """A key for a dictionary: what cannot be hashed is told by its text."""
+    try:
+        hash(signature)
+    except TypeError:
+        return repr(signature)
+    return signature

@@ -1,0 +1,109 @@
+"""The description of the JSON interface, OpenAPI 3.1, made from the table that makes its routes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from blackboard import __version__
+from blackboard.web.shapes import ErrorAnswer
+
+JSON_TYPE = "application/json"
+REF = "#/components/schemas/{name}"
+STATUSES = {
+    400: "What was said cannot be used; `field` names it.",
+    401: "A Bearer token is needed.",
+    403: "It is read-only: `blackboard serve --operator` allows changes.",
+    404: "There is no such item or run.",
+    409: "The answer is no, as the state of the item or of the board is.",
+    415: "The body is no application/json.",
+    421: "This host name is not served.",
+    503: "The store does not answer.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedOperation:
+    """What is to be known of an operation, besides what it does."""
+
+    path: str
+    method: str
+    summary: str
+    said: Any
+    """The struct of its parameters, or of its body where it has one."""
+    answer: Any
+    """The struct of its answer; None: this description."""
+    statuses: tuple[int, ...]
+
+    @property
+    def has_body(self) -> bool:
+        return self.method == "POST"
+
+
+def description(
+    operations: Iterable[DescribedOperation], *, root: str, board: str
+) -> Mapping[str, Any]:
+    """The whole document; `root` is where the paths begin."""
+    all_of_them = list(operations)
+    bodies = [one.said for one in all_of_them if one.has_body]
+    answers = [one.answer for one in all_of_them if one.answer is not None]
+    structs = list(dict.fromkeys([*bodies, *answers, ErrorAnswer]))
+    _, components = msgspec.json.schema_components(structs, ref_template=REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for one in all_of_them:
+        parameters, more = ([], {}) if one.has_body else _parameters(one.said)
+        components |= more
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, parameters)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": f"blackboard {board}",
+            "version": __version__,
+            "description": "A board of blackboard. Times are ISO 8601 in UTC, durations seconds.",
+        },
+        "servers": [{"url": root}],
+        "security": [{"bearer": []}, {}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": dict(sorted(components.items())),
+        },
+    }
+
+
+def _operation(one: DescribedOperation, parameters: list[Any]) -> dict[str, Any]:
+    kind = "get" if one.method == "GET" else "do"
+    name = one.path.strip("/").replace("/", "_").replace(".", "_")
+    found: dict[str, Any] = {"operationId": f"{kind}_{name}", "summary": one.summary}
+    if parameters:
+        found["parameters"] = parameters
+    if one.has_body:
+        found["requestBody"] = {"required": True, "content": _content(one.said)}
+    content = {JSON_TYPE: {"schema": {"type": "object"}}} if one.answer is None else None
+    found["responses"] = {
+        "200": {"description": "Done.", "content": content or _content(one.answer)},
+        **{
+            str(status): {"description": STATUSES[status], "content": _content(ErrorAnswer)}
+            for status in one.statuses
+        },
+    }
+    return found
+
+
+def _content(struct: Any) -> dict[str, Any]:
+    return {JSON_TYPE: {"schema": {"$ref": REF.format(name=struct.__name__)}}}
+
+
+def _parameters(struct: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The parameters that a struct has as its fields, and the schemas they refer to."""
+    _, components = msgspec.json.schema_components([struct], ref_template=REF)
+    own = components.pop(struct.__name__)
+    found = []
+    for name, schema in own["properties"].items():
+        said = {key: value for key, value in schema.items() if key != "description"}
+        parameter = {"name": name, "in": "query", "required": name in own["required"]}
+        if "description" in schema:
+            parameter["description"] = schema["description"]
+        found.append({**parameter, "schema": said})
+    return found, components

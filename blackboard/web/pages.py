@@ -1,0 +1,403 @@
+"""The pages that show the board as it is: items, one item, workers, leases, leaders, a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from starlette.requests import Request
+
+from blackboard.alarms import Alarm, read_alarms
+from blackboard.display.columns import (
+    next_words,
+    outcome_cell,
+    percent,
+    run_outcome,
+    run_words,
+    style_of,
+)
+from blackboard.election import read_elections
+from blackboard.errors import BadInput
+from blackboard.explained import explained
+from blackboard.leases import last_move, read_groups
+from blackboard.model import Item, Mark, Run, State
+from blackboard.protocol import edits
+from blackboard.protocol.actions import actions
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardStatus
+from blackboard.records import decoded, decoded_as
+from blackboard.reports import (
+    NoReport,
+    report_at,
+    report_numbers,
+    report_path,
+    report_table,
+    value_of,
+    words_of,
+)
+from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.upcoming import upcoming
+from blackboard.schedule.schedule import Schedule
+from blackboard.schedule.words import describe
+from blackboard.spec import decode_spec, encode_spec
+from blackboard.views import has_no_leader
+from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
+from blackboard.web.filters import PAGE, Filter, facet_counts
+from blackboard.web.site import Site, WebPage, pairs_of
+from blackboard.web.snapshot import Entry
+from blackboard.worker.coordinator import ELECTION
+from blackboard.worker.membership import silence
+
+COLUMNS = (
+    ("id", "id"),
+    ("type", "type"),
+    ("schedule", "schedule"),
+    ("start", "start"),
+    ("running", ""),
+    ("outcome", "outcome"),
+    ("next", "next"),
+    ("owner", "owner"),
+)
+"""Titles of the board's table, and what each sorts by."""
+MOST_TYPES = 12
+"""Types, and tags, that are offered as filters; a search finds the others."""
+RUNS_OF_AN_ITEM = 50
+NEXT_TIMES = 10
+LARGEST_EXAMINED = 5_000
+"""Items of a board that are examined while a page waits."""
+SLOW = 2.0
+"""A run that lasts so many times the usual is slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemLine:
+    """What the board's table says of an item."""
+
+    item: Item
+    tags: Sequence[str]
+    description: str
+    style: str
+    outcome: str
+    outcome_style: str
+    next: str
+    """When it runs next, where that is no time: "paused", "–"."""
+    progress: str
+    share: float | None
+    """Of a running one that says what it has done: 0 to 1."""
+    stale: bool
+    overdue: bool
+    silent: bool
+
+    @classmethod
+    def of(cls, entry: Entry, *, now: datetime, silent: bool) -> "ItemLine":
+        """From an item as it was read."""
+        one, item = entry.status, entry.item
+        outcome, style = outcome_cell(one)
+        waits = item.state is State.ACTIVE and not item.running
+        progress = decoded(one.lock.progress) if one.lock else None
+        return cls(
+            item=item,
+            tags=entry.labels.tags,
+            description=entry.labels.description,
+            style=style_of(one).value or "plain",
+            outcome=outcome,
+            outcome_style=style.value or "plain",
+            next="" if waits else next_words(one, now=now, absolute=False),
+            progress=percent(progress),
+            share=_share(progress),
+            stale=one.stale,
+            overdue=one.overdue,
+            silent=silent,
+        )
+
+
+def _share(progress: Any) -> float | None:
+    match progress:
+        case [int() | float() as done, int() | float() as total] if total > 0:
+            return min(max(done / total, 0.0), 1.0)
+        case _:
+            return None
+
+
+async def board_page(site: Site, request: Request) -> WebPage:
+    """The table of items."""
+    snapshot = site.snapshot
+    await snapshot.fresh()
+    wanted = Filter.of(pairs_of(request))
+    chosen = site.chooser.page(wanted)
+    now = snapshot.at or await site.board.table.now()
+    lines = [
+        ItemLine.of(
+            one,
+            now=now,
+            silent=one.item.running and silence(snapshot.present, one.item.owner) is not None,
+        )
+        for one in chosen.entries
+    ]
+    types = facet_counts(snapshot.counts, "type")
+    tags = facet_counts(snapshot.counts, "tag")
+    return WebPage(
+        template="board.html",
+        title="Board",
+        values={
+            "wanted": wanted,
+            "chosen": chosen,
+            "lines": lines,
+            "columns": COLUMNS,
+            "total": len(snapshot.entries),
+            "states": [(one, snapshot.counts["state", one]) for one in STATES],
+            "types": _offered(types, wanted.types),
+            "tags": _offered(tags, wanted.tags),
+            "more_types": max(len(types) - MOST_TYPES, 0),
+            "page_size": PAGE,
+        },
+    )
+
+
+def board_signature(site: Site, request: Request) -> object:  # noqa: ARG001 - as all of them
+    """What the page depends on."""
+    return site.snapshot.version
+
+
+def _offered(found: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
+    """The most frequent values, and all that are chosen."""
+    first = list(found[:MOST_TYPES])
+    names = {name for name, _ in first}
+    counts = dict(found)
+    return first + [(one, counts.get(one, 0)) for one in chosen if one not in names]
+
+
+# ---- an item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLine:
+    """What a table of runs says of one."""
+
+    run: Run
+    outcome: str
+    style: str
+    words: str
+    is_slow: bool = False
+
+    @classmethod
+    def of(cls, run: Run, *, usual: float = 0.0) -> "RunLine":
+        """`usual` is how long a run of the item lasts, if that is known."""
+        outcome, style = run_outcome(run)
+        return cls(
+            run=run,
+            outcome=outcome,
+            style=style.value or "plain",
+            words=run_words(run),
+            is_slow=usual > 1.0 and run.duration > SLOW * usual,
+        )
+
+
+async def item_page(site: Site, request: Request) -> WebPage:
+    """All that there is to be known of an item. Raises Missing."""
+    item_id = request.query_params.get("id", "")
+    item = await site.board.item(item_id) if item_id else None
+    if item is None:
+        raise Missing(item_id)
+    status, why = await explained(site.board, item, site.snapshot.present)
+    runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
+    usual = percentile(sorted(run.duration for run in runs), 50)
+    now = await site.board.table.now()
+    schedule, problem = _schedule(site, item)
+    spec = decoded(item.spec)
+    labels = site.board.labels(item)
+    return WebPage(
+        template="item.html",
+        title=item.id,
+        values={
+            "item": item,
+            "line": ItemLine.of(
+                Entry(status, labels, frozenset(), ""),
+                now=now,
+                silent=item.running and silence(site.snapshot.present, item.owner) is not None,
+            ),
+            "labels": labels,
+            "lock": status.lock,
+            "why": why,
+            "schedule": describe(schedule) if schedule else problem,
+            "times": list(islice(upcoming(item, schedule, now=now), NEXT_TIMES)),
+            "own": decoded_spec(item),
+            "params": spec.get("params", {}) if isinstance(spec, dict) else {},
+            "result": decoded(item.result),
+            "checkpoint": decoded(item.checkpoint),
+            "paused": decoded_as(Mark, item.paused) if item.is_paused else None,
+            "acknowledged": decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
+            "runs": [RunLine.of(run, usual=usual) for run in runs],
+            "bars": duration_bars(runs, height=90.0),
+            "spark": sparkline([run.duration for run in reversed(runs)], width=120, height=24),
+            "numbers": numbers_of(runs),
+        },
+    )
+
+
+def item_signature(site: Site, request: Request) -> object:
+    """What the page depends on: its item and the workers that could take it."""
+    entry = site.snapshot.entries.get(request.query_params.get("id", ""))
+    present = [(one.member.owner, one.lost, one.member.types) for one in site.snapshot.present]
+    return entry, present, site.snapshot.paused
+
+
+def decoded_spec(item: Item) -> dict[str, str]:
+    """What the item itself says of how it is run, as an edit takes it."""
+    try:
+        spec = decode_spec(item.spec)
+    except ValueError:
+        return {}
+    names = ("every", "cron", "rrule", "at", "timezone", "timeout", "retries", "description")
+    return {name: "" if getattr(spec, name) is None else str(getattr(spec, name)) for name in names}
+
+
+def _schedule(site: Site, item: Item) -> tuple[Schedule | None, str]:
+    """The schedule as it is resolved here, or words for why there is none."""
+    try:
+        settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
+    except (BadInput, ValueError) as problem:
+        return None, str(problem)
+    return settings.schedule, "none: it runs when it is requested"
+
+
+async def run_page(site: Site, request: Request) -> WebPage:
+    """One run in full. Raises Missing."""
+    item_id = request.query_params.get("id", "")
+    fence = request.query_params.get("fence", "")
+    run = None
+    if item_id and fence.isascii() and fence.isdigit() and len(fence) <= 12:
+        run = await site.board.run(item_id, int(fence))
+    if run is None:
+        raise Missing(f"{item_id} with fence {fence}")
+    return WebPage(
+        template="run.html",
+        title=f"{run.id}, run {run.fence}",
+        values={
+            "run": run,
+            "line": RunLine.of(run),
+            "result": decoded(run.result),
+            "note": decoded_as(Mark, run.note),
+        },
+    )
+
+
+# ---- workers, partitions, elections
+
+
+async def workers_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+    """The workers, with what each has in its slots."""
+    await site.snapshot.fresh()
+    running: dict[str, list[Entry]] = {}
+    for entry in site.snapshot.entries.values():
+        if entry.item.running:
+            running.setdefault(entry.item.owner, []).append(entry)
+    return WebPage(
+        template="workers.html",
+        title="Workers",
+        values={
+            "workers": site.snapshot.present,
+            "running": running,
+            "left": sorted(running.keys() - {one.member.owner for one in site.snapshot.present}),
+        },
+    )
+
+
+def workers_signature(site: Site, request: Request) -> object:  # noqa: ARG001
+    """What the page depends on."""
+    present = [(one.member, one.lost) for one in site.snapshot.present]
+    return present, site.snapshot.version
+
+
+async def leases_page(site: Site, request: Request) -> WebPage:
+    """The groups of partitions, and the partitions of one."""
+    name = request.query_params.get("group", "")
+    groups = await read_groups(site.board)
+    chosen = next((one for one in groups if one.name == name), None)
+    return WebPage(
+        template="leases.html",
+        title="Leases",
+        values={"groups": groups, "chosen": chosen, "last_move": last_move},
+    )
+
+
+async def leaders_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+    """The elections."""
+    found: BoardStatus | None = await read_elections(site.board)
+    statuses: Sequence[ItemStatus] = found.statuses if found else ()
+    return WebPage(
+        template="leaders.html",
+        title="Leaders",
+        values={
+            "elections": statuses,
+            "late": {one.item.id for one in statuses if found and has_no_leader(one, found)},
+        },
+    )
+
+
+# ---- a report
+
+
+async def report_page(site: Site, request: Request) -> WebPage:
+    """The report that the last run of an item wrote. Raises Missing, NoReport."""
+    item_id = request.query_params.get("id", "")
+    item = await site.board.item(item_id) if item_id else None
+    if item is None:
+        raise Missing(item_id)
+    report: dict[str, Any] = {}
+    problem = ""
+    try:
+        report = report_at(await report_path(site.board, item), item)
+    except NoReport as missing:
+        problem = str(missing)
+    columns, rows = report_table(report)
+    lines = [
+        (str(row.get("level") or "plain"), [(value_of(row, one), one) for one in columns])
+        for row in rows
+    ]
+    used = [n for n in range(len(columns)) if any(cells[n][0] is not None for _, cells in lines)]
+    return WebPage(
+        template="report.html",
+        title=f"{item.id}: report",
+        values={
+            "item": item,
+            "problem": problem,
+            "numbers": report_numbers(report),
+            "columns": [columns[n] for n in used],
+            "lines": [(level, [_report_cell(*cells[n]) for n in used]) for level, cells in lines],
+        },
+    )
+
+
+def _report_cell(value: Any, column: Any) -> tuple[datetime | None, str]:
+    if isinstance(value, datetime):
+        return value, ""
+    return None, words_of(value, signed=column.signed)
+
+
+# ---- health
+
+
+async def coordinator_of(site: Site) -> ItemStatus | None:
+    """The election of the coordinator, where a worker leads it."""
+    found = await read_elections(site.board)
+    for one in found.statuses if found else ():
+        if one.item.id == ELECTION and one.running and not one.stale:
+            return one
+    return None
+
+
+async def alarms_in(site: Site, now: datetime) -> Sequence[Alarm] | None:
+    """What is wrong, as `check` finds it; None: the board is too large to examine for a page."""
+    items = [one.status for one in site.snapshot.entries.values()]
+    if len(items) > LARGEST_EXAMINED:
+        return None
+    found = await read_alarms(site.board, BoardStatus(statuses=items, now=now))
+    return found.alarms
+
+
+async def actions_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+    """What people did, the newest first."""
+    found = await actions(site.board, limit=PAGE)
+    return WebPage(template="actions.html", title="Actions", values={"found": found})

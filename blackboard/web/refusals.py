@@ -1,0 +1,37 @@
+"""The errors of the JSON interface: one object, whatever went wrong and wherever it was found."""
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Scope
+
+API = "/api"
+"""Where the interface begins, below the root of the pages."""
+
+
+def is_api(scope: Scope) -> bool:
+    """Whether a request is one of a program, to be answered in JSON."""
+    path: str = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
+    return path == API or path.startswith(f"{API}/")
+
+
+def json_answer(
+    value: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A value as JSON."""
+    body = msgspec.json.encode(value)
+    return Response(body, status, headers, media_type="application/json")
+
+
+def refusal(
+    status: int,
+    problem: str,
+    *,
+    field: str = "",
+    remedy: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """What is wrong, where, and what to do; what is not known is null."""
+    error = {"field": field or None, "problem": problem, "remedy": remedy or None}
+    return json_answer({"error": error}, status, headers)

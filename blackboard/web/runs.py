@@ -1,0 +1,317 @@
+"""The pages about runs of many items: the list, the timeline, failures by hour, health.
+
+They are made of the newest runs of each item, as `recent.py` keeps them.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+
+from blackboard import cost
+from blackboard.errors import BadInput
+from blackboard.history import RunQuery
+from blackboard.model import Item, Outcome, Run, replace
+from blackboard.phrases import brief
+from blackboard.web.charts import (
+    BAD,
+    RunSpan,
+    heat_map,
+    numbers_of,
+    spans_of,
+    sparkline,
+    timeline,
+)
+from blackboard.web.pages import RunLine, alarms_in, coordinator_of
+from blackboard.web.recent import OF_AN_ITEM
+from blackboard.web.site import Site, WebPage, pairs_of, zone_of
+
+MOST = 2_000
+"""Runs of a picture."""
+OF_A_LIST = 100
+SPANS = (0.25, 1, 3, 6, 12, 24, 72, 168)
+"""Hours of a timeline."""
+DAYS = 14
+"""Of the picture of failures."""
+LATELY = timedelta(hours=24)
+"""What counts as health now."""
+SLICES = 24
+"""Of that time, in a sparkline."""
+LARGEST_COSTED = 5_000
+"""Items of a board whose cost is computed while a page waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs a page shows, as its address says."""
+
+    search: str = ""
+    types: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def of(cls, said: Sequence[tuple[str, str]]) -> "RunFilter":
+        """From the names and values of an address; what makes no sense is left out."""
+        last = dict(said)
+        known = {one.value for one in Outcome}
+        return cls(
+            search=last.get("q", "").strip()[:200],
+            types=tuple(dict.fromkeys(v for k, v in said if k == "type" and v)),
+            outcomes=tuple(dict.fromkeys(v for k, v in said if k == "outcome" and v in known)),
+            since=moment_in(last.get("since", "")),
+            until=moment_in(last.get("until", "")),
+        )
+
+    def query(self, limit: int) -> RunQuery:
+        """The same for a reader of histories."""
+        return RunQuery(
+            limit=limit,
+            outcomes=[Outcome(one) for one in self.outcomes],
+            types=self.types,
+            since=self.since,
+            until=self.until,
+            pattern=re.compile(re.escape(self.search), re.IGNORECASE) if self.search else None,
+        )
+
+    def pairs(self, **changes: str) -> list[tuple[str, str]]:
+        """The names and values of an address, some of them changed."""
+        found = [("type", one) for one in self.types]
+        found += [("outcome", one) for one in self.outcomes]
+        found += [("q", self.search)] if self.search else []
+        for name, value in (("since", self.since), ("until", self.until)):
+            found += [(name, value.isoformat())] if value else []
+        return [one for one in found if one[0] not in changes] + [
+            one for one in changes.items() if one[1]
+        ]
+
+    def toggled(self, outcome: str) -> list[tuple[str, str]]:
+        """The address with one of its outcomes more, or without it."""
+        there = self.outcomes
+        left = tuple(one for one in there if one != outcome)
+        return replace(self, outcomes=left if outcome in there else (*there, outcome)).pairs()
+
+
+def moment_in(text: str) -> datetime | None:
+    """A time in an address, with its offset; None for any other text."""
+    try:
+        moment = datetime.fromisoformat(text.replace(" ", "+"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None and 1970 < moment.year < 9000 else None
+
+
+def items_of(site: Site) -> list[Item]:
+    """All items, as they were read last."""
+    return [entry.item for entry in site.snapshot.entries.values()]
+
+
+async def runs_page(site: Site, request: Request) -> WebPage:
+    """The newest runs of the board."""
+    await site.snapshot.fresh()
+    wanted = RunFilter.of(pairs_of(request))
+    found = await site.runs.newest(items_of(site), wanted.query(OF_A_LIST + 1))
+    return WebPage(
+        template="runs.html",
+        title="Runs",
+        values={
+            "wanted": wanted,
+            "lines": [RunLine.of(run) for run in found[:OF_A_LIST]],
+            "is_cut": len(found) > OF_A_LIST,
+            "outcomes": [one.value for one in Outcome],
+            "page_size": OF_A_LIST,
+        },
+    )
+
+
+def runs_signature(site: Site, request: Request) -> object:  # noqa: ARG001
+    """What these pages depend on."""
+    return site.snapshot.version
+
+
+async def timeline_page(site: Site, request: Request) -> WebPage:
+    """The runs of some hours, side by side: who wrote which item when."""
+    await site.snapshot.fresh()
+    said = request.query_params
+    by = "worker" if said.get("by") == "worker" else "item"
+    hours = _hours(said.get("hours", ""))
+    now = await site.board.table.now()
+    given = moment_in(said.get("until", ""))
+    until = min(given, now) if given else now
+    span = timedelta(hours=hours)
+    wanted = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
+    runs = await site.runs.newest(items_of(site), wanted.query(MOST))
+    spans = spans_of(runs) + _under_way(site, wanted, now)
+    picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
+    return WebPage(
+        template="timeline.html",
+        title="Timeline",
+        values={
+            "picture": picture,
+            "by": by,
+            "hours": hours,
+            "spans": SPANS,
+            "since": until - span,
+            "until": until,
+            "is_now": given is None,
+            "earlier": until - span / 2,
+            "later": until + span / 2 if until + span / 2 < now else None,
+            "wanted": wanted,
+            "is_cut": len(runs) == MOST,
+            "runs": len(runs),
+            "most": MOST,
+        },
+    )
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        return 1.0
+    return min(max(hours, 1 / 60), 24 * 31.0) if hours == hours else 1.0  # noqa: PLR0124 - not NaN
+
+
+def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
+    """The runs that have not ended."""
+    found = []
+    for entry in site.snapshot.entries.values():
+        item = entry.item
+        if (
+            not item.running
+            or item.start is None
+            or (wanted.types and item.type not in wanted.types)
+        ):
+            continue
+        took = brief(max((now - item.start).total_seconds(), 0.0))
+        found.append(
+            RunSpan(
+                id=item.id,
+                worker=item.owner,
+                fence=item.fence,
+                start=item.start,
+                stop=now,
+                style="lost" if entry.status.stale else "busy",
+                words=f"{item.id}: running for {took}, {item.owner}",
+            )
+        )
+    return found
+
+
+async def failures_page(site: Site, request: Request) -> WebPage:
+    """How many runs failed, by day and hour, and of which items."""
+    await site.snapshot.fresh()
+    now = await site.board.table.now()
+    wanted = replace(
+        RunFilter.of(pairs_of(request)), since=now - timedelta(days=DAYS), until=None, outcomes=()
+    )
+    runs = await site.runs.newest(items_of(site), wanted.query(10 * MOST))
+    counts: dict[str, list[int]] = {}
+    for run in runs:
+        of_item = counts.setdefault(run.id, [0, 0])
+        of_item[0] += 1
+        of_item[1] += run.outcome in BAD
+    worst = sorted(
+        ((one, runs, failed) for one, (runs, failed) in counts.items() if failed),
+        key=lambda one: (-one[2], one[0]),
+    )
+    return WebPage(
+        template="failures.html",
+        title="Failures",
+        values={
+            "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
+            "worst": worst[:20],
+            "wanted": wanted,
+            "runs": len(runs),
+            "failed": sum(run.outcome in BAD for run in runs),
+            "of_an_item": OF_AN_ITEM,
+            "bad": sorted(one.value for one in BAD),
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedCost:
+    """What the board asks of its store, as it is now."""
+
+    runs: float
+    """A month."""
+    per_run: float
+    """Requests, walks and all else included."""
+    dollars: float
+    """A month, where the store charges as Azure does."""
+
+
+def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
+    """As `blackboard cost` computes it; None where nothing runs repeatedly, or a board is large."""
+    items, rhythms = items_of(site), []
+    if len(items) > LARGEST_COSTED:
+        return None
+    for item in items:
+        try:
+            settings = site.board.resolve(item.type, item.spec)
+        except (BadInput, ValueError):
+            continue  # `doctor` reports it
+        rhythm = cost.rhythm_of(item, settings=settings, now=now)
+        rhythms += [rhythm] if rhythm is not None else []
+    alive = [one.member for one in site.snapshot.present if not one.lost]
+    cycle = min((one.cycle for one in alive), default=60.0)
+    load = cost.Load(
+        rhythms=rhythms,
+        shards=site.board.shards,
+        workers=len(alive) or 1,
+        cycle=timedelta(seconds=cycle),
+    )
+    if not load.runs:
+        return None
+    asked = cost.asked_for(load).total
+    return ExpectedCost(
+        runs=load.runs,
+        per_run=asked / load.runs,
+        dollars=cost.bill(asked, size=cost.stored(load)),
+    )
+
+
+async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
+    """Whether all is well, in numbers."""
+    await site.snapshot.fresh()
+    now = await site.board.table.now()
+    query = RunQuery(limit=10 * MOST, since=now - LATELY)
+    runs, coordinator, alarms = await asyncio.gather(
+        site.runs.newest(items_of(site), query), coordinator_of(site), alarms_in(site, now)
+    )
+    step = LATELY / SLICES
+    slices: list[list[Run]] = [[] for _ in range(SLICES)]
+    for run in runs:
+        slices[min(max(int((run.stop - (now - LATELY)) / step), 0), SLICES - 1)].append(run)
+    by_type: dict[str, list[Run]] = {}
+    for run in runs:
+        by_type.setdefault(run.type, []).append(run)
+    return WebPage(
+        template="health.html",
+        title="Health",
+        values={
+            "coordinator": coordinator,
+            "alarms": alarms,
+            "present": site.snapshot.present,
+            "numbers": numbers_of(runs),
+            "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
+            "spark_failed": sparkline(
+                [sum(run.outcome in BAD for run in one) for one in slices], width=160, height=32
+            ),
+            "spark_lag": sparkline(
+                [numbers_of(one).lag_p99 for one in slices], width=160, height=32
+            ),
+            "by_type": sorted(
+                ((name, numbers_of(one)) for name, one in by_type.items()),
+                key=lambda one: (-one[1].runs, one[0]),
+            )[:30],
+            "counts": site.snapshot.counts,
+            "total": len(site.snapshot.entries),
+            "cost": expected_cost(site, now),
+        },
+    )

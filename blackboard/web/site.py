@@ -1,0 +1,258 @@
+"""What all pages share: the board, the snapshot, the templates, and how a page is answered.
+
+A page is a function that reads what it shows and returns it as a `Page`. The same function answers
+the address of the page, and again, whenever `signature` changes, the stream that keeps the page
+live: then the block `live` of its template is rendered alone. Times are written in full, for
+scripts to shorten; so a page that nothing has changed on is the same text, and is not sent again.
+"""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Protocol
+from urllib.parse import unquote, urlencode
+from zoneinfo import ZoneInfo
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from blackboard import __version__
+from blackboard.clock import Clock
+from blackboard.display.columns import worker_name
+from blackboard.display.layout import shown
+from blackboard.errors import BadInput
+from blackboard.phrases import brief, iso, span, stamp
+from blackboard.protocol.reading import BoardTable
+from blackboard.schedule.zones import find_zone
+from blackboard.web.access import COOKIE, SESSION_LASTS, Access, Gate, Visitor, visitor_of
+from blackboard.web.filters import Chooser
+from blackboard.web.recent import RecentRuns
+from blackboard.web.snapshot import Snapshot
+
+ZONE_COOKIE = "blackboard_zone"
+MOST_JSON = 20_000
+"""Characters of a value that are shown."""
+
+
+class Verbs(Protocol):
+    """What an operator does: the verbs of a board, as `blackboard.Board` has them."""
+
+    async def run(
+        self, item_id: str, *, params: Mapping[str, Any] | None = None, by: str = ""
+    ) -> Any: ...
+    async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
+    async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
+    async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
+    async def unlock(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
+    @property
+    def edit(self) -> Callable[..., Awaitable[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebPage:
+    """What a page shows: values for its template."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+
+
+PageFunction = Callable[["Site", Request], Awaitable[WebPage]]
+Signature = Callable[["Site", Request], object]
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """One board, served as pages."""
+
+    board: BoardTable
+    verbs: Verbs
+    unrecorded: Verbs
+    """The same verbs, which leave no record of who did it: for one item of many."""
+    store: str
+    clock: Clock
+    access: Access
+    snapshot: Snapshot
+    chooser: Chooser
+    runs: RecentRuns
+    gate: Gate | None = None
+    templates: Environment = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.templates = Environment(
+            loader=PackageLoader("blackboard.web"),
+            autoescape=select_autoescape(default=True, default_for_string=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self.templates.filters |= {
+            "time": time_element,
+            "elapsed": elapsed_element,
+            "wall": wall_text,
+            "brief": brief,
+            "span": span,
+            "shown": shown,
+            "worker": worker_name,
+            "json": json_text,
+            "share": lambda value: "–" if value is None else f"{100 * value:.1f} %",
+            "number": lambda value: f"{value:,}",
+        }
+
+    # ---- answering
+
+    def answer(self, request: Request, page: WebPage, *, stream: str = "") -> Response:
+        """A whole page; `stream` is the address that keeps it live, if any."""
+        values = self.common(request) | {"stream": stream, "title": page.title, **page.values}
+        html = self.templates.get_template(page.template).render(values)
+        response = HTMLResponse(html, page.status)
+        self.keep_session(request, response)
+        return response
+
+    def fragment(self, request: Request, page: WebPage) -> str:
+        """The live part of a page."""
+        template = self.templates.get_template(page.template)
+        values = self.common(request) | {"stream": "", "title": page.title, **page.values}
+        return "".join(template.blocks["live"](template.new_context(values)))
+
+    def common(self, request: Request) -> dict[str, Any]:
+        """The values that every template has."""
+        root = root_of(request)
+        visitor = visitor_of(request)
+        path = request.url.path.removeprefix(root)
+
+        def url(path: str, *pairs: tuple[str, Any], **query: Any) -> str:
+            said = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
+            return f"{root}{path}" + (f"?{urlencode(said)}" if said else "")
+
+        return {
+            "url": url,
+            "path": path.removeprefix("/live") or "/",
+            "board": self.board.name,
+            "store": self.store,
+            "version": __version__,
+            "visitor": visitor,
+            "is_operator": self.access.operator and visitor is not None,
+            "has_sessions": bool(self.access.token)
+            and visitor is not None
+            and not visitor.by_header,
+            "csrf": self.csrf(request),
+            "zone": zone_name(request),
+            "snapshot": self.snapshot,
+            "is_live": request.query_params.get("live") != "off",
+            "here": request.url.query,
+        }
+
+    # ---- sessions
+
+    def csrf(self, request: Request) -> str:
+        """What a form of this visitor carries."""
+        if self.gate is None:
+            return ""
+        return self.gate.csrf(self.session(request))
+
+    def session(self, request: Request) -> str:
+        """The visitor's session: the one in the cookie, else a new one for the answer."""
+        visitor: Visitor | None = visitor_of(request)
+        if visitor is not None and visitor.session:
+            return visitor.session
+        made: str | None = getattr(request.state, "new_session", None)
+        if made is None:
+            made = self.gate.new_session("") if self.gate is not None else ""
+            request.state.new_session = made
+        return made
+
+    def keep_session(self, request: Request, response: Response) -> None:
+        """Set the cookie of a session that was made for this answer."""
+        made: str | None = getattr(request.state, "new_session", None)
+        if made:
+            self.set_cookie(request, response, made)
+
+    def set_cookie(self, request: Request, response: Response, session: str) -> None:
+        """Hand a session to the browser; "" ends the one that it has."""
+        response.set_cookie(
+            COOKIE,
+            session,
+            max_age=int(SESSION_LASTS) if session else 0,
+            path=request.scope.get("root_path", "") or "/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
+
+    def is_form_ours(self, request: Request, said: str) -> bool:
+        """Whether a form was made for this visitor."""
+        visitor = visitor_of(request)
+        if visitor is None or self.gate is None:
+            return False
+        if visitor.by_header:
+            return True
+        return bool(visitor.session) and hmac.compare_digest(
+            said.encode("utf-8", "replace"), self.gate.csrf(visitor.session).encode()
+        )
+
+
+def root_of(request: Request) -> str:
+    """What stands before all addresses: where an application around these pages has put them."""
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+# ---- values in templates
+
+
+def zone_name(request: Request) -> str:
+    """The zone that times are shown in: as the address says, else the cookie; UTC otherwise."""
+    name = request.query_params.get("zone") or unquote(request.cookies.get(ZONE_COOKIE, ""))
+    return name if name and _zone(name) is not None else "UTC"
+
+
+def zone_of(request: Request) -> tzinfo:
+    """The same as a zone."""
+    return _zone(zone_name(request)) or UTC
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return find_zone(name)
+    except BadInput:
+        return None
+
+
+def time_element(moment: datetime | None, missing: str = "–") -> Markup:
+    """A time in full; scripts show it relative to now, in the zone that was chosen."""
+    if moment is None:
+        return Markup(escape(missing))  # noqa: S704 - escaped
+    return Markup('<time datetime="{}">{}</time>').format(iso(moment), stamp(moment))
+
+
+def elapsed_element(moment: datetime) -> Markup:
+    """How long ago that is, which scripts keep up to date."""
+    words = f"since {stamp(moment)}"
+    return Markup('<time class="elapsed" datetime="{}">{}</time>').format(iso(moment), words)
+
+
+def wall_text(moment: datetime, zone: str) -> str:
+    """A time as clocks of a zone show it."""
+    return f"{moment.astimezone(_zone(zone) or UTC):%a %Y-%m-%d %H:%M}"
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on several lines."""
+    try:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(str(value))
+    return text if len(text) <= MOST_JSON else f"{text[:MOST_JSON]}\n… ({len(text):,} characters)"
+
+
+def pairs_of(request: Request) -> Sequence[tuple[str, str]]:
+    """The names and values of an address."""
+    return request.query_params.multi_items()

@@ -1,0 +1,351 @@
+"""The items of a board in memory, kept up to date while somebody looks: one reader for all viewers.
+
+A store has no query for "the failed ones, by name". So the items are read once, and then what has
+changed. How that is found depends on what a full reading takes:
+
+    a small board    all items are read again, each time
+    a large board    locks and due tokens are read, as a worker's walk reads them. They show what
+                     began, ended or came due since the last look; those items alone are read. All
+                     items are read again now and then, for changes that leave no such trace: the
+                     edit of an item that is not due, from elsewhere
+
+A look takes a fifth of the time at the most, a full reading a twentieth. Nothing is read while
+nobody looks. What is shown carries the time at which it was read; it decides nothing.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+
+from blackboard.clock import Clock
+from blackboard.errors import BlackboardError
+from blackboard.model import Item, Lock, Mark, State, Token
+from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.status import STATES, ItemStatus, status_of
+from blackboard.spec import Labels
+from blackboard.table import TableError
+from blackboard.worker.membership import Sighting, workers
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks, at the least."""
+SHARE_OF_A_LOOK, SHARE_OF_A_READING = 5, 20
+"""A look, and a full reading, may take the time once in so many."""
+QUICK = 0.05
+"""Seconds of a full reading that replaces all looks."""
+READ_EVERY = 30.0
+"""Seconds between two full readings of a large board, at the least."""
+MOST_TRACES = 20_000
+"""Locks and due tokens that a look reads; where there are more, all items are read now and then."""
+MOST_CHANGES = 2_000
+"""Items that a look reads; where more have changed, all are read."""
+AT_ONCE = 32
+"""Reads under way at a time."""
+PART = 2_000
+"""Items whose status is computed in one go; then others on the event loop have their turn."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """An item as it was read, and what it is found by."""
+
+    status: ItemStatus
+    labels: Labels
+    states: frozenset[str]
+    """All of `STATES` that hold."""
+    text: str
+    """What a search looks through, in lower case."""
+
+    @property
+    def item(self) -> Item:
+        return self.status.item
+
+    def facets(self) -> Iterator[tuple[str, str]]:
+        """All that it is counted under."""
+        for state in self.states:
+            yield "state", state
+        yield "type", self.item.type
+        for tag in self.labels.tags:
+            yield "tag", tag
+
+
+def entry_of(status: ItemStatus, labels: Labels) -> Entry:
+    """An item with its labels."""
+    item = status.item
+    return Entry(
+        status,
+        labels,
+        frozenset(state for state in STATES if status.has(state)),
+        "\n".join((item.id, item.type, labels.description, labels.owner, *labels.tags)).lower(),
+    )
+
+
+class Snapshot:
+    """The items of one board, by id."""
+
+    def __init__(self, board: BoardTable, clock: Clock) -> None:
+        self.board = board
+        self.entries: dict[str, Entry] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Of items, by facet: ("state", "failed"), ("type", "feed"), ("tag", "eu")."""
+        self.version = 0
+        """Another one each time that something has changed."""
+        self.at: datetime | None = None
+        """The store's time at which it was read last; None: never."""
+        self.trouble = ""
+        """Why the last look failed."""
+        self.paused: Mark | None = None
+        """Who paused the board, if it is paused."""
+        self.present: Sequence[Sighting] = ()
+        """The workers that have announced themselves."""
+        self._clock = clock
+        self._ids: Sequence[str] | None = None
+        self._traces: dict[str, str] = {}
+        self._coming: list[tuple[datetime, str]] = []
+        self._full_at = -READ_EVERY
+        self._full_took = 0.0
+        self._look_took = 0.0
+        self._looked_at = float("-inf")
+        self._looking = asyncio.Lock()
+        self._viewers = 0
+        self._watching: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """All ids, sorted."""
+        if self._ids is None or len(self._ids) != len(self.entries):
+            self._ids = sorted(self.entries)
+        return self._ids
+
+    def in_order(self) -> Iterator[Entry]:
+        """All items, in the order of their ids."""
+        return (self.entries[one] for one in self.ids)
+
+    # ---- being looked at
+
+    async def fresh(self) -> None:
+        """Wait until it is as new as a look every so often makes it. A large board that was read
+        before is not waited for: what is there is shown with its age, and read again meanwhile.
+        """
+        if self._viewers and self.at is not None and not self.trouble:
+            return
+        if self._clock.monotonic() - self._looked_at < max(LOOK_EVERY, self._look_took):
+            return
+        if self.at is None or self._full_took <= QUICK:
+            await self.look()
+        elif self._watching is None:
+            self._watching = asyncio.create_task(self._look_once())
+
+    @contextlib.asynccontextmanager
+    async def viewed(self) -> AsyncIterator[None]:
+        """Keep it up to date meanwhile."""
+        self._viewers += 1
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+
+    async def change(self, *, since: int, within: float) -> None:
+        """Wait until the version is another one than `since`, or for so many seconds."""
+        if self.version == since:
+            changed = self._changed
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await changed.wait()
+
+    async def _watch(self) -> None:
+        try:
+            while self._viewers:
+                await self.look()
+                pause = max(LOOK_EVERY, SHARE_OF_A_LOOK * self._look_took)
+                await self._clock.sleep(pause)
+        finally:
+            self._watching = None
+
+    async def _look_once(self) -> None:
+        try:
+            await self.look()
+        finally:
+            self._watching = None
+            if self._viewers:
+                self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop looking."""
+        while self._watching is not None:  # one look may be followed by a watch
+            watching, self._watching = self._watching, None
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+
+    # ---- looking
+
+    async def look(self) -> None:
+        """Read what has changed. What the store does not answer is kept as `trouble`."""
+        async with self._looking:
+            began = self._clock.monotonic()
+            before = self.version
+            try:
+                await self._look(began)
+                await self._look_around()
+                trouble = ""
+            except (BlackboardError, TableError) as problem:
+                trouble = str(problem) or "the store does not answer"
+            if trouble != self.trouble:
+                self.trouble = trouble
+                self.version += 1
+            self._looked_at = self._clock.monotonic()
+            self._look_took = self._looked_at - began
+            if self.version != before:
+                self._changed.set()
+                self._changed = asyncio.Event()
+
+    async def _look_around(self) -> None:
+        """Read what is not an item: the workers, and whether the board is paused."""
+        was = self.paused, [(one.member.owner, one.lost) for one in self.present]
+        self.paused = await paused_by(self.board)
+        self.present = await workers(self.board)
+        if was != (self.paused, [(one.member.owner, one.lost) for one in self.present]):
+            self.version += 1
+
+    async def reread(self, ids: Iterable[str]) -> None:
+        """Read some items now: they were changed by a viewer."""
+        async with self._looking:
+            before = self.version
+            await self._read(set(ids), {}, await self.board.table.now())
+            if self.version != before:
+                self._changed.set()
+                self._changed = asyncio.Event()
+
+    async def _look(self, began: float) -> None:
+        rest = max(READ_EVERY, SHARE_OF_A_READING * self._full_took)
+        if self._full_took <= QUICK or began - self._full_at >= rest:
+            await self._read_all(began)
+            return
+        now = await self.board.table.now()
+        locks, traces = await self._walk(now)
+        if traces is None:
+            self._full_took = max(self._full_took, QUICK * 2)
+            return  # too many are due: the next full reading shows them
+        was = self._traces
+        ids = {one for one in traces.keys() | was.keys() if traces.get(one) != was.get(one)}
+        while self._coming and self._coming[0][0] <= now:
+            ready, one = heappop(self._coming)
+            entry = None if one in traces else self.entries.get(one)
+            if entry is not None and entry.status.waiting and entry.item.ready == ready:
+                ids.add(one)  # it came due and is taken, or put off, since
+        if len(ids) > MOST_CHANGES:
+            await self._read_all(began)
+            self._traces = traces
+            return
+        await self._read(ids, locks, now)
+        self._traces = traces  # not before: what could not be read is read by the next look
+        self._age(traces.keys() - ids, locks, now)
+        self.at = now
+
+    async def _walk(self, now: datetime) -> tuple[dict[str, Lock], dict[str, str] | None]:
+        """The locks, and what shows of each item that is locked or due; None: it is too much."""
+        locks: dict[str, Lock] = {}
+        traces: dict[str, str] = {}
+        for number in range(self.board.shards):
+            async for one in self.board.walk(number, until=now):
+                if isinstance(one, Token):
+                    traces[one.id] = f"due {one.fence} {one.ready.timestamp()}"
+                else:
+                    locks[one.id] = one
+                    traces[one.id] = f"locked {one.fence}"
+                if len(traces) > MOST_TRACES:
+                    return locks, None
+        return locks, traces
+
+    async def _read(self, ids: set[str], locks: Mapping[str, Lock], now: datetime) -> None:
+        """Read some items anew."""
+        left = list(ids)
+        self._ids = None
+        resolution = self.board.table.resolution
+
+        async def work() -> None:
+            while left:
+                one = left.pop()
+                item = await self.board.item(one)
+                if item is None or item.state is State.REMOVED:
+                    self._remove(one)
+                    continue
+                lock = locks.get(one)
+                if lock is None and item.running:
+                    lock = await self.board.lock(one)
+                self._put(status_of(item, lock, now=now, resolution=resolution))
+
+        await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(left)))))
+
+    async def _read_all(self, began: float) -> None:
+        """Read all items."""
+        items = {item.id: item async for item in self.board.items(pause=_others)}
+        locks: dict[str, Lock] = {}
+        if any(item.running for item in items.values()):
+            locks = {lock.id: lock async for lock in self.board.locks()}
+        now, resolution = await self.board.table.now(), self.board.table.resolution
+        self._ids = None
+        for gone in self.entries.keys() - items.keys():
+            self._remove(gone)
+        for number, item in enumerate(items.values()):
+            if number % PART == PART - 1:
+                await _others()
+            self._put(status_of(item, locks.get(item.id), now=now, resolution=resolution))
+        self._coming = [(one.ready, one.id) for one in items.values() if one.waits]
+        heapify(self._coming)
+        self._traces = {}
+        self._full_at = self._clock.monotonic()
+        self._full_took = self._full_at - began
+        self.at = now
+
+    def _put(self, status: ItemStatus) -> None:
+        item = status.item
+        was = self.entries.get(item.id)
+        if was is not None and _same(was.status, status):
+            return
+        entry = entry_of(status, self.board.labels(item))
+        if was is not None:
+            self.counts.subtract(was.facets())
+        self.counts.update(entry.facets())
+        self.entries[item.id] = entry
+        if item.waits:
+            heappush(self._coming, (item.ready, item.id))
+        self.version += 1
+
+    def _remove(self, item_id: str) -> None:
+        was = self.entries.pop(item_id, None)
+        if was is not None:
+            self.counts.subtract(was.facets())
+            self.version += 1
+
+    def _age(self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime) -> None:
+        """Items that were not written become overdue, their locks stale; runs make progress."""
+        resolution = self.board.table.resolution
+        for one in ids:
+            entry = self.entries.get(one)
+            if entry is not None:
+                self._put(status_of(entry.item, locks.get(one), now=now, resolution=resolution))
+
+
+def _same(was: ItemStatus, now: ItemStatus) -> bool:
+    """Whether nothing has changed that is shown."""
+    if was.stale != now.stale or was.overdue != now.overdue:
+        return False
+    if (was.lock is None) != (now.lock is None):
+        return False
+    if was.lock is not None and now.lock is not None and was.lock.progress != now.lock.progress:
+        return False
+    return was.item == now.item
+
+
+async def _others() -> None:
+    """Let others on the event loop have their turn."""
+    await asyncio.sleep(0)

@@ -1,0 +1,191 @@
+"""`blackboard log --actions`: which commands leave what, and which leave nothing."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from blackboard.model import Outcome
+from blackboard.protocol.reading import BoardTable
+from blackboard.table import Unavailable
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+Do = Callable[[CommandLine], object]
+
+
+@pytest.fixture(name="towns")
+def _towns(blackboard: CommandLine) -> CommandLine:
+    blackboard("init")
+    blackboard("add", "davis", "dayton", "keene", "--type", "calendars", "--every", "8h")
+    return blackboard
+
+
+def actions(towns: CommandLine, *args: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = towns("log", "--actions", "--json", *args).json
+    return found
+
+
+def failed(towns: CommandLine) -> None:
+    towns.finish(towns.start("davis"), Outcome.FAILED, error="ValueError")
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "expected"),
+    [
+        (None, "pause davis dayton --reason moving", ("pause", ["davis", "dayton"], "moving", "")),
+        (None, "pause da*", ("pause", ["davis", "dayton"], "", "")),
+        (
+            lambda towns: towns("pause", "davis"),
+            "resume davis dayton --reason back",
+            ("resume", ["davis"], "back", ""),
+        ),
+        (
+            lambda towns: towns.start("davis"),
+            "cancel davis --reason wrong",
+            ("cancel", ["davis"], "wrong", ""),
+        ),
+        (lambda towns: towns.start("davis"), "unlock davis", ("unlock", ["davis"], "", "")),
+        (failed, "ack davis --reason known", ("ack", ["davis"], "known", "")),
+        (None, "run davis keene", ("run", ["davis", "keene"], "", "")),
+        (
+            None,
+            "run davis --set token=s3cret --set at.night=true",
+            ("run", ["davis"], "", "params.token, params.at"),
+        ),
+        (
+            None,
+            "edit da* --every 4h --retries 2 --set token=s3cret",
+            ("edit", ["davis", "dayton"], "", "every, retries, params.token"),
+        ),
+        (None, "rename davis woodland", ("rename", ["davis"], "", "to woodland")),
+        (None, "rm da* --yes", ("remove", ["davis", "dayton"], "", "")),
+        (None, "pause --board --reason upgrade", ("pause board", [], "upgrade", "")),
+        (
+            lambda towns: towns("pause", "--board"),
+            "resume --board --reason done",
+            ("resume board", [], "done", ""),
+        ),
+    ],
+)
+def test_a_command_that_changes_something_is_one_action(
+    towns: CommandLine,
+    before: Do | None,
+    command: str,
+    expected: tuple[str, list[str], str, str],
+) -> None:
+    if before is not None:
+        before(towns)
+    there = len(actions(towns))
+    towns(*command.split())
+    newest, *others = actions(towns)
+    assert len(others) == there
+    verb, ids, reason, detail = expected
+    assert re.fullmatch(r"\S+@\S+", newest.pop("by"))
+    assert newest.pop("at").endswith("Z")
+    assert newest == {
+        "verb": verb,
+        "ids": ids,
+        "count": len(ids),
+        "reason": reason or None,
+        "detail": detail or None,
+        "via": "cli",
+    }
+    assert "s3cret" not in towns("log", "--actions").out
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("resume davis", 0),
+        ("resume --board", 0),
+        ("cancel davis", 1),
+        ("unlock davis", 1),
+        ("ack davis", 1),
+        ("edit davis --every 8h", 0),
+        ("pause absent", 2),
+        ("add woodland --type calendars", 0),
+    ],
+)
+def test_a_command_that_changes_nothing_leaves_no_action(
+    towns: CommandLine, command: str, code: int
+) -> None:
+    towns(*command.split(), code=code)
+    assert actions(towns) == []
+    assert towns("log", "--actions").out == "no actions\n"
+
+
+def test_an_apply_says_how_many_it_changed(towns: CommandLine) -> None:
+    declared = '[[items]]\nid = "{}"\ntype = "calendars"\nevery = "4h"\n'
+    towns.write("".join(declared.format(one) for one in ("davis", "woodland", "dixon")))
+    towns("apply", "--dry-run")
+    assert actions(towns) == []
+    towns("apply")
+    towns("apply")
+    (only,) = actions(towns)
+    assert (only["verb"], only["detail"]) == ("apply", "2 added, 1 changed")
+    assert (only["ids"], only["count"]) == (["woodland", "dixon", "davis"], 3)
+
+
+def test_a_run_in_this_process_is_an_action(towns: CommandLine) -> None:
+    towns.write(
+        "from blackboard import handler\n@handler('calendars')\ndef read(item, ctx): ...\n",
+        "here.py",
+    )
+    towns("run", "davis", "--here", "--jobs", "here.py", "--set", "days=3")
+    (only,) = actions(towns)
+    assert (only["verb"], only["ids"], only["detail"]) == ("run", ["davis"], "here, params.days")
+
+
+def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> None:
+    towns("edit", "*", "--every", "4h")
+    towns("pause", "--board", "--reason", "an upgrade")
+    towns("add", *(f"town-{number}" for number in range(30)), "--type", "calendars")
+    towns("rm", "town-*", "--yes")
+    title, removed, paused, edited = towns("log", "--actions").out.splitlines()
+    assert title.split() == ["at", "by", "action", "items", "reason", "via"]
+    assert re.search(r"@\S+ +remove +town-0, town-1, town-10 and 27 more +- +cli", removed)
+    assert re.search(r"@\S+ +pause board +the board +an upgrade +cli", paused)
+    assert re.search(r"@\S+ +edit: every +davis, dayton, keene +- +cli", edited)
+    absolute = towns("log", "--actions", "--absolute", "-n", "1").out.splitlines()
+    assert len(absolute) == 2
+    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  ", absolute[1])
+
+
+@pytest.mark.parametrize("args", [["davis"], ["--follow"], ["--since", "1h"], ["--fence", "0"]])
+def test_what_chooses_runs_chooses_no_actions(towns: CommandLine, args: list[str]) -> None:
+    assert towns.refused("log", "--actions", *args).startswith("actions: all actions of the board")
+
+
+def test_the_items_of_a_command_that_ends_in_the_middle_are_recorded(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from blackboard.protocol import edits
+
+    run_now = edits.run_now
+
+    async def until_keene(board: BoardTable, item_id: str, **about: Any) -> object:
+        if item_id == "keene":
+            raise Unavailable("cable cut")
+        return await run_now(board, item_id, **about)
+
+    monkeypatch.setattr("blackboard.protocol.edits.run_now", until_keene)
+    assert "cable cut" in towns("run", "davis", "keene", "dayton", code=3).err
+    assert [one["ids"] for one in actions(towns)] == [["davis"]]
+
+
+def test_a_store_that_does_not_take_the_record_is_a_warning(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("cable cut")
+
+    monkeypatch.setattr("blackboard.cli.actions.record_action", away)
+    said = towns("pause", "davis")
+    assert said.out == "davis is paused\n"
+    assert said.err == (
+        "blackboard: warning: pause: it is done, and not recorded for `log --actions`: cable cut\n"
+    )
+    assert towns.item("davis").is_paused

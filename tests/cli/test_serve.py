@@ -1,0 +1,103 @@
+"""`blackboard serve` begins only where the pages are not open to others."""
+
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from blackboard.cli.serve import address, check_open
+from blackboard.errors import BadInput
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+pytestmark = pytest.mark.of_sqlite("what a command says before it reads a store")
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.delenv("BLACKBOARD_WEB_TOKEN", raising=False)
+    blackboard("init")
+    return blackboard
+
+
+@pytest.fixture(name="taken")
+def _taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("--listen 0.0.0.0:0", "listen: on 0.0.0.0 others could see the board"),
+        ("--listen [::]:0", "listen: on :: others could see the board"),
+        ("--listen 10.0.0.7:0", "BLACKBOARD_WEB_TOKEN"),
+        ("--proxy 10.0.0.7", "proxy: a proxy alone proves nothing"),
+        ("--user-header X-User", "user-header: anybody could send this header"),
+        ("--user-header X-User --proxy nonsense", "'nonsense' is no address"),
+        ("--listen nonsense", "'nonsense' is no address with a port"),
+        ("--listen 127.0.0.1", "is no address with a port"),
+        ("--listen 127.0.0.1:65536", "is no address with a port"),
+        ("--listen 127.0.0.1:-1", "is no address with a port"),
+        (f"--listen {'9' * 5000}", "is no address with a port"),
+    ],
+)
+def test_what_is_refused(town: CommandLine, args: str, words: str) -> None:
+    assert words in town.refused("serve", *args.split())
+
+
+def test_a_short_token(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLACKBOARD_WEB_TOKEN", "hunter2")
+    said = town.refused("serve", "--listen", "0.0.0.0:0")
+    assert "BLACKBOARD_WEB_TOKEN: it is too short" in said
+    assert "hunter2" not in said
+
+
+def test_a_port_that_is_taken(town: CommandLine, taken: int) -> None:
+    assert f"127.0.0.1:{taken}: " in town.refused("serve", "--listen", str(taken))
+
+
+def test_a_host_that_none_can_have(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in (f"{'a' * 70}.example", ".."):
+        monkeypatch.setenv("BLACKBOARD_WEB_TOKEN", TOKEN)
+        assert "listen" in town.refused("serve", "--listen", f"{host}:0")
+
+
+@pytest.mark.parametrize("missing", ["starlette", "jinja2", "uvicorn"])
+def test_without_the_extra(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("blackboard.web", missing)):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert "pip install 'blackboard-scheduler[web]'" in town.refused("serve", "--listen", "0")
+
+
+@pytest.mark.parametrize(
+    ("listen", "found"),
+    [
+        ("", ("127.0.0.1", 8080)),
+        ("0", ("127.0.0.1", 0)),
+        (":9000", ("127.0.0.1", 9000)),
+        ("localhost:1", ("localhost", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("::1:80", ("::1", 80)),
+        ("0.0.0.0:", ("0.0.0.0", 8080)),
+    ],
+)
+def test_addresses(listen: str, found: tuple[str, int]) -> None:
+    assert address(listen) == found
+
+
+def test_what_may_be_served() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        check_open(host, token="", user_header="", proxies=())
+    check_open("0.0.0.0", token=TOKEN, user_header="", proxies=())
+    check_open("0.0.0.0", token="", user_header="x", proxies=["10.0.0.7"])
+    for host in ("0.0.0.0", "", "::", "127.0.0.1.evil.example"):
+        with pytest.raises(BadInput, match="listen"):
+            check_open(host, token="", user_header="", proxies=())

@@ -1,0 +1,144 @@
+"""The figures of a board: read from its rows, and from its statistics where they are current."""
+
+from datetime import timedelta
+
+import pytest
+
+from blackboard.election import open_elections
+from blackboard.metrics import MOST_NAMES, OTHERS
+from blackboard.metrics.board import BoardFigures, GroupFigures, exposition, read
+from blackboard.model import Member, Statistics, Token, TypeCounts, replace
+from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import add, ensure, pause
+from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.statistics import count, write_statistics
+from blackboard.spec import Spec
+from blackboard.table import Insert
+from blackboard.worker.membership import LOST_AFTER, announce
+from tests.support.boards import Scene, make_board, settings_of, story
+from tests.support.clocks import START
+from tests.support.expositions import samples
+from tests.support.metrics_page import EMPTY_BOARD as NOTHING
+
+
+def values(figures: BoardFigures) -> dict[tuple[str, ...], float]:
+    accept = "application/openmetrics-text; version=1.0.0"
+    return samples(exposition(figures, accept).body, "blackboard_board_")
+
+
+async def take(board: BoardTable, item_id: str) -> None:
+    """A worker claims an item."""
+    until = await board.table.now() + timedelta(days=1)
+    tokens = [one async for one in board.walk(0, until=until) if one.id == item_id]
+    assert isinstance(tokens[0], Token)
+    settings = settings_of(tokens[0].type, tokens[0].spec)
+    await claim(board, [tokens[0]], owner="w", settings=[settings])
+
+
+async def group(scene: Scene) -> BoardTable:
+    """A group of three partitions."""
+    board = scene.board.group("clicks")
+    row = Insert(group_key("clicks"), {"version": 1, "kind": "pump", "lease": 30.0})
+    await board.table.commit(meta_partition(scene.board.name), [row])
+    made = await make_board(board.table, scene.clock, name=board.name)
+    await ensure(made, ["00", "01", "02"], "clicks")
+    return made
+
+
+def member(owner: str, scene: Scene, *, slots: int, running: int) -> Member:
+    now = scene.clock.now()
+    return Member(owner=owner, started=now, seen=now, slots=slots, running=running, release="1.0")
+
+
+@story
+async def test_the_figures_are_those_of_the_rows(scene: Scene) -> None:
+    await announce(scene.board, member("host:1:lost", scene, slots=3, running=1))
+    scene.later(seconds=LOST_AFTER + 1)
+    await announce(scene.board, member("host:2:well", scene, slots=8, running=2))
+    for item_id in ("davis", "keene", "epsom"):
+        await scene.add(item_id)
+    await scene.add("milk", item_type="shop", every="1h")
+    await pause(scene.board, "epsom", scene.mark())
+    await scene.let_go(await scene.claimed("keene"), "failed", error="spoiled")
+    await scene.claimed("davis")
+    partitions = await group(scene)
+    await take(partitions, "01")
+    elections = await open_elections(scene.board, create=True)
+    for name in ("led", "free", "stopped"):
+        await add(elections, item_id=name, item_type="mutex", spec=Spec(stale_after="5m"))
+    await take(elections, "led")
+    await pause(elections, "stopped", scene.mark())
+    await pause_board(scene.board, scene.mark())
+    scene.later(seconds=90)
+    found = values(await read(scene.board))
+    assert {key: value for key, value in found.items() if value or key[0] == "leader"} == {
+        ("items", "active", "feed"): 2,
+        ("items", "paused", "feed"): 1,
+        ("items", "active", "shop"): 1,
+        ("items_running", "feed"): 1,
+        ("items_failing", "feed"): 1,
+        ("items_overdue", "shop"): 1,
+        ("oldest_ready_seconds",): 90,
+        ("workers", "alive"): 1,
+        ("workers", "lost"): 1,
+        ("slots",): 8,
+        ("slots_taken",): 2,
+        ("partitions", "clicks", "held"): 1,
+        ("partitions", "clicks", "free"): 2,
+        ("partition_free_seconds", "clicks"): 90,
+        ("leader", "led"): 1,
+        ("leader", "free"): 0,
+        ("paused",): 1,
+    }
+
+
+@story
+async def test_current_statistics_are_taken_and_old_ones_are_not(scene: Scene) -> None:
+    await scene.add("davis")
+    await write_statistics(scene.board, await count(scene.board, by="w", term=1))
+    await scene.add("keene")
+    scene.later(minutes=10)
+    found = values(await read(scene.board))
+    assert (found["items", "active", "feed"], found["statistics_age_seconds",]) == (1, 600)
+    scene.later(minutes=10)
+    found = values(await read(scene.board))
+    assert (found["items", "active", "feed"], found["statistics_age_seconds",]) == (2, 0)
+
+
+def test_an_empty_board_has_figures() -> None:
+    found = values(NOTHING)
+    assert set(found.values()) == {0}
+    assert ("oldest_ready_seconds",) in found
+    assert exposition(NOTHING).content_type.startswith("text/plain; version=0.0.4")
+
+
+def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> None:
+    counted = Statistics(
+        at=START,
+        by="",
+        term=0,
+        took=0.0,
+        items=9,
+        active=7,
+        done=2,
+        stale=3,
+        by_type=(TypeCounts(type="feed", items=4, active=4, stale=1),),
+    )
+    many = [f"n{number:04d}" for number in range(MOST_NAMES + 9)]
+    groups = [GroupFigures(name=name, held=1, free=0, free_seconds=0.0) for name in many]
+    found = values(replace(NOTHING, counted=counted, groups=groups, led=dict.fromkeys(many, True)))
+    assert found["items", "active", OTHERS] == 3
+    assert found["items", "done", OTHERS] == 2
+    assert found["items_stale", OTHERS] == 2
+    assert len([key for key in found if key[0] == "leader"]) == MOST_NAMES
+    assert len([key for key in found if key[0] == "partition_free_seconds"]) == MOST_NAMES
+
+
+@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "é", " "])
+def test_odd_names_of_types_are_written_as_they_are(text: str) -> None:
+    counts = TypeCounts(type=text, items=1, active=1)
+    counted = Statistics(at=START, by="", term=0, took=0.0, items=1, active=1, by_type=(counts,))
+    figures = replace(NOTHING, counted=counted)
+    assert values(figures)["items", "active", text] == 1

@@ -1,0 +1,235 @@
+"""How a test looks at the pages of a board, without a browser."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, TypeVar
+
+from httpx2 import Response
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message
+
+from blackboard.assembly import Location
+from blackboard.board import Board
+from blackboard.protocol.reading import BoardTable
+from blackboard.settings import Settings
+from blackboard.spec import Spec
+from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.web.access import REFUSAL_PAUSE
+from tests.support.boards import make_board
+from tests.support.clocks import ManualClock
+
+T = TypeVar("T")
+LOCAL = "http://127.0.0.1"
+PATHS = (
+    "/",
+    "/item",
+    "/run",
+    "/runs",
+    "/timeline",
+    "/failures",
+    "/workers",
+    "/leases",
+    "/leaders",
+    "/health",
+    "/report",
+    "/actions",
+)
+HERE = ("127.0.0.1", 50_000)
+
+
+class PageClock(ManualClock):
+    """Refusals do not wait; how many there were is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == REFUSAL_PAUSE:
+            self.refused += 1
+        else:
+            await super().sleep(seconds)
+
+
+def door(board: BoardTable) -> Board:
+    """The board as a program has it."""
+    location = Location(
+        settings=Settings(),
+        folder=Path(),
+        store="memory:",
+        name=board.name,
+        clock=board.clock,
+    )
+    return Board(board, location)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSite:
+    """A board in memory and its pages."""
+
+    app: ASGIApp
+    client: TestClient
+    board: BoardTable
+    clock: PageClock
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What happens on the board, in the event loop of the pages."""
+        portal = self.client.portal
+        assert portal is not None
+        found: T = portal.call(work)
+        return found
+
+    def add(self, *ids: str, item_type: str = "feed", **said: Any) -> None:
+        """Items that run every hour, unless it is said otherwise."""
+        from blackboard.protocol.edits import add
+
+        async def work() -> None:
+            for one in ids:
+                await add(
+                    self.board,
+                    item_id=one,
+                    item_type=item_type,
+                    spec=Spec(**said or {"every": "1h"}),
+                )
+
+        self.do(work)
+        self.clock.advance(2)
+
+    def get(self, path: str, **headers: str) -> Response:
+        return self.client.get(path, headers=named(headers), follow_redirects=False)
+
+    def post(self, path: str, fields: Any, **headers: str) -> Response:
+        return self.client.post(path, data=fields, headers=named(headers), follow_redirects=False)
+
+    def csrf(self, path: str = "/") -> str:
+        """What a form of the page carries."""
+        return forms_of(self.get(path).text)[-1]["csrf"]
+
+
+def named(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@contextmanager
+def served(
+    *, mounted: str = "", base: str = LOCAL, client: tuple[str, int] = HERE, **about: Any
+) -> Iterator[WebSite]:
+    """The pages of a new board; `mounted`: below this path of another application."""
+    clock = PageClock()
+    board = asyncio.run(make_board(MemoryTable(clock, Contents()), clock))
+    app: ASGIApp = door(board).web(**{"hosts": ["localhost"], **about})
+    if mounted:
+        app = Starlette(routes=[Mount(mounted, app)])
+    with TestClient(app, base_url=base, client=client) as visitor:
+        yield WebSite(app=app, client=visitor, board=board, clock=clock)
+
+
+# ---- what a page says
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.forms: list[dict[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        names = ("href", "src", "action", "formaction", "hx-get", "hx-sse:connect", "data-url")
+        self.addresses += [said[name] for name in names if name in said]
+        if tag == "form":
+            self.forms.append({})
+        if tag in {"input", "textarea"} and self.forms and "name" in said:
+            self.forms[-1][said["name"]] = said.get("value", "")
+
+
+def addresses_of(html: str) -> list[str]:
+    """All that a page points to."""
+    page = _Page()
+    page.feed(html)
+    return page.addresses
+
+
+def forms_of(html: str) -> list[dict[str, str]]:
+    """The fields of the forms of a page that have some."""
+    page = _Page()
+    page.feed(html)
+    return [one for one in page.forms if "csrf" in one]
+
+
+def main_of(html: str) -> str:
+    """The live part of a page, line by line."""
+    return html.partition('<main id="live"')[2].partition(">\n")[2].partition("</main>")[0]
+
+
+# ---- streams
+
+
+@dataclass(kw_only=True)
+class Stream:
+    """What a live page is sent."""
+
+    status: int = 0
+    text: str = ""
+
+    @property
+    def events(self) -> list[str]:
+        """The data of each event."""
+        found = [one.split("\n") for one in self.text.split("\n\n")[:-1]]
+        return [
+            "\n".join(line.removeprefix("data: ") for line in lines if line.startswith("data: "))
+            for lines in found
+            if lines[0].startswith("id: ")
+        ]
+
+    async def until(self, holds: Callable[["Stream"], bool]) -> None:
+        """Wait for what is sent."""
+        async with asyncio.timeout(20):
+            while not holds(self):  # noqa: ASYNC110 - what is sent is looked at, not signalled
+                await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def streamed(app: ASGIApp, path: str, query: str = "") -> AsyncIterator[Stream]:
+    """A live page that a browser looks at meanwhile."""
+    found, left = Stream(), asyncio.Event()
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(b"host", b"127.0.0.1")],
+        "client": HERE,
+        "server": ("127.0.0.1", 80),
+    }
+
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            found.status = message["status"]
+        else:
+            found.text += message.get("body", b"").decode()
+
+    async def answered() -> None:
+        await app(scope, receive, send)
+
+    task = asyncio.create_task(answered())
+    try:
+        yield found
+    finally:
+        left.set()
+        await task

@@ -1,0 +1,345 @@
+"""The JSON interface answers as it is described, and refuses in one form."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.testclient import TestClient
+
+from blackboard.web.api import OPERATIONS
+from tests.support.web_pages import ODD, PagedBoard, busy_board, paged_board
+
+ROOT = "/api/v1"
+TOKEN = "0123456789abcdef"
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+
+
+@pytest.fixture(name="paged", scope="module")
+def _paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PagedBoard]:
+    with busy_board(tmp_path_factory.mktemp("api")) as made:
+        yield made
+
+
+@pytest.fixture(name="client", scope="module")
+def _client(paged: PagedBoard) -> TestClient:
+    return paged.client(operator=True)
+
+
+@pytest.fixture(name="generated", scope="module")
+def _generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Of a board without a worker: that would draw from the random source of the strategies."""
+    with paged_board(tmp_path_factory.mktemp("still")) as made:
+        yield described(made)
+
+
+def described(paged: PagedBoard) -> Any:
+    return schemathesis.openapi.from_asgi(f"{ROOT}/openapi.json", paged.app(operator=True))
+
+
+def got(client: TestClient, path: str, **said: Any) -> Any:
+    answer = client.get(f"{ROOT}/{path}", params=said)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def error(answer: Any, status: int) -> Any:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    found = answer.json()["error"]
+    assert found.keys() == {"field", "problem", "remedy"}
+    return found
+
+
+# ---- the description
+
+
+@pytest.mark.parametrize("mode", GenerationMode, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+def test_what_is_answered_is_what_is_described(generated: Any, operation: Any, mode: Any) -> None:
+    found = generated[operation.path][operation.method]
+    if mode is GenerationMode.NEGATIVE and not operation.said.__struct_fields__:
+        return
+
+    @given(case=found.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=15,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/board", {}),
+        ("/items", {"state": "active"}),
+        *(("/item", {"id": one}) for one in ("davis", "eureka", "endless", ODD, "harbor")),
+        ("/why", {"id": "harbor"}),
+        ("/next", {"id": ODD}),
+        ("/runs", {}),
+        ("/run", {"id": "davis", "fence": 1}),
+        ("/workers", {}),
+        ("/leases", {}),
+        ("/leaders", {}),
+        ("/alarms", {}),
+        ("/actions", {}),
+    ],
+)
+def test_the_answer_about_what_is_there_is_as_described(
+    paged: PagedBoard, path: str, said: dict[str, Any]
+) -> None:
+    answer = described(paged)[path]["GET"].Case(query=said).call_and_validate(checks=CHECKS)
+    assert answer.status_code == 200
+
+
+def test_the_description_has_each_operation_once(client: TestClient) -> None:
+    found = got(client, "openapi.json")
+    assert found["openapi"] == "3.1.0"
+    assert found["servers"] == [{"url": ROOT}]
+    described = [(path, method) for path, methods in found["paths"].items() for method in methods]
+    assert sorted(described) == sorted((one.path, one.method.lower()) for one in OPERATIONS)
+    parameters = {one["name"]: one for one in found["paths"]["/items"]["get"]["parameters"]}
+    assert parameters["page"]["schema"]["minimum"] == 1
+    assert "failed" in parameters["state"]["schema"]["items"]["enum"]
+
+
+# ---- reading
+
+
+def test_the_board_in_short(client: TestClient) -> None:
+    found = got(client, "board")
+    assert (found["items"], found["types"]) == (5, {"feed": 3, "long": 1, "page": 1})
+    assert found["states"]["failed"] == found["states"]["paused"] == 1
+    assert found["tags"] == {"eu": 1}
+    assert found["workers"] == {"alive": 1, "lost": 0}
+    assert found["board_paused"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "ids"),
+    [
+        ({"type": "feed"}, ["davis", "eureka", ODD]),
+        ({"type": ["long", "page"], "order": "desc"}, ["harbor", "endless"]),
+        ({"state": "failed"}, ["eureka"]),
+        ({"tag": "eu"}, ["davis"]),
+        ({"q": "ODD"}, [ODD]),
+        ({"type": "feed", "page": 9}, ["davis", "eureka", ODD]),
+    ],
+)
+def test_items_are_filtered_and_sorted(
+    client: TestClient, said: dict[str, Any], ids: list[str]
+) -> None:
+    found = got(client, "items", **said)
+    assert [one["id"] for one in found["items"]] == ids
+    assert (found["total"], found["page"], found["pages"]) == (len(ids), 1, 1)
+
+
+def test_an_item_of_any_name_is_found(client: TestClient) -> None:
+    found = got(client, "item", id=ODD)
+    assert (found["id"], found["labels"]["description"]) == (ODD, "odd")
+    assert got(client, "items", q="odd")["items"] == [found]
+    assert client.head(f"{ROOT}/item", params={"id": ODD}).status_code == 200
+
+
+def test_why_an_item_does_not_run(client: TestClient) -> None:
+    found = got(client, "why", id="harbor")
+    assert "paused" in found["headline"]
+    assert found["paused"]["reason"] == "holidays"
+
+
+def test_the_next_times_of_an_item(client: TestClient) -> None:
+    times = got(client, "next", id=ODD, count=3)["times"]
+    assert len(times) == 3
+    assert all(one.endswith("T03:00:00.000Z") for one in times)
+
+
+def test_runs_are_the_newest_first_and_cut(client: TestClient) -> None:
+    found = got(client, "runs", type="feed", limit=1)
+    assert (len(found["runs"]), found["more"]) == (1, True)
+    [failed] = got(client, "runs", outcome="failed")["runs"]
+    assert failed["id"] == "eureka"
+    assert got(client, "runs", id="eureka") == {"runs": [failed], "more": False}
+    assert got(client, "runs", id="eureka", until="2020-01-01T00:00:00Z")["runs"] == []
+    whole = got(client, "run", id="eureka", fence=failed["fence"])
+    assert [line["text"] for line in whole["log"]] == ["reading"]
+
+
+def test_what_is_wrong_is_told(client: TestClient) -> None:
+    found = got(client, "alarms")
+    assert not found["well"]
+    assert [(one["id"], one["problem"]) for one in found["problems"]] == [("eureka", "failing")]
+
+
+# ---- what operators do
+
+
+def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: TestClient) -> None:
+    def do(verb: str, **said: Any) -> Any:
+        answer = client.post(f"{ROOT}/{verb}", json=said)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert do("pause", id=ODD, reason="storm")["paused"]["reason"] == "storm"
+    assert error(client.post(f"{ROOT}/run", json={"id": ODD}), 409)["field"] is None
+    assert do("resume", id=ODD)["paused"] is None
+    edited = do("edit", id=ODD, every="2h", params={"days": 3}, retries=2, tags=["nw"])
+    assert (edited["schedule"], edited["params"]) == ("every 2h", {"days": 3})
+    assert do("edit", id=ODD, cron="0 3 * * *", unset=["days"])["params"] == {}
+    asked = do("run", id="endless", params={"once": 1})
+    assert (asked["id"], asked["ahead"], asked["joined"]) == ("endless", 1, False)
+    assert do("unlock", id="endless")["id"] == "endless"
+    paged.until(lambda: got(client, "item", id="endless")["running"])
+    assert do("cancel", id="endless", reason="enough")["id"] == "endless"
+    verbs = [one for one in got(client, "actions")["actions"] if one["via"] == "web"]
+    assert {one["verb"] for one in verbs} == {
+        "pause",
+        "resume",
+        "edit",
+        "run",
+        "unlock",
+        "cancel",
+    }
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "problem"),
+    [
+        ("items?colour=red", "colour", "it is unknown"),
+        ("items?state=red", "state", "'red' is none"),
+        ("items?sort=red", "sort", "'red' is none"),
+        ("items?page=0", "page", "expected `int` >= 1"),
+        ("items?page=one", "page", "expected `int`, got `str`"),
+        ("items?page=1&page=2", "page", "it is given more than once"),
+        ("item", "id", "it is missing"),
+        ("item?id=", "id", "expected `str` of length >= 1"),
+        ("runs?id=", "id", "it is empty"),
+        ("runs?outcome=red", "outcome", "invalid enum value 'red'"),
+        ("runs?since=yesterday", "since", "invalid RFC3339 encoded datetime"),
+        ("runs?since=0001-01-01T00:00:00Z", "since", "0001-01-01T00:00:00+00:00 is too far away"),
+        ("run?id=davis&fence=x", "fence", "expected `int`, got `str`"),
+        ("board?x=1", "x", "it is unknown"),
+    ],
+)
+def test_a_parameter_that_is_wrong_is_named(
+    client: TestClient, path: str, field: str, problem: str
+) -> None:
+    found = error(client.get(f"{ROOT}/{path}"), 400)
+    assert (found["field"], found["problem"]) == (field, problem)
+    assert found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "field"),
+    [
+        ("run", b"", "body"),
+        ("run", b"[" * 5000, "body"),
+        ("run", b"[]", "body"),
+        ("run", b"{}", "id"),
+        ("run", b'{"id": "davis", "reason": "x"}', "reason"),
+        ("run", b'{"id": "davis", "params": []}', "params"),
+        ("pause", b'{"id": ""}', "id"),
+        ("edit", b'{"id": "davis", "every": "8x"}', "every"),
+        ("edit", b'{"id": "davis", "every": "8h", "cron": "@daily"}', "cron"),
+        ("edit", b'{"id": "davis", "retries": "many"}', "retries"),
+        ("edit", b'{"id": "davis", "tags": "eu"}', "tags"),
+        ("edit", b'{"id": "davis", "unset": ["x"]}', "unset"),
+    ],
+)
+def test_a_body_that_is_wrong_changes_nothing(
+    client: TestClient, verb: str, body: bytes, field: str
+) -> None:
+    before = got(client, "item", id="davis")
+    headers = {"content-type": "application/json"}
+    assert (
+        error(client.post(f"{ROOT}/{verb}", content=body, headers=headers), 400)["field"] == field
+    )
+    assert got(client, "item", id="davis") == before
+
+
+def test_what_is_not_there_is_404(client: TestClient) -> None:
+    for path in ("item", "why", "next", "runs"):
+        assert error(client.get(f"{ROOT}/{path}", params={"id": "nobody"}), 404)["field"] == "id"
+    error(client.get(f"{ROOT}/run", params={"id": "davis", "fence": 99}), 404)
+    error(client.post(f"{ROOT}/pause", json={"id": "nobody"}), 404)
+    for path in ("/api", "/api/", f"{ROOT}/", f"{ROOT}/nothing", f"{ROOT}/board/"):
+        assert error(client.get(path), 404)["field"] is None
+
+
+def test_another_method_is_405_with_those_that_there_are(client: TestClient) -> None:
+    for path, methods in (("run", "GET, HEAD, POST"), ("items", "GET, HEAD"), ("edit", "POST")):
+        answer = client.delete(f"{ROOT}/{path}")
+        error(answer, 405)
+        assert sorted(answer.headers["allow"].split(", ")) == methods.split(", ")
+
+
+def test_a_form_is_no_json(client: TestClient) -> None:
+    found = error(client.post(f"{ROOT}/run", data={"id": "davis"}), 415)
+    assert found["field"] == "content-type"
+
+
+def test_a_page_elsewhere_changes_nothing(client: TestClient) -> None:
+    headers = {"origin": "http://elsewhere.example"}
+    error(client.post(f"{ROOT}/pause", json={"id": "davis"}, headers=headers), 403)
+    assert got(client, "item", id="davis")["paused"] is None
+
+
+def test_nothing_changes_where_operators_are_not_allowed(paged: PagedBoard) -> None:
+    client = paged.client()
+    assert "--operator" in error(client.post(f"{ROOT}/run", json={"id": "davis"}), 403)["problem"]
+    assert not got(client, "board")["operator"]
+
+
+def test_who_has_no_token_is_asked_for_it(paged: PagedBoard) -> None:
+    client = paged.client(token=TOKEN, operator=True)
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"accept": "text/html"}):
+        answer = client.get(f"{ROOT}/board", headers=headers)
+        assert "Bearer" in error(answer, 401)["remedy"]
+        assert answer.headers["www-authenticate"] == "Bearer"
+    client.headers["authorization"] = f"Bearer {TOKEN}"
+    assert got(client, "board")["items"] == 5
+    assert client.post(f"{ROOT}/pause", json={"id": "davis"}).json()["paused"]["by"] == "token"
+    assert client.post(f"{ROOT}/resume", json={"id": "davis"}).status_code == 200
+
+
+def test_another_host_name_is_not_served(paged: PagedBoard) -> None:
+    client = paged.client(hosts=["jobs.example"])
+    error(client.get(f"{ROOT}/board"), 421)
+
+
+def test_below_another_application_the_description_says_where(paged: PagedBoard) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    around = Starlette(routes=[Mount("/jobs", paged.app(token=TOKEN))])
+    client = TestClient(around, base_url="http://localhost")
+    error(client.get(f"/jobs{ROOT}/board"), 401)
+    client.headers["authorization"] = f"Bearer {TOKEN}"
+    found = client.get(f"/jobs{ROOT}/openapi.json").json()
+    assert found["servers"] == [{"url": f"/jobs{ROOT}"}]
+    assert client.get(f"/jobs{ROOT}/board").json()["items"] == 5
+    assert msgspec.json.decode(client.get(f"/jobs{ROOT}/items").content)["total"] == 5

@@ -1,0 +1,277 @@
+"""The pages in a real browser: live parts, addresses, actions, what text in items may do.
+
+Playwright keeps an event loop in this thread, so boards are read through a portal.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from blackboard import BlockingBoard, open_blocking
+from blackboard.clock import SystemClock
+from tests.support.processes import PATIENCE, Site, eventually, site
+from tests.support.web_pictures import ARGUMENTS, CHROMIUM
+
+pytestmark = pytest.mark.of_sqlite("the pages show records, and records are the same of any store")
+HOSTILE = """<img src=x onerror=window.hacked=1>"'><script>window.hacked=1</script>"""
+PAGES = (
+    "",
+    "item?id=calm",
+    "runs",
+    "timeline",
+    "failures",
+    "workers",
+    "leases",
+    "leaders",
+    "health",
+    "actions",
+)
+JOBS = f"""
+import asyncio
+
+from blackboard import handler
+
+HOSTILE = {HOSTILE!r}
+
+
+@handler("works", every="1h")
+async def works(item, ctx):
+    return {{"params": dict(item.params)}}
+
+
+@handler("lasts", every="1h")
+async def lasts(item, ctx):
+    ctx.progress(1, 4)
+    await asyncio.sleep(3600)
+
+
+@handler("fails", every="1h", retries=0)
+async def fails(item, ctx):
+    print(HOSTILE)
+    ctx.warn(HOSTILE)
+    ctx.log.error(HOSTILE)
+    raise ValueError(HOSTILE)
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not Path(CHROMIUM).exists() and not shutil.which("chromium"):
+        if os.environ.get("CI"):
+            pytest.fail(f"{CHROMIUM} is not installed")
+        pytest.skip(f"{CHROMIUM} is not installed")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, str]]:
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "jobs.py").write_text(JOBS, encoding="utf-8")
+    (folder / "blackboard.toml").write_text('[board]\njobs = ["jobs.py"]\n', encoding="utf-8")
+    with site(folder, str(folder / "blackboard.db")) as found:
+        with open_blocking(found.store, settings=folder / "blackboard.toml", create=True) as board:
+            for one in ("calm", "quick"):
+                board.add(one, "works", first="next", tags=["kept"])
+            board.add("slow", "lasts")
+            board.add(
+                HOSTILE,
+                "fails",
+                params={HOSTILE: HOSTILE},
+                description=HOSTILE,
+                owner="<b>owner</b>",
+            )
+            board.pause("quick", reason=HOSTILE, by=HOSTILE)
+            board.resume("quick", reason=HOSTILE, by=HOSTILE)
+        found.works(found.start("worker", "--cycle", "1s"))
+        pages = found.start("serve", "--operator", "--listen", "127.0.0.1:0", "--json")
+        eventually(lambda: "url" in pages.text, "the pages are served")
+        with open_blocking(found.store) as board:
+            eventually(lambda: board.item("slow").running, "the slow one runs")
+            eventually(lambda: board.item(HOSTILE).failures == 1, "the hostile one has failed")
+        yield found, json.loads(pages.text.splitlines()[0])["url"]
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that fails the test where its console has an error, or a script of a text ran."""
+    context = browser.new_context()
+    page = context.new_page()
+    trouble: list[str] = []
+    refused = "the server responded with a status of 400"  # as a test wants it
+    page.on(
+        "console",
+        lambda said: (
+            trouble.append(said.text) if said.type == "error" and refused not in said.text else None
+        ),
+    )
+    page.on("pageerror", lambda problem: trouble.append(str(problem)))
+    yield page
+    assert page.evaluate("typeof window.hacked") == "undefined"
+    context.close()
+    assert trouble == []
+
+
+def soon(page: Page, condition: Callable[[], object], what: str, *, seconds: float) -> None:
+    """Wait until a page shows something, while its events are handled."""
+    clock = SystemClock()
+    ends = clock.monotonic() + seconds
+    while not condition():
+        assert clock.monotonic() < ends, what
+        page.wait_for_timeout(50)
+
+
+def row(page: Page, item_id: str) -> str:
+    return page.locator(f"table.items tr:has(a.id:text-is('{item_id}'))").inner_text()
+
+
+@pytest.fixture
+def board(place: tuple[Site, str]) -> Iterator[BlockingBoard]:
+    with open_blocking(place[0].store) as found:
+        yield found
+
+
+def test_a_change_from_elsewhere_is_shown_without_loading_the_page_again(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    page.goto(place[1])
+    page.evaluate("window.mark = 1")
+    page.locator("input[value=quick]").check()
+    soon(page, lambda: "ago" in page.locator("main").inner_text(), "times", seconds=PATIENCE)
+    board.pause("quick", reason="lunch")
+    soon(page, lambda: "paused" in row(page, "quick"), "it is live", seconds=PATIENCE)
+    board.resume("quick")
+    soon(page, lambda: "paused" not in row(page, "quick"), "and again", seconds=PATIENCE)
+    assert page.evaluate("window.mark") == 1
+    assert page.locator("input[value=quick]").is_checked()
+
+
+def test_filters_are_in_the_address_and_survive_reload_and_back(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    page.goto(f"{place[1]}?type=works")
+    assert page.locator("table.items tbody tr").count() == 2
+    page.locator("#search").fill("cal")
+    soon(page, lambda: "q=cal" in page.url, "the address says it", seconds=PATIENCE)
+    lines = page.locator("table.items tbody tr")
+    soon(page, lambda: lines.count() == 1, "one is left", seconds=PATIENCE)
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.reload()
+    assert lines.count() == 1
+    page.locator("table.items th a", has_text="next").click()
+    page.wait_for_url("**sort=next**")
+    page.go_back()
+    page.wait_for_url("**q=cal**")
+    page.goto(place[1])
+    page.locator(".tiles a.failed").click()
+    page.wait_for_url("**state=failed")
+    assert lines.count() == 1
+
+
+def test_each_action_is_done_and_recorded(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    def click(name: str) -> None:
+        with page.expect_navigation():
+            page.get_by_role("button", name=name, exact=True).click()
+
+    page.goto(f"{place[1]}item?id=calm")
+    page.locator("textarea[name=params]").fill('{"days": 3}')
+    click("Run now")
+    eventually(lambda: (board.item("calm").result or {}).get("params") == {"days": 3}, "it ran")
+    page.locator("form#do input[name=reason]").fill("because")
+    click("Pause")
+    paused = board.item("calm").paused
+    assert paused is not None
+    assert paused.reason == "because"
+    click("Resume")
+    assert board.item("calm").state == "active"
+    page.locator("input[name=every]").fill("3h")
+    click("Save")
+    assert board.item("calm").schedule == "every 3h"
+    page.locator("input[name=every]").fill("soon")
+    click("Save")
+    assert "every" in page.locator("[role=alert]").inner_text()
+    page.goto(f"{place[1]}item?id=slow")
+    click("Cancel")
+    eventually(lambda: [run.outcome for run in board.runs("slow")] == ["cancelled"], "it ended")
+    done = [one.verb for one in board.actions() if one.via == "web"]
+    assert sorted(done) == ["cancel", "edit", "pause", "resume", "run"]
+
+
+def test_five_hundred_items_are_paused_after_their_number_was_confirmed(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    ids = [f"many-{number:03}" for number in range(500)]
+    for one in ids:
+        board.add(one, "works", every="1h", first="next", tags=["many"])
+    page.goto(f"{place[1]}?tag=many")
+    soon(page, lambda: "500" in page.locator(".pager").inner_text(), "all", seconds=PATIENCE)
+    page.locator(".bulk button[value=pause]").click()
+    page.wait_for_url("**/confirm")
+    assert page.locator("h1").inner_text() == "Pause 500 items?"
+    page.locator("input[name=reason]").fill("spring cleaning")
+    page.locator("button.primary").click()
+    page.get_by_text("Done by").wait_for(timeout=PATIENCE * 1000)
+    assert sum(1 for _ in board.items("many-*", state="paused")) == 500
+    [action] = [one for one in board.actions() if one.count == 500]
+    assert (action.verb, action.reason, action.via) == ("pause", "spring cleaning", "web")
+    for one in ids:
+        board.remove(one)
+
+
+def test_texts_of_items_are_text(page: Page, place: tuple[Site, str]) -> None:
+    for address in PAGES:
+        page.goto(place[1] + address)
+        page.wait_for_timeout(100)
+    page.goto(place[1])
+    page.locator("a.id", has_text="onerror").click()
+    page.wait_for_url("**/item**")
+    assert "onerror" in page.locator("h1").inner_text()
+    page.locator("table.lines tbody a").first.click()
+    page.wait_for_url("**/run?**")
+    text = page.locator("main").inner_text()
+    assert text.count("onerror=window.hacked=1") >= 3
+    page.goto(place[1])
+    page.locator(".bulk button[value=resume]").click()
+    page.wait_for_url("**/confirm")
+    assert "onerror" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
+    browser: Browser, place: tuple[Site, str], theme: str
+) -> None:
+    context = browser.new_context(color_scheme=theme, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    for address in PAGES:
+        page.goto(place[1] + address)
+        found = Axe().run(page).response["violations"]
+        grave = [one for one in found if one["impact"] in {"serious", "critical"}]
+        where = [(one["id"], one["nodes"][0]["html"][:200]) for one in grave]
+        assert where == [], address
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        page.set_viewport_size({"width": 1280, "height": 800})
+    context.close()
+
+
+def test_keys_search_move_and_open(page: Page, place: tuple[Site, str]) -> None:
+    page.goto(place[1])
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert page.locator("dialog#help").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/item?id=*")

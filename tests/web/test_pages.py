@@ -1,0 +1,465 @@
+"""Each page answers, whatever the board has and whatever an address says."""
+
+import asyncio
+import hashlib
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+
+import blackboard
+from blackboard.errors import BadInput
+from blackboard.history import RunQuery
+from blackboard.model import Item
+from blackboard.protocol.actions import actions
+from blackboard.protocol.edits import pause
+from blackboard.queries import SORTS, ItemQuery
+from blackboard.rules.status import STATES
+from blackboard.web import live, recent
+from blackboard.web.app import PAGES, web_app
+from blackboard.web.filters import PAGE, Chooser, Filter
+from blackboard.web.recent import RecentRuns
+from blackboard.web.snapshot import Snapshot
+from tests.support.boards import Scene, story
+from tests.support.web_site import (
+    PATHS,
+    WebSite,
+    addresses_of,
+    door,
+    forms_of,
+    main_of,
+    served,
+    streamed,
+)
+
+ODD = (
+    "a/b",
+    "a b",
+    "100%",
+    "q\"uo'te",
+    "<b>bold</b>",
+    "&amp;",
+    "über-ß",
+    "日本",
+    "a?b=c&d",
+    "a#b",
+    "..",
+    "%2e%2e%2f",
+    "{{ 7*7 }}",
+)
+
+
+@pytest.fixture(name="site")
+def _site() -> Iterator[WebSite]:
+    with served(operator=True) as site:
+        yield site
+
+
+@pytest.fixture(name="odd", scope="module")
+def _odd() -> Iterator[WebSite]:
+    """A board whose items have odd ids; one has run, one is running."""
+    with served(operator=True) as site:
+        site.add(*ODD)
+        site.add("davis", "keene", item_type="a/<i>type")
+
+        async def ran() -> None:
+            scene = Scene.__new__(Scene)
+            scene.board = scene.other = site.board
+            scene.clock = site.clock
+            made = await scene.claimed("davis")
+            site.clock.advance(3)
+            await scene.let_go(made, "failed", error="<script>alert(1)</script>", result={"a": "<"})
+            made = await scene.claimed("keene")
+
+        site.do(ran)
+        site.clock.advance(5)
+        yield site
+
+
+def test_the_pages_of_an_empty_board(site: WebSite) -> None:
+    assert [path.strip("/") or "board" for path in PATHS] == list(PAGES)
+    for path in PATHS:
+        answer = site.get(path)
+        assert answer.status_code == (404 if path in {"/item", "/run", "/report"} else 200), path
+        assert "<h1" in answer.text
+
+
+def test_the_pages_of_a_board_with_items(odd: WebSite) -> None:
+    for path in PATHS:
+        query = "?id=davis&fence=1" if path in {"/item", "/run", "/report"} else ""
+        answer = odd.get(path + query)
+        assert answer.status_code == 200, path
+        assert "<script>alert" not in answer.text
+        assert "<i>type" not in answer.text
+        assert "<b>bold" not in answer.text
+    assert odd.get("/nothing").status_code == 404
+    assert odd.get("/readyz").text == "ready\n"
+    assert "blackboard_" in odd.get("/metrics").text
+
+
+@pytest.mark.parametrize("item_id", ODD)
+def test_odd_ids(odd: WebSite, item_id: str) -> None:
+    said = urlencode({"id": item_id})
+    page = odd.get(f"/item?{said}")
+    assert page.status_code == 200
+    assert f"/item?{said}" in odd.get("/").text
+    assert forms_of(page.text)[0]["id"] == item_id
+    assert odd.get(f"/report?{said}").status_code == 200
+    assert odd.get(f"/run?{said}&fence=1").status_code == 404
+    fields = {"csrf": odd.csrf(f"/item?{said}"), "id": item_id, "reason": item_id}
+    assert odd.post("/act/pause", fields).headers["location"] == f"/item?{said}"
+    assert odd.get(f"/item?{said}").status_code == 200
+    assert odd.get("/actions").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "item_id", ["", "nothing", "a" * 3000, "\0", "\ud800", "a\nb", "\u202e", "|", "'" * 300]
+)
+def test_items_that_are_not_there(odd: WebSite, item_id: str) -> None:
+    said = quote(item_id, errors="surrogatepass")
+    for path in ("item", "run", "report"):
+        assert odd.get(f"/{path}?id={said}&fence=1").status_code in {400, 404}
+    fields = {"csrf": odd.csrf(), "id": item_id.encode(errors="replace").decode()}
+    for verb in ("run", "pause", "resume", "cancel", "unlock", "edit", "nothing"):
+        assert odd.post(f"/act/{verb}", fields).status_code in {400, 404, 409}
+
+
+NAMES = (
+    *("page", "q", "state", "type", "tag", "sort", "order", "zone", "live", "since", "until"),
+    *("outcome", "by", "hours", "group", "number", "id", "fence"),
+)
+VALUES = (
+    *("", "0", "-1", "9e9", "9" * 5000, "1e400", "-inf", "nan", "1_0", "²", "٣", "0x10"),
+    *("nonsense", "../../etc/passwd", "America", "Europe/Berlin", "a" * 300, "%00", "\ud800"),
+    *("2026-01-01", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z"),
+    *("1971-01-01T00:00:00+00:00", "8999-12-31T23:59:59-23:59", "2026-11-21T08:00:00 00:00"),
+    *("failed", "id", "desc", "off", "worker", "ok", "davis", "<script>", "(", "{{ 1/0 }}"),
+)
+
+
+def test_nonsense_in_an_address(odd: WebSite) -> None:
+    chance = random.Random(11)
+    asked = [(path, [(name, value)]) for path in PATHS for name, value in _told(path)]
+    asked += [
+        (
+            chance.choice([*PATHS, "/bulk", "/metrics"]),
+            [(chance.choice(NAMES), chance.choice(VALUES)) for _ in range(4)],
+        )
+        for _ in range(150)
+    ]
+    for path, pairs in asked:
+        address = f"{path}?{urlencode(pairs, errors='surrogatepass')}"
+        answer = odd.get(address)
+        assert answer.status_code in {200, 400, 404}, address[:300]
+        assert "<script>" not in answer.text
+
+
+def _told(path: str) -> Iterator[tuple[str, str]]:
+    """What a page itself reads, with each value."""
+    names = {
+        "/": ("page", "sort"),
+        "/item": ("zone",),
+        "/run": ("fence",),
+        "/runs": ("since",),
+        "/timeline": ("hours", "until", "zone"),
+        "/failures": ("zone",),
+        "/leases": ("group",),
+    }
+    return ((name, value) for name in names.get(path, ()) for value in VALUES)
+
+
+def test_nonsense_in_forms(odd: WebSite) -> None:
+    csrf = odd.csrf()
+    for name in ("retries", "every", "cron", "rrule", "at", "timezone", "timeout"):
+        for value in ("²", "9" * 5000, "-1", "\0", "nan", "1e400", "a" * 500):
+            fields = {"csrf": csrf, "id": "davis", name: value}
+            answer = odd.post("/act/edit", fields)
+            assert answer.status_code in {303, 400, 409}, (name, value[:20])
+    for text in ("[1]", "{", "[" * 5000, '{"a": 1e400}', "9" * 5000):
+        answer = odd.post("/act/run", {"csrf": csrf, "id": "davis", "params": text})
+        assert answer.status_code == 400
+    assert odd.post("/confirm", {"csrf": csrf, "verb": "remove"}).status_code == 400
+    assert odd.get(f"/bulk?number={'9' * 5000}").status_code == 400
+
+
+def test_the_zone_of_a_cookie(odd: WebSite) -> None:
+    for said in ("Europe%2FBerlin", "Europe/Berlin"):
+        page = odd.get("/failures", cookie=f"blackboard_zone={said}").text
+        assert "Hours are those of Europe/Berlin" in page
+    page = odd.get("/failures", cookie="blackboard_zone=%2e%2e%2fetc%2fpasswd").text
+    assert "Hours are those of UTC" in page
+
+
+# ---- filters
+
+
+@story
+async def test_filters_select_what_show_selects(scene: Scene) -> None:
+    for number in range(12):
+        kind = "feed" if number % 3 else "mail"
+        await scene.add(f"item-{number:02d}", item_type=kind, every=f"{number % 4 + 1}h")
+    await pause(scene.other, "item-03", scene.mark())
+    await scene.let_go(await scene.claimed("item-01"), "failed")
+    await scene.let_go(await scene.claimed("item-04"))
+    await scene.claimed("item-05")
+    scene.later(minutes=5)
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    chooser = Chooser(snapshot)
+    for sort in SORTS:
+        for reverse in (False, True):
+            query = ItemQuery(sort=sort, reverse=reverse)
+            shown = [one.item.id for one in (await query.read(scene.other)).items]
+            said = [("sort", sort), ("order", "desc" if reverse else "asc")]
+            found = chooser.all(Filter.of(said))
+            assert [one.item.id for one in found] == shown, (sort, reverse)
+    for states in [(one,) for one in STATES] + [("failed", "paused")]:
+        for types in ((), ("mail",)):
+            shown = [
+                one.item.id
+                for one in (await ItemQuery(states=states, types=types).read(scene.other)).items
+            ]
+            pairs = [("state", one) for one in states] + [("type", one) for one in types]
+            assert [one.item.id for one in chooser.all(Filter.of(pairs))] == shown
+
+
+def test_what_an_address_says_is_what_a_filter_says() -> None:
+    pairs = [("q", "tör &"), ("state", "failed"), ("state", "paused"), ("type", "a,b")]
+    pairs += [("tag", "x"), ("sort", "stop"), ("order", "desc"), ("page", "3")]
+    found = Filter.of(pairs)
+    assert found.pairs == pairs
+    assert Filter.of(found.pairs) == found
+    assert Filter.of([("page", "9" * 5000), ("state", "x"), ("sort", "x")]) == Filter()
+    assert found.toggled("states", "failed").states == ("paused",)
+    assert found.sorted_by("stop").reverse is False
+    assert found.but(search="").page == 1
+
+
+def test_pages_of_a_table(site: WebSite) -> None:
+    site.add(*(f"item-{number:03d}" for number in range(PAGE + 3)))
+    first = site.get("/").text
+    assert "page 1 of 2" in first
+    assert f"1–{PAGE} of {PAGE + 3}" in first
+    last = site.get("/?page=2").text
+    assert 'rel="prev"' in last
+    assert 'rel="next"' not in last
+    for beyond in ("3", "999999"):
+        page = site.get(f"/?page={beyond}").text
+        assert "page 2 of 2" in page
+        assert 'value="item-101"' in page
+    assert 'value="item-101"' in last
+    assert "No item matches" in site.get("/?q=nothing").text
+
+
+# ---- changes
+
+
+def pauses(site: WebSite, *, picked: tuple[str, ...] = (), **fields: str) -> str:
+    """The page that asks for a confirmation."""
+    pairs = {"csrf": site.csrf(), "verb": "pause", "pick": list(picked), **fields}
+    answer = site.post("/confirm", pairs)
+    assert answer.status_code == 200
+    return answer.text
+
+
+def paused_ids(site: WebSite) -> list[str]:
+    async def work() -> list[str]:
+        return [one.id async for one in site.board.items() if one.is_paused]
+
+    return sorted(site.do(work))
+
+
+def test_a_change_of_many_items(site: WebSite) -> None:
+    site.add("davis", "dayton", "keene")
+    page = pauses(site, q="da")
+    assert "Pause 2 items?" in page
+    assert paused_ids(site) == []
+    form = forms_of(page)[-1]
+    assert (form["count"], form["q"]) == ("2", "da")
+    site.add("darmstadt")
+    again = site.post("/confirm", form)
+    assert again.status_code == 200
+    assert "It was 2 when you looked" in again.text
+    assert paused_ids(site) == []
+    form = forms_of(again.text)[-1] | {"reason": "a holiday"}
+    answer = site.post("/confirm", form)
+    assert answer.status_code == 303
+    for _ in range(1000):
+        page = site.get(answer.headers["location"]).text
+        if "Done by" in page:
+            break
+    assert "3 of 3" in page
+    assert paused_ids(site) == ["darmstadt", "davis", "dayton"]
+    (action,) = site.do(lambda: actions(site.board, limit=10))
+    assert (action.verb, action.count, action.reason) == ("pause", 3, "a holiday")
+    assert action.via == "web"
+    assert set(action.ids) == {"darmstadt", "davis", "dayton"}
+
+
+def test_picked_items_and_params(site: WebSite) -> None:
+    site.add("davis", "keene")
+    assert "Pause 1 item?" in pauses(site, picked=("keene",))
+    answer = site.post(
+        "/confirm",
+        {
+            "csrf": site.csrf(),
+            "verb": "run",
+            "pick": ["davis"],
+            "params": '{"a": "<"}',
+            "count": "5",
+        },
+    )
+    assert "{&#34;a&#34;: &#34;&lt;&#34;}" in answer.text
+
+
+def test_one_action_on_one_item(site: WebSite) -> None:
+    site.add("davis")
+    csrf = site.csrf("/item?id=davis")
+    for verb in ("pause", "resume", "run"):
+        assert site.post(f"/act/{verb}", {"csrf": csrf, "id": "davis"}).status_code == 303
+    fields = {"csrf": csrf, "id": "davis", "every": "2h", "retries": "3", "description": "a <b>"}
+    assert site.post("/act/edit", fields).status_code == 303
+    page = site.get("/item?id=davis").text
+    assert 'value="2h"' in page
+    assert "a &lt;b&gt;" in page
+    assert site.post("/act/edit", fields | {"cron": "0 3 * * *"}).status_code == 400
+    found = site.do(lambda: actions(site.board, limit=10))
+    assert {one.verb for one in found} == {"pause", "resume", "run", "edit"}
+    assert {one.via for one in found} == {"web"}
+
+
+# ---- below another application
+
+
+def test_pages_below_a_path() -> None:
+    with served(mounted="/jobs", operator=True, hosts=None) as site:
+        site.add("davis", "keene")
+        for path in PATHS:
+            query = "?id=davis" if path in {"/item", "/run", "/report"} else ""
+            page = site.get(f"/jobs{path}{query}").text
+            for one in addresses_of(page):
+                assert one.startswith(("/jobs/", "?", "#")), one
+        statics = [one for one in addresses_of(page) if "/static/" in one]
+        assert len(statics) >= 5
+        for one in statics:
+            assert site.get(one).status_code == 200, one
+        csrf = site.csrf("/jobs/item?id=davis")
+        answer = site.post("/jobs/act/pause", {"csrf": csrf, "id": "davis"})
+        assert answer.headers["location"] == "/jobs/item?id=davis"
+        site.client.cookies.clear()
+        assert "path=/jobs" in site.get("/jobs/").headers["set-cookie"].lower()
+        assert 'hx-sse:connect="/jobs/live/board' in site.get("/jobs/").text
+        assert site.client.head("/jobs/live/board").status_code == 200
+    with served(mounted="/jobs", token="t" * 16, hosts=None) as site:
+        answer = site.post("/jobs/login", {"token": "t" * 16, "back": "/runs"})
+        assert answer.headers["location"] == "/jobs/runs"
+        assert site.get("/jobs/runs").status_code == 200
+        assert site.get("/jobs/static/app.css").status_code == 200
+
+
+# ---- streams
+
+
+def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "APART", 0.0)
+    monkeypatch.setattr(live, "QUIET", 0.01)
+    with served() as site:
+        site.add("davis")
+        site.get("/")
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board", "sort=type") as stream:
+                await stream.until(lambda sent: "davis" in "".join(sent.events))
+                begun = len(stream.events)
+                quiet = stream.text.count(": nothing new")
+                await stream.until(lambda sent: sent.text.count(": nothing new") > quiet + 3)
+                assert stream.status == 200
+                assert len(stream.events) == begun
+                first = stream.events[-1]
+                from blackboard.model import Mark
+
+                await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
+                for _ in range(2):
+                    await asyncio.sleep(0.01)
+                    site.clock.advance(2)
+                await stream.until(lambda sent: len(sent.events) > begun)
+                assert stream.events[-1] != first
+                shown.append(stream.events[-1])
+
+        shown: list[str] = []
+        site.do(told)
+        whole = main_of(site.get("/?sort=type").text)
+        assert [one for one in shown[0].splitlines() if one.strip()] == [
+            one for one in whole.splitlines() if one.strip()
+        ]
+
+
+def test_each_live_page_has_its_part(odd: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "APART", 0.0)
+    for name, (_, signature) in PAGES.items():
+        query = "id=davis" if name in {"item", "report"} else ""
+        page = odd.get(f"/{'' if name == 'board' else name}?{query}").text
+        if signature is None:
+            assert "hx-sse:connect" not in page
+            continue
+        parts: list[str] = []
+
+        async def told(name: str = name, query: str = query, parts: list[str] = parts) -> None:
+            async with streamed(odd.app, f"/live/{name}", query) as stream:
+                await stream.until(lambda sent: bool(sent.events))
+                parts.extend(stream.events)
+
+        odd.do(told)
+        there = [one for one in main_of(page).splitlines() if one.strip()]
+        assert [one for one in parts[0].splitlines() if one.strip()] == there, name
+        assert "hx-sse:connect" not in odd.get(f"/{'' if name == 'board' else name}?live=off").text
+
+
+# ---- runs in memory
+
+
+@story
+async def test_runs_that_several_pages_read_at_once_count_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "MOST_KEPT", 3)
+    await scene.add()
+    await scene.let_go(await scene.claimed())
+    runs = RecentRuns(scene.board)
+    for _ in range(4):
+        items: list[Item] = [await scene.item()]
+        query = RunQuery(limit=5)
+        found = await asyncio.gather(*(runs.newest(items, query) for _ in range(3)))
+        assert [[run.fence for run in one] for one in found] == [[1]] * 3
+        assert runs._number == 1
+        runs._kept["davis"] = (None, runs._kept["davis"][1])
+
+
+# ---- the door, and the scripts of others
+
+
+@story
+async def test_a_board_refuses_what_cannot_be_served(scene: Scene) -> None:
+    board = door(scene.board)
+    with pytest.raises(BadInput, match="BLACKBOARD_WEB_TOKEN"):
+        board.web(token="short")
+    with pytest.raises(BadInput, match="proxy"):
+        board.web(user_header="x", proxies=["nonsense"])
+    assert callable(board.web(operator=True, token="t" * 16, hosts=["A.example"]))
+    assert callable(web_app)
+
+
+def test_the_scripts_of_others_are_unchanged() -> None:
+    folder = Path(blackboard.__file__).parent / "web" / "static" / "vendor"
+    written = dict(
+        re.findall(r"\| `([\w.-]+)` \|.*`([0-9a-f]{64})`", (folder / "VENDOR.md").read_text())
+    )
+    there = {
+        one.name: hashlib.sha256(one.read_bytes()).hexdigest()
+        for one in folder.iterdir()
+        if one.name != "VENDOR.md"
+    }
+    assert written == there

@@ -1,0 +1,322 @@
+"""The items in memory are those of the board, whichever way they were read."""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from blackboard.errors import BadRow
+from blackboard.model import Claim, Item
+from blackboard.protocol.edits import add, edit, pause, remove, resume
+from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.reading import read_status
+from blackboard.spec import Spec
+from blackboard.table import Unavailable
+from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.web import snapshot as module
+from blackboard.web.filters import MOST_KEPT, Chooser, Filter
+from blackboard.web.snapshot import LOOK_EVERY, Snapshot, entry_of
+from tests.support.boards import Scene, make_board, story
+from tests.support.clocks import ManualClock
+from tests.support.faults import Fault
+from tests.support.patience import patience
+
+
+async def agree(scene: Scene, snapshot: Snapshot) -> None:
+    """The snapshot has what the board has, and counts it."""
+    read = await read_status(scene.other)
+    there = {one.item.id: entry_of(one, scene.other.labels(one.item)) for one in read.statuses}
+    assert {name: one.item for name, one in snapshot.entries.items()} == {
+        name: one.item for name, one in there.items()
+    }
+    assert {name: one.states for name, one in snapshot.entries.items()} == {
+        name: one.states for name, one in there.items()
+    }
+    counts = Counter(facet for one in there.values() for facet in one.facets())
+    assert +snapshot.counts == counts
+    assert [one.item.id for one in snapshot.in_order()] == sorted(there)
+
+
+class Changes:
+    """What happens on a board, by chance."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        self.scene = scene
+        self.chance = random.Random(seed)
+        self.claims: dict[str, Claim] = {}
+        self.number = 0
+
+    async def traced(self) -> None:
+        """Something that locks and due tokens show."""
+        scene, chance = self.scene, self.chance
+        now = scene.clock.now()
+        items = [one async for one in scene.other.items()]
+        due = sorted(one.id for one in items if one.waits and one.ready <= now)
+        what = chance.choice(["take", "take", "release", "release", "later", "add", "remove"])
+        if what == "take" and due:
+            one = chance.choice(due)
+            self.claims[one] = await scene.claimed(one, board=scene.other)
+        elif what == "release" and self.claims:
+            one, made = self.claims.popitem()
+            await scene.let_go(made, chance.choice(["ok", "failed"]), board=scene.other)
+        elif what == "later":
+            scene.later(minutes=chance.choice([1, 10, 61]))
+        elif what == "add" and len(items) < 8:
+            self.number += 1
+            await scene.add(f"item {self.number}")
+        elif what == "remove" and due:
+            await remove(scene.other, chance.choice(due))
+
+    async def untraced(self) -> None:
+        """Something that nothing but the item shows."""
+        scene, chance = self.scene, self.chance
+        ids = sorted([one.id async for one in scene.other.items() if not one.running])
+        if not ids:
+            return
+        one = chance.choice(ids)
+        match chance.randrange(3):
+            case 0:
+                await pause(scene.other, one, scene.mark())
+            case 1:
+                await resume(scene.other, one, scene.mark())
+            case 2:
+                tagged = Spec(every="2h", tags=["eu"], description="Ä word")
+                await edit(scene.other, one, lambda *_: tagged)
+
+
+@story
+async def test_a_small_board_is_read_whole(scene: Scene) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+    changes = Changes(scene, 1)
+    for _ in range(8):
+        for _ in range(4):
+            await changes.traced()
+            await changes.untraced()
+        await snapshot.look()
+        await agree(scene, snapshot)
+    before = snapshot.version
+    await snapshot.look()
+    assert snapshot.version == before
+
+
+@pytest.fixture(name="_large")
+def _is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first time no board is read whole."""
+    monkeypatch.setattr(module, "QUICK", -1.0)
+    monkeypatch.setattr(module, "READ_EVERY", 1e9)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_of_a_large_board_what_changed_is_read(scene: Scene) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+    await scene.add("first")
+    await snapshot.look()
+    changes = Changes(scene, 2)
+    for _ in range(14):
+        for _ in range(3):
+            await changes.traced()
+        await snapshot.look()
+        await agree(scene, snapshot)
+
+
+@story
+async def test_many_changes_are_read_whole_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUICK", -1.0)
+    monkeypatch.setattr(module, "READ_EVERY", 1e9)
+    monkeypatch.setattr(module, "MOST_CHANGES", 3)
+    snapshot = Snapshot(scene.board, scene.clock)
+    await scene.fill(6)
+    await snapshot.look()
+    await snapshot.look()
+    await agree(scene, snapshot)
+    read = snapshot._full_at
+    scene.later(seconds=5)
+    await snapshot.look()
+    assert snapshot._full_at == read
+    monkeypatch.setattr(module, "MOST_TRACES", 3)
+    await snapshot.look()
+    assert snapshot._full_at == read
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_what_could_not_be_read_is_read_by_the_next_look(scene: Scene) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+    await scene.add("first")
+    await snapshot.look()
+    await snapshot.look()
+    made = await scene.claimed("first", board=scene.other)
+
+    real = scene.board.item
+
+    async def away(item_id: str) -> Item | None:
+        raise Unavailable("the store is away")
+
+    scene.board.item = away  # type: ignore[method-assign]
+    await snapshot.look()
+    assert snapshot.trouble == "the store is away"
+    scene.board.item = real  # type: ignore[method-assign]
+    await snapshot.look()
+    assert snapshot.trouble == ""
+    await agree(scene, snapshot)
+    await scene.let_go(made, board=scene.other)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
+    await scene.add("late")
+    await scene.add("taken")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    await scene.claimed("taken", board=scene.other)
+    await snapshot.look()
+    assert snapshot.counts["state", "overdue"] == snapshot.counts["state", "stale"] == 0
+    version = snapshot.version
+    scene.later(minutes=70)
+    await snapshot.look()
+    assert snapshot.entries["late"].status.overdue
+    assert snapshot.entries["taken"].status.stale
+    assert snapshot.counts["state", "overdue"] == snapshot.counts["state", "stale"] == 1
+    assert snapshot.version > version
+    await agree(scene, snapshot)
+
+
+@story
+async def test_trouble_of_the_store_is_shown_and_goes(scene: Scene) -> None:
+    await scene.add()
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    at, version = snapshot.at, snapshot.version
+    scene.later(seconds=30)
+    scene.table.script_reads(Fault.AWAY)
+    await snapshot.look()
+    assert snapshot.trouble
+    assert (snapshot.at, list(snapshot.entries)) == (at, ["davis"])
+    assert snapshot.version > version
+    await snapshot.look()
+    assert snapshot.trouble == ""
+    assert snapshot.at != at
+
+
+@story
+async def test_a_damaged_row_is_trouble_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = Snapshot(scene.board, scene.clock)
+
+    async def damaged(_: object) -> None:
+        raise BadRow("item:x", "it is damaged")
+
+    monkeypatch.setattr(module, "paused_by", damaged)
+    await snapshot.look()
+    assert "item:x" in snapshot.trouble
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_an_action_is_seen_at_once(scene: Scene) -> None:
+    await scene.add("davis", every="1h")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    version = snapshot.version
+    await pause(scene.other, "davis", scene.mark("why"))
+    await snapshot.reread(["davis"])
+    assert snapshot.entries["davis"].item.is_paused
+    assert snapshot.version > version
+    await remove(scene.other, "davis")
+    await snapshot.reread(["davis", "nothing"])
+    assert not snapshot.entries
+    assert +snapshot.counts == Counter()
+    await pause_board(scene.other, scene.mark("all"))
+    await snapshot.look()
+    assert snapshot.paused is not None
+
+
+# ---- viewers
+
+
+async def turned(clock: ManualClock, seconds: float) -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+    clock.advance(seconds)
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        board = await make_board(MemoryTable(clock, Contents()), clock)
+        snapshot = Snapshot(board, clock)
+        looks = 0
+        look = snapshot.look
+
+        async def counted() -> None:
+            nonlocal looks
+            looks += 1
+            await look()
+
+        monkeypatch.setattr(snapshot, "look", counted)
+        requests = board.table.requests
+        asked = requests.total
+        for _ in range(5):
+            await turned(clock, LOOK_EVERY)
+        assert requests.total == asked  # none looks at it
+        async with snapshot.viewed(), snapshot.viewed():
+            await turned(clock, 0)
+            assert looks == 1
+            async with snapshot.viewed():
+                for _ in range(3):
+                    await turned(clock, LOOK_EVERY)
+                assert looks == 4
+            await turned(clock, LOOK_EVERY)
+            assert looks == 5
+            await snapshot.fresh()
+            assert looks == 5
+        await turned(clock, LOOK_EVERY)
+        looks, asked = 0, requests.total
+        for _ in range(5):
+            await turned(clock, LOOK_EVERY)
+        assert (looks, requests.total) == (0, asked)
+        await snapshot.fresh()
+        await snapshot.fresh()
+        assert looks == 1
+        async with snapshot.viewed():
+            await turned(clock, 0)
+            assert looks == 2
+            await snapshot.close()
+
+    asyncio.run(told())
+
+
+def test_a_change_is_waited_for() -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock), clock)
+        await snapshot.look()
+        seen = snapshot.version
+        await snapshot.change(since=seen - 1, within=60)
+        waiting = asyncio.create_task(snapshot.change(since=seen, within=60))
+        await asyncio.sleep(0)
+        await add(snapshot.board, item_id="x", item_type="feed", spec=Spec(every="1h"))
+        await snapshot.look()
+        async with asyncio.timeout(patience(20)):
+            await waiting
+        await snapshot.change(since=snapshot.version, within=0)
+
+    asyncio.run(told())
+
+
+@story
+async def test_choices_of_one_version_do_not_pile_up(scene: Scene) -> None:
+    await scene.add()
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    chooser = Chooser(snapshot)
+    for number in range(3 * MOST_KEPT):
+        assert chooser.all(Filter(search=f"x{number}")) == []
+    assert len(chooser._found) <= MOST_KEPT
+    assert len(chooser.all(Filter(search="DAV feed"))) == 1
