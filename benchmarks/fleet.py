@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -59,9 +59,9 @@ def measured(kills: int) -> Iterator[Measured]:
             beside=alone[percent - 1],
             reference="1 worker",
         )
-    one = _together(1)
+    one = together(1)
     for count in (2, 4):
-        several = _together(count)
+        several = together(count)
         yield Measured(
             name=f"{count} processes",
             value=several.rate,
@@ -124,8 +124,10 @@ class Together:
     """Milliseconds of a batch, at 99 percent."""
 
 
-def _together(count: int) -> Together:
-    """So many processes work off one board."""
+def together(
+    count: int, *, beside: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext()
+) -> Together:
+    """So many processes work off one board; what goes on `beside` them is given its folder."""
 
     async def fill(folder: Path) -> None:
         async with _opened(folder, create=True) as table:
@@ -135,11 +137,12 @@ def _together(count: int) -> Together:
         folder = Path(name)
         asyncio.run(fill(folder))
         command = [sys.executable, "-m", "benchmarks.fleet", "--work", name]
-        started = [
-            subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own
-            for _ in range(count)
-        ]
-        told = [json.loads(one.communicate()[0]) for one in started]
+        with beside(folder):
+            started = [
+                subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own
+                for _ in range(count)
+            ]
+            told = [json.loads(one.communicate()[0]) for one in started]
     taken = max(one["ended"] for one in told) - min(one["begun"] for one in told)
     batches = [took for one in told for took in one["batches"]]
     return Together(TOGETHER / taken, 1000 * quantiles(batches, n=100)[98])

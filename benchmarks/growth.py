@@ -77,7 +77,7 @@ def figures(items: int) -> dict[str, Figure]:
     """Each command; then a worker that runs what is due, and a look at the board after it."""
     found = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = _board(Path(name), items)
+        folder = board_in(Path(name), items)
         for command in COMMANDS:
             taken = best_of(TIMES, partial(_waited, folder, *command))
             found[" ".join(command)] = Figure(taken, "s")
@@ -87,7 +87,7 @@ def figures(items: int) -> dict[str, Figure]:
     return found
 
 
-def _board(folder: Path, items: int) -> Path:
+def board_in(folder: Path, items: int) -> Path:
     """A board whose items become ready one by one, the first of them overdue, as its coordinator
     has counted them.
     """

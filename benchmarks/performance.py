@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks import commands, fleet, growth, instructions, peers
+from benchmarks import commands, fleet, growth, instructions, pages, peers
 from benchmarks.boards import new_table
 from benchmarks.curves import picture
 from benchmarks.measure import Measured
@@ -82,6 +82,10 @@ def growing() -> Iterator[str]:
     PICTURE.write_text(picture("Time by the size of the board, on SQLite", curves), "utf-8")
 
 
+def looked_at() -> Iterator[str]:
+    yield from _measured(pages.measured())
+
+
 def command_line() -> Iterator[str]:
     yield from _measured(commands.measured())
 
@@ -98,6 +102,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[str]]] = {
     "peers": beside_peers,
     "several": several,
     "growth": growing,
+    "pages": looked_at,
     "commands": command_line,
     "instructions": counted,
 }

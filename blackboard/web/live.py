@@ -1,12 +1,13 @@
 """The stream that keeps a page live: server-sent events, each the page's live part anew.
 
 A stream waits for the snapshot that all viewers share, asks the page for its signature, and sends
-the part when its text is another one. It ends with the connection: browsers keep it while their tab
-is visible.
+the part when its text is another one. It ends with the connection, which browsers keep while their
+tab is visible, or with the server.
 """
 
 import asyncio
 import hashlib
+import signal
 from collections.abc import AsyncIterator
 
 from starlette.requests import Request
@@ -21,6 +22,8 @@ QUIET = 15.0
 of what it shows changes without an item."""
 APART = 0.8
 """Seconds from one event to the next, at the least."""
+ENDS_WITHIN = 1.0
+"""Seconds after which a stream sees that the server ends."""
 MOST_CACHED = 64
 
 
@@ -60,7 +63,7 @@ def stream(
         sent = ""
         async with site.snapshot.viewed():
             yield "retry: 1000\n\n"
-            while True:
+            while not is_server_ending():
                 seen = site.snapshot.version
                 state = _hashed(signature(site, request))
                 turn = int(site.clock.monotonic() / QUIET)
@@ -72,9 +75,21 @@ def stream(
                 else:
                     yield ": nothing new\n\n"
                 await asyncio.sleep(APART)
-                await site.snapshot.change(since=seen, within=QUIET)
+                for _ in range(int(QUIET / ENDS_WITHIN)):
+                    await site.snapshot.change(since=seen, within=ENDS_WITHIN)
+                    if site.snapshot.version != seen or is_server_ending():
+                        break
 
     return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+def is_server_ending() -> bool:
+    """Whether the server around this, `blackboard serve` or the uvicorn of another application, was
+    told to stop. Uvicorn tells its applications only when all answers have ended, and streams do
+    not end by themselves; but it takes the signals itself.
+    """
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return bool(getattr(server, "should_exit", False))
 
 
 def _event(html: str, digest: str) -> str:

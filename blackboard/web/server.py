@@ -6,8 +6,8 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-LAST_ANSWERS = 1
-"""Seconds that open connections have when the server ends: pages that are live never end."""
+LAST_ANSWERS = 5
+"""Seconds that answers under way have when the server ends."""
 
 
 class PageServer(uvicorn.Server):
