@@ -239,9 +239,10 @@ def elapsed_element(moment: datetime) -> Markup:
     return Markup('<time class="elapsed" datetime="{}">{}</time>').format(iso(moment), words)
 
 
-def wall_text(moment: datetime, zone: str) -> str:
+def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
     """A time as clocks of a zone show it."""
-    return f"{moment.astimezone(_zone(zone) or UTC):%a %Y-%m-%d %H:%M}"
+    there = moment.astimezone(_zone(zone) or UTC)
+    return f"{there:%a %Y-%m-%d %H:%M}" if date else f"{there:%a %H:%M}"
 
 
 def json_text(value: Any) -> str:
