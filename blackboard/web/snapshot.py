@@ -1,4 +1,4 @@
-"""The items of a board in memory, kept up to date while somebody looks: one reader for all viewers.
+"""The items of a board in memory, kept up to date while a page is open: one reader for all viewers.
 
 A store has no query for "the failed ones, by name". So the items are read once, and then what has
 changed. How that is found depends on what a full reading takes:
@@ -10,7 +10,7 @@ changed. How that is found depends on what a full reading takes:
                      edit of an item that is not due, from elsewhere
 
 A look takes a fifth of the time at the most, a full reading a twentieth. Nothing is read while
-nobody looks. What is shown carries the time at which it was read; it decides nothing.
+no page is open. What is shown carries the time at which it was read; it decides nothing.
 """
 
 import asyncio
