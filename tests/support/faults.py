@@ -54,6 +54,8 @@ class FaultyTable:
         self.requests = table.requests
         self.batches: list[tuple[Op, ...]] = []
         """Everything that was sent, in order."""
+        self.partitions: set[str] = set()
+        """Those that were written or read."""
         self.in_flight: list[tuple[str, tuple[Op, ...]]] = []
         self._chance = chance
         self._rate = rate
@@ -91,6 +93,7 @@ class FaultyTable:
         return True
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        self.partitions.add(partition)
         self.batches.append(tuple(ops))
         match await self._next(self._commits):
             case Fault.LOST:
@@ -110,6 +113,7 @@ class FaultyTable:
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
+        self.partitions.add(partition)
         _raise(await self._next(self._reads))
         async for row in self.table.scan(partition, first, last, limit):
             yield row

@@ -210,16 +210,23 @@ async def test_a_worker_that_stops_gives_its_permits_back(place: Workplace) -> N
 
 
 @with_workers
-async def test_a_type_without_a_limit_costs_no_request_more(place: Workplace) -> None:
+async def test_the_permits_are_left_alone_where_no_type_has_a_limit(place: Workplace) -> None:
     await place.add("davis")
     place.later(seconds=2)
     worker = await place.worker()
     (await worker.run("davis")).end()
     await place.ended("davis")
-    before = place.table.requests.total
     place.later(hours=2)
     await worker.walk()
     (await worker.run("davis", 1)).end()
-    rows = place.table.table.scan(keys.permits_partition(place.other.name))
-    assert [row async for row in rows] == []
-    assert place.table.requests.total - before <= 6
+    await worker.stop()
+    assert keys.permits_partition(place.other.name) not in place.table.partitions
+
+
+@with_workers
+async def test_the_permits_are_asked_where_a_type_has_a_limit(place: Workplace) -> None:
+    await place.add("davis", item_type="scarce")
+    place.later(seconds=2)
+    (await (await place.worker()).run("davis")).end()
+    await place.ended("davis")
+    assert keys.permits_partition(place.other.name) in place.table.partitions
