@@ -44,6 +44,8 @@ SECONDS = 4.0
 """That a measurement is to take, about, where nothing else is said."""
 FEWEST, MOST = 100, 20_000
 """Runs of one measurement."""
+MOST_BATCHES = 40
+"""Full batches of rows that are prepared to be written without a worker."""
 LAG_RATE = 100
 """Items that become ready in a second."""
 LAG_CYCLE = timedelta(seconds=1)
@@ -218,7 +220,7 @@ class Scratch:
     async def rows_alone(self, seconds: float = SECONDS) -> float:
         """Runs in a second whose rows are written in full batches, with no worker around them."""
         size = self._table.max_rows // 4  # a release has four rows
-        board = await self._filled(size * 40, coroutine)
+        board = await self._filled(size * MOST_BATCHES, coroutine)
         batches = await batches_of(board, size)
         begun, done = self._clock.monotonic(), 0
         for claims, releases in batches:

@@ -31,6 +31,7 @@ from azure.data.tables import (
 )
 
 from blackboard.cli import COMMANDS, called
+from tests.support import benches
 from tests.support.identity_servers import emulator
 from tests.support.patience import patience
 
@@ -250,12 +251,17 @@ class Listener:
     capsys: pytest.CaptureFixture[str]
     caplog: pytest.LogCaptureFixture
 
-    def __call__(self, *args: str, code: int, words: str = "") -> list[str]:
-        """The canaries in what a command said, which must hold `words`."""
+    def says(self, *args: str, code: int = 0) -> tuple[str, str, str]:
+        """What a command said on stdout, on stderr and in logs."""
         self.caplog.clear()
         found = called([*args])
-        told = "".join([*self.capsys.readouterr(), self.caplog.text])
-        assert found == code, told
+        out, err = self.capsys.readouterr()
+        assert found == code, out + err
+        return out, err, self.caplog.text
+
+    def __call__(self, *args: str, code: int, words: str = "") -> list[str]:
+        """The canaries in what a command said, which must hold `words`."""
+        told = "".join(self.says(*args, code=code))
         assert words in told
         return seen_in(told)
 
@@ -266,17 +272,19 @@ def _listener(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixtu
     return Listener(capsys, caplog)
 
 
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", planted(0))
 def test_no_command_tells_a_secret(
-    port: int, listener: Listener, name: str, monkeypatch: pytest.MonkeyPatch
+    port: int, listener: Listener, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For people and as JSON, on stores that work and on stores that do not."""
     store = planted(port)[name]
+    benches.make_small(monkeypatch)
     monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", store.said)
     told: dict[str, list[str]] = {}
     heard: set[str] = set()
-    for line, well in LINES.items():
+    # A worker on a store that works is a process of its own, below.
+    of_worker = {"worker --until-idle -v --jobs jobs.py": 0} if store.code else {}
+    for line, well in (LINES | of_worker).items():
         code, words = (well, "") if line in WITHOUT_STORE else (store.code or well, store.words)
         at = ("--store", store.url, "--board", name)
         told[line] = listener(*at, *line.split(), code=code, words=words)
@@ -285,6 +293,11 @@ def test_no_command_tells_a_secret(
         heard |= {record.name.partition(".")[0] for record in listener.caplog.records}
     assert {line: seen for line, seen in told.items() if seen} == {}
     assert store.code == 2 or heard
+    assert [file for file in folder.rglob("*") if holds_a_canary(file)] == []
+
+
+def holds_a_canary(file: Path) -> bool:
+    return file.is_file() and seen_in(file.read_text(errors="replace")) != []
 
 
 def ran(store: Planted, *args: str) -> subprocess.CompletedProcess[str]:
@@ -301,23 +314,26 @@ def ran(store: Planted, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", planted(0))
-def test_no_worker_tells_a_secret(port: int, folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["key", "signature", "wrong_key"])
+def test_no_worker_tells_a_secret(
+    port: int, folder: Path, listener: Listener, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor does what it leaves behind: its log at full length, the rows of the board, and files."""
     store = planted(port)[name]
+    monkeypatch.setenv("BLACKBOARD_CONNECTION_STRING", store.said)
     board = ("--board", f"worked_{name}")
+    here = ("--store", store.url, *board)
     kinds = {"works": "ok", "plain": "ok", "fails": "failed", "breaks": "failed"}
-    for kind in kinds:
-        ran(store, *board, "add", kind, "--type", kind, "--set", "token=${CANARY}")
+    for kind in kinds if store.code is None else ():
+        listener.says(*here, "add", kind, "--type", kind, "--set", "token=${CANARY}")
     done = ran(store, *board, "worker", "--until-idle", "-v")
     assert done.returncode == (store.code or 0), done.stderr
     assert store.words in done.stderr
     assert seen_in(done.stdout + done.stderr) == []
     assert "nclosed" not in done.stderr
-    for file in folder.rglob("*"):
-        assert not file.is_file() or seen_in(file.read_text(errors="replace")) == []
+    assert [file for file in folder.rglob("*") if holds_a_canary(file)] == []
     if store.code is None:
-        logged = json.loads(ran(store, *board, "log", "--json").stdout)
+        logged = json.loads(listener.says(*here, "log", "--json")[0])
         assert {one["id"]: one["outcome"] for one in logged} == kinds
         rows = stored(port, board[1])
         assert len(rows) > 6
@@ -330,36 +346,62 @@ def rows_of(folder: Path) -> str:
         return "\n".join(connection.iterdump())
 
 
-@pytest.mark.parametrize("kind", ["works", "plain", "fails", "breaks"])
-@pytest.mark.parametrize("how", ["worker --until-idle -v --jobs jobs.py", "run x --here"])
-def test_what_a_handler_quotes_is_told_by_its_name(folder: Path, kind: str, how: str) -> None:
-    """In all four ways: it is there, and only the secret is not."""
-    town = Planted("town.db")
-    ran(town, "init")
-    ran(town, "add", "x", "--type", kind, "--every", "8h", "--set", "token=${CANARY}")
-    told = ran(town, *how.split())
-    log = ran(town, "log", "x", "--output", "--json")
-    said = told.stdout + told.stderr + log.stdout + rows_of(folder)
-    assert seen_in(said) == []
-    assert "logged ${CANARY} and https://ann?token=${CANARY}" in told.stderr
-    (run,) = json.loads(log.stdout)
+KINDS = ("works", "plain", "fails", "breaks")
+TOWN = ("--store", "town.db")
+LOGGED = "logged ${CANARY} and https://ann?token=${CANARY}"
+
+
+def declare(listener: Listener) -> None:
+    """A board with an item of each kind, of the same name."""
+    listener.says(*TOWN, "init")
+    for kind in KINDS:
+        how = ("--type", kind, "--every", "8h", "--set", "token=${CANARY}")
+        listener.says(*TOWN, "add", kind, *how)
+
+
+def is_told_by_name(folder: Path, listener: Listener, kind: str, said: str) -> None:
+    """That it is there, and only the secret is not, in what a run said and left."""
+    log, *_ = listener.says(*TOWN, "log", kind, "--output", "--json")
+    assert seen_in(said + log + rows_of(folder)) == []
+    (run,) = json.loads(log)
     assert run["output"] == "printed ${CANARY} https://ann?token=${CANARY} '${CANARY}'\n"
     result = {"token": "${CANARY}", "${CANARY}": [{"url": "https://ann?token=${CANARY}"}]}
     if run["outcome"] == "ok":
         assert run["result"] == result
     else:
         assert run["error"].startswith(f"RuntimeError: {result} were not enough\n")
-    assert ("KeyError: '${CANARY}'" in said) is (kind == "breaks")
+    assert ("KeyError: '${CANARY}'" in log) is (kind == "breaks")
 
 
-def test_a_variable_that_is_not_set_is_named_in_one_line(folder: Path) -> None:
+def test_what_handlers_quote_in_a_worker_is_told_by_its_name(
+    folder: Path, listener: Listener
+) -> None:
+    """In all four ways."""
+    declare(listener)
+    told = ran(Planted("town.db"), "worker", "--until-idle", "-v", "--jobs", "jobs.py")
+    logged = [line for line in told.stderr.splitlines() if LOGGED in line]
+    assert sorted(json.loads(line)["type"] for line in logged) == sorted(KINDS), told.stderr
+    for kind in KINDS:
+        is_told_by_name(folder, listener, kind, told.stdout + told.stderr)
+
+
+def test_what_handlers_quote_in_a_run_here_is_told_by_its_name(
+    folder: Path, listener: Listener
+) -> None:
+    declare(listener)
+    for kind in KINDS:
+        code = 0 if kind in {"works", "plain"} else 1
+        said = listener.says(*TOWN, "run", kind, "--here", code=code)
+        assert LOGGED in said[1]
+        is_told_by_name(folder, listener, kind, "".join(said))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_variable_that_is_not_set_is_named_in_one_line(listener: Listener) -> None:
     """Where its value is wanted, and nothing else is told."""
-    town = Planted("town.db")
-    ran(town, "init")
-    ran(town, "add", "x", "--type", "works", "--set", "token=${MISSING}")
-    told = ran(town, "run", "x", "--here")
-    assert told.returncode == 1
-    assert told.stderr == (
+    listener.says(*TOWN, "init")
+    listener.says(*TOWN, "add", "x", "--type", "works", "--set", "token=${MISSING}")
+    assert listener.says(*TOWN, "run", "x", "--here", code=1)[1] == (
         "params.token: the environment variable MISSING is not set "
         "(set it where the worker runs; $${ stands for ${)\n"
     )
