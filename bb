@@ -130,6 +130,13 @@ need_tests() {
     has_tests || cp "$home/requirements-test.lock" "$venv/.recipe-test"
 }
 
+# The tests start some thousand processes. Each would compile all that it imports where the environment
+# forbids to write that down: it is kept beside the packages, not beside the sources.
+keep_compiled() {
+    unset PYTHONDONTWRITEBYTECODE
+    export PYTHONPYCACHEPREFIX="$venv/compiled"
+}
+
 lint() {
     "$venv/bin/ruff" format --check .
     "$venv/bin/ruff" check .
@@ -144,16 +151,18 @@ lint)
     ;;
 test)
     need_tests
+    keep_compiled
     shift
     cd "$home"
     if [ $# -eq 0 ]; then
         lint
-        set -- -n 3 --dist worksteal --durations=20 --ignore=tests/proof
+        set -- -n 4 --dist worksteal --durations=20 --ignore=tests/proof
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;
 proof)
     need_tests
+    keep_compiled
     shift
     cd "$home"
     exec "$venv/bin/python" -m tests.proof "$@"
@@ -162,6 +171,7 @@ bench)
     case " $* " in
     *" --peers "*)
         need_tests
+        keep_compiled
         shift
         cd "$home"
         exec "$venv/bin/python" -m benchmarks.performance "$@"

@@ -54,7 +54,7 @@ if sys.argv[1] == "venv":
     programs = pathlib.Path(sys.argv[-1], "bin")
     programs.mkdir(parents=True)
     for name in ("blackboard", "mypy", "python", "ruff"):
-        told = f'echo {name} "$@"; test "$FAILING" != "{name}"'
+        told = f'echo {name} "$@"; $ASKED >&2; test "$FAILING" != "{name}"'
         (programs / name).write_text(f"#!/bin/sh\\n{told}\\n")
         (programs / name).chmod(0o755)
 """
@@ -220,7 +220,7 @@ def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) ->
     assert done.stdout == f"{tmp_path}\n"
 
 
-TESTS = "python -m pytest -n 3 --dist worksteal --durations=20 --ignore=tests/proof"
+TESTS = "python -m pytest -n 4 --dist worksteal --durations=20 --ignore=tests/proof"
 LINT = ["ruff format --check .", "ruff check .", "mypy"]
 
 
@@ -246,6 +246,16 @@ def test_the_first_failure_ends_the_command_and_is_its_exit_code(
     done = machine.bb(*args, FAILING=failing)
     assert done.stdout.splitlines() == called
     assert done.returncode == (1 if failing else 0)
+
+
+@pytest.mark.parametrize("command", [["test"], ["test", "-x"], ["proof"], ["bench", "--peers"]])
+def test_what_tests_import_is_compiled_once_and_not_beside_the_sources(
+    machine: Machine, command: list[str]
+) -> None:
+    machine.has_uv()
+    done = machine.bb(*command, ASKED="env", PYTHONDONTWRITEBYTECODE="1")
+    assert f"PYTHONPYCACHEPREFIX={machine.checkout}/.venv/compiled\n" in done.stderr
+    assert "PYTHONDONTWRITEBYTECODE" not in done.stderr
 
 
 def installed(machine: Machine) -> list[str]:

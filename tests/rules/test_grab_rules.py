@@ -31,7 +31,7 @@ from blackboard.rules.grab import (
     WakeAt,
     Woken,
 )
-from tests.support.grabbing import GrabWorld
+from tests.support.grabbing import FOUR, QUIET_HOUR, GrabWorld, settled
 
 P = "07"
 NAMES = [f"{number:02}" for number in range(12)]
@@ -445,14 +445,6 @@ def test_what_was_just_let_go_is_free_by_rows_that_are_older(after: float, *, ru
 # ---- groups of nodes, for hours of virtual time
 
 SEEDS = range(2)
-FOUR = ("elk", "fox", "jay", "owl")
-QUIET_HOUR = 3600.0
-
-
-def settled(world: GrabWorld, *nodes: str, late: dict[str, float] | None = None) -> None:
-    for name in nodes:
-        world.join(name, late=(late or {}).get(name, 0.0))
-    world.run(900)
 
 
 @pytest.mark.parametrize("guarded", [False, True])
@@ -533,35 +525,6 @@ def test_nothing_moves_in_a_quiet_hour(partitions: int, *, guarded: bool) -> Non
             settled(world, *FOUR)
             assert world.spread() <= 1
             assert world.moves_in(QUIET_HOUR) == 0
-
-
-LOADS = {
-    "one answers up to 3 s late": ({"owl": 3.0}, 10),
-    "all answer up to 1 s late": (dict.fromkeys(FOUR, 1.0), 300),
-}
-"""Who is late, and moves in an hour, at the least, as published."""
-
-
-@pytest.mark.parametrize(("late", "moves"), LOADS.values(), ids=LOADS)
-def test_under_load_partitions_jump_as_published(late: dict[str, float], moves: int) -> None:
-    for seed in SEEDS:
-        with GrabWorld(12, seed=seed) as world:
-            settled(world, *FOUR, late=late)
-            assert world.moves_in(QUIET_HOUR) >= moves
-
-
-@pytest.mark.parametrize("view_every", [0.0, 10.0])
-@pytest.mark.parametrize(("late", "moves"), LOADS.values(), ids=LOADS)
-def test_under_load_a_guard_keeps_them_where_they_are(
-    late: dict[str, float], moves: int, view_every: float
-) -> None:
-    """Also with a view of the lock rows that is up to 10 s old."""
-    for seed in SEEDS:
-        with GrabWorld(12, seed=seed, guarded=True, view_every=view_every) as world:
-            settled(world, *FOUR, late=late)
-            assert world.moves_in(QUIET_HOUR) <= 3
-            assert (world.pumps.unowned(), world.pumps.at_once) == (0, 0)
-            assert world.spread() <= 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -323,3 +323,29 @@ class Storm:
         if (self.holder, self.fence) == (name, one.fence):
             self.holder = ""
         one.fence = 0
+
+
+LONGEST = 6 * LEASE
+"""Seconds without faults in which an election has an end."""
+
+
+def hold_elections(number: int) -> None:
+    """Each with a seed of its own: none has two leaders of a term, and each ends and stays so."""
+    rivals = terms = 0
+    for seed in range(number):
+        storm = Storm(seed)
+        storm.run(until=storm.calm)
+        storm.run(until=storm.calm + LONGEST)
+        assert storm.problems == [], f"seed {seed}"
+        (leader,) = storm.acting or ("",)
+        assert leader, f"seed {seed}: no leader after {LONGEST:g} s without faults"
+        before = storm.fence
+        storm.run(until=storm.calm + LONGEST + 2 * LEASE)
+        assert (storm.acting, storm.fence) == ([leader], before), f"seed {seed}: it changes"
+        state = storm.all[leader].state
+        if storm.kind == "bully" and state.preempt:
+            assert state.me.rank == max(storm.all[one].state.me.rank for one in storm.alive)
+        rivals += storm.rivals > 0
+        terms += storm.fence
+    assert rivals > number // 10, "two were named at a time, and the lock decided"
+    assert terms > number * 3 // 2

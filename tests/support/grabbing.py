@@ -236,3 +236,15 @@ class GrabWorld:
         before = self.pumps.moves
         self.run(seconds)
         return self.pumps.moves - before
+
+
+FOUR = ("elk", "fox", "jay", "owl")
+QUIET_HOUR = 3600.0
+"""Seconds."""
+
+
+def settled(world: GrabWorld, *nodes: str, late: dict[str, float] | None = None) -> None:
+    """Nodes have joined, each answering up to so many seconds late, and nothing moves any more."""
+    for name in nodes:
+        world.join(name, late=(late or {}).get(name, 0.0))
+    world.run(900)
