@@ -1,16 +1,34 @@
-"""A bus in memory, with seeded delays and losses."""
+"""A bus in memory, with seeded delays and losses; it may be away.
+
+A node that listens learns at once that the bus is away, as from a connection that breaks, and that
+it is back. Another one learns it by its next request.
+"""
 
 from asyncio import Queue
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from blackboard.bus import BusAway
 from blackboard.clock import Chance, Clock
 from blackboard.rules.grab import Channel, Hash, Notified
 
-Arriving = tuple[float, Notified]
-"""A message, and the moment at which it arrives."""
+LATE = 3.0
+"""Seconds that a bus which answers late takes, at the most."""
+LOST = 0.5
+"""The part of messages that a bus loses which loses some."""
+AWAY = "the simulated bus is away"
+Arriving = tuple[float, Notified | None]
+"""A message, and the moment at which it arrives. None: the bus is away, or it is back."""
+
+
+class BusFault(StrEnum):
+    """What fails in a bus."""
+
+    AWAY = "its bus is away"
+    LATE = "its bus answers late"
+    LOST = "its bus loses messages"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,6 +37,8 @@ class SharedBus:
 
     lost: float = 0.0
     """The part of messages that a listener does not get."""
+    late: float = 0.0
+    """Seconds that each request and message takes besides, at the most."""
     is_away: bool = False
     requests: int = 0
     """Requests so far, those that publish included."""
@@ -26,6 +46,32 @@ class SharedBus:
     """Messages so far."""
     hashes: dict[Hash, dict[str, str]] = field(default_factory=lambda: {one: {} for one in Hash})
     listeners: list["_Listener"] = field(default_factory=list)
+
+    def fail(self, how: BusFault) -> None:
+        match how:
+            case BusFault.AWAY:
+                self.go_away()
+            case BusFault.LATE:
+                self.late = LATE
+            case BusFault.LOST:
+                self.lost = LOST
+
+    def recover(self) -> None:
+        """Ends all faults."""
+        self.late = self.lost = 0.0
+        self.come_back()
+
+    def go_away(self) -> None:
+        self.is_away = True
+        self._break_connections()
+
+    def come_back(self) -> None:
+        self.is_away = False
+        self._break_connections()
+
+    def _break_connections(self) -> None:
+        for listener in self.listeners:
+            listener.messages.put_nowait((0.0, None))
 
 
 @dataclass(slots=True, eq=False)
@@ -46,19 +92,31 @@ class _Listener:
 class SimulatedBus:
     """The bus as one node uses it, by the node's clock. All clocks of a bus must run alike."""
 
-    def __init__(self, shared: SharedBus, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        shared: SharedBus,
+        clock: Clock,
+        chance: Chance,
+        *,
+        on_away: Callable[[str], None] = lambda _: None,
+        on_back: Callable[[], None] = lambda: None,
+    ) -> None:
         self.shared = shared
         self.clock = clock
         self.chance = chance
+        self.on_away = on_away
+        self.on_back = on_back
         self.usual = (0.0, 0.0)
         """Seconds that a request or a message takes, from and to."""
         self.late = 0.0
         """Seconds that the node takes besides, at the most, because it is busy."""
+        self._was_away = False
+        """Whether the bus was away when the node last noticed."""
 
     def delay(self) -> float:
         shortest, longest = self.usual
         usual = shortest + self.chance.fraction() * (longest - shortest)
-        return usual + self.chance.fraction() * self.late
+        return usual + self.chance.fraction() * (self.late + self.shared.late)
 
     async def set_if_absent(self, hash_name: Hash, field: str, value: str) -> str:
         return (await self._reach(hash_name)).setdefault(field, value)
@@ -86,6 +144,7 @@ class SimulatedBus:
     async def listen(self) -> AsyncIterator[AsyncIterator[Notified]]:
         listener = _Listener(self, Queue())
         self.shared.listeners.append(listener)
+        self._notice()
         try:
             yield self._arrivals(listener)
         finally:
@@ -97,6 +156,9 @@ class SimulatedBus:
     async def _arrivals(self, listener: _Listener) -> AsyncIterator[Notified]:
         while True:
             moment, message = await listener.messages.get()
+            if message is None:
+                self._notice()
+                continue
             await self.clock.sleep(moment - self.clock.monotonic())
             yield message
 
@@ -107,5 +169,14 @@ class SimulatedBus:
     async def _wait(self) -> None:
         self.shared.requests += 1
         await self.clock.sleep(self.delay())
+        self._notice()
         if self.shared.is_away:
-            raise BusAway("the simulated bus is away")
+            raise BusAway(AWAY)
+
+    def _notice(self) -> None:
+        is_away = self.shared.is_away
+        if is_away and not self._was_away:
+            self.on_away(AWAY)
+        if self._was_away and not is_away:
+            self.on_back()
+        self._was_away = is_away

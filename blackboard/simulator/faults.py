@@ -26,6 +26,7 @@ from blackboard.protocol.keys import (
     shard_of,
 )
 from blackboard.protocol.reading import BoardTable
+from blackboard.simulator.bus import BusFault
 from blackboard.simulator.changes import Shadow, Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import LinkFault, Network, ShardFault
@@ -177,6 +178,8 @@ class FaultInjector:
     shadows: Shadows
     on_back: Callable[[float], None]
     """Called when the store is back, with the moment since when it was away."""
+    on_bus: Callable[[str], None]
+    """Called with a group whose bus begins to fail, or has recovered."""
     over: bool = False
     """Whether all faults have stopped."""
     _away_since: float = 0.0
@@ -196,16 +199,13 @@ class FaultInjector:
                 name = self._place(one.target)
                 self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick partitions")
                 self._fail(self.network.shard_faults, name, ShardFault(one.how), one.seconds)
+            case Fault.BUS:
+                self._fail_bus(one)
             case Fault.CLOCK:
                 self._record("store", f"its clock jumps {one.seconds:+.1f} s", "store jumped")
                 self.workers.store.clock.jump(one.seconds)
             case Fault.VERSIONS:
-                items, shards = self.workers.scenario.items, self._shards
-                item_id = items[one.target % len(items)].id  # shrinking leaves items out
-                place = partition(BOARD, shard_of(item_id, shards), shards)
-                shadow = self.shadows.of.get(item_id)
-                if shadow is not None and take_over(self.workers.store, place, item_id, shadow):
-                    self._record(item_id, "is taken over by a newer version", "taken over")
+                self._take_over(one.target)
             case Fault.EDIT:
                 self.figures.count("asked")
                 self.operators.request(one.how, one.target, one.seconds)
@@ -271,6 +271,28 @@ class FaultInjector:
             self.network.away = False
             self.on_back(self._away_since)
 
+    def _take_over(self, number: int) -> None:
+        items, shards = self.workers.scenario.items, self._shards
+        item_id = items[number % len(items)].id  # shrinking leaves items out
+        place = partition(BOARD, shard_of(item_id, shards), shards)
+        shadow = self.shadows.of.get(item_id)
+        if shadow is not None and take_over(self.workers.store, place, item_id, shadow):
+            self._record(item_id, "is taken over by a newer version", "taken over")
+
+    def _fail_bus(self, one: Injection) -> None:
+        names = self.workers.scenario.raced_for
+        if one.target >= len(names):
+            return  # shrinking leaves groups out
+        name = names[one.target]
+        self._record(name, f"{one.how}, for {one.seconds:.1f} s", "sick buses")
+        self.workers.buses[name].fail(BusFault(one.how))
+        self.on_bus(name)
+        self.timeline.at(self.timeline.now + one.seconds, self._bus_recovers, name)
+
+    def _bus_recovers(self, name: str) -> None:
+        self.workers.buses[name].recover()
+        self.on_bus(name)
+
     def _fail(self, faults: dict[str, Any], name: str, how: object, seconds: float) -> None:
         faults[name] = how
         self.timeline.at(self.timeline.now + seconds, faults.pop, name, None)
@@ -298,6 +320,8 @@ class FaultInjector:
         self._end_outage()
         self.network.link_faults.clear()
         self.network.shard_faults.clear()
+        for name in self.workers.buses:
+            self._bus_recovers(name)
         for seat, member in sorted(self.workers.seats.items()):
             if member is None:
                 self.start(seat)

@@ -15,10 +15,12 @@ from blackboard.clock import SeededChance
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler, handlers_of, pump
 from blackboard.rules.election import ElectionKind
+from blackboard.rules.grab import SHORTEST_PER_HELD, Times
 from blackboard.rules.next_run import phase
 from blackboard.rules.shares import Balance, names_of
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.settings import Settings
+from blackboard.simulator.bus import BusFault
 from blackboard.simulator.handlers import FENCED, KEYED, NARROW, PLAIN, SCARCE, handler_of
 from blackboard.simulator.network import Fated, LinkFault, Odds, ShardFault
 from blackboard.simulator.processes import WORLD_START, TrapPoint, stream
@@ -48,6 +50,8 @@ class Fault(StrEnum):
     """The store is away."""
     SHARD = "shard"
     """One partition of the store is away, throttled or slow, or its replies are lost."""
+    BUS = "bus"
+    """The bus over which partitions are raced for is away, answers late or loses messages."""
     CLOCK = "clock"
     """The store's clock is set by less than a minute, and runs up to 1 % too fast or too slow."""
     REDEPLOY = "redeploy"
@@ -122,8 +126,26 @@ class SimulatedGroup:
     """Between two saves of a pump, at the most."""
 
     @property
+    def is_raced_for(self) -> bool:
+        return self.balance is Balance.GRAB
+
+    @property
     def round(self) -> float:
         return self.lease / 3
+
+    @property
+    def times(self) -> Times:
+        """Of the races, where the balance is `grab`: the defaults with a lease of 30 s, and in
+        proportion with another one.
+        """
+        usual, scale = Times(), self.lease / 30.0
+        return Times(
+            normal=usual.normal * scale,
+            maximum=usual.maximum * scale,
+            shutdown=usual.shutdown * scale,
+            minimum=usual.minimum * scale,
+            per_held=max(usual.per_held * scale, SHORTEST_PER_HELD),
+        )
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -202,6 +224,11 @@ class Scenario:
         """The ids of all partitions and elections."""
         partitions = [item_id for one in self.groups for item_id in one.ids]
         return (*partitions, *(one.name for one in self.elections))
+
+    @property
+    def raced_for(self) -> tuple[str, ...]:
+        """The names of the groups that have a bus."""
+        return tuple(one.name for one in self.groups if one.is_raced_for)
 
     @property
     def places(self) -> int:
@@ -292,7 +319,7 @@ class Injection:
     fault: Fault
     target: int
     """The seat of a worker, or the number of an item (partitions and elections come behind the
-    items) or of a partition of the store (groups and elections come behind the shards).
+    items), of a partition of the store (groups and elections come behind the shards) or of a bus.
     """
     seconds: float = 0.0
     how: str = ""
@@ -310,7 +337,8 @@ class FaultPlan:
 def draw_plan(scenario: Scenario) -> FaultPlan:
     """The plan of a scenario's seed."""
     chance = stream(scenario.seed, "plan")
-    kinds = [one for one in Fault if one in scenario.faults for _ in range(_WEIGHTS.get(one, 0))]
+    faults = scenario.faults if scenario.raced_for else scenario.faults - {Fault.BUS}
+    kinds = [one for one in Fault if one in faults for _ in range(_WEIGHTS.get(one, 0))]
     injections: list[Injection] = []
     at, end = 0.0, scenario.hours * 3600.0
     while kinds:
@@ -328,6 +356,7 @@ _WEIGHTS = {
     Fault.PARTITION: 2,
     Fault.OUTAGE: 1,
     Fault.SHARD: 2,
+    Fault.BUS: 2,
     Fault.CLOCK: 1,
     Fault.REDEPLOY: 1,
     Fault.VERSIONS: 1,
@@ -346,6 +375,10 @@ def _drawn(
         case Fault.SHARD:
             shard_fault, number = _pick(chance, tuple(ShardFault)), _number(chance, scenario.places)
             yield Injection(at, fault, number, _span(chance, 2.0, 600.0), shard_fault.value)
+        case Fault.BUS:
+            bus_fault = _pick(chance, tuple(BusFault))
+            number = _number(chance, len(scenario.raced_for))
+            yield Injection(at, fault, number, _span(chance, 2.0, 600.0), bus_fault.value)
         case Fault.CLOCK:
             yield Injection(at, fault, 0, _span(chance, 0.1, 50.0) * _sign(chance))
         case Fault.VERSIONS if workers > 1 and items > 2:

@@ -18,7 +18,6 @@ from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events
 from blackboard.handlers import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
-from blackboard.rules.shares import Balance
 from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner
 from blackboard.simulator.network import Network
@@ -140,11 +139,14 @@ class Workers:
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
     """All processes that are alive."""
-    buses: dict[str, SharedBus] = field(default_factory=dict)
+    buses: Mapping[str, SharedBus] = field(init=False)
     """Of the groups whose partitions are raced for, by name."""
     spent: Requests = field(default_factory=Requests)
     """Of processes that are gone."""
     _count: int = 0
+
+    def __post_init__(self) -> None:
+        self.buses = {name: SharedBus() for name in self.scenario.raced_for}
 
     def start(self, seat: int) -> WorkerProcess:
         """Starts a worker in a seat. On every second seat it is of a newer version."""
@@ -193,9 +195,8 @@ class Workers:
                 events=events,
                 inline=runner,
                 process=runner,
-                open_bus=(
-                    partial(self._bus, one.name, process) if one.balance is Balance.GRAB else None
-                ),
+                open_bus=(partial(self._bus, one.name, process) if one.is_raced_for else None),
+                times=one.times,
             )
         member = WorkerProcess(
             process=process,
@@ -219,10 +220,11 @@ class Workers:
         group: str,
         process: Process,
         *,
-        on_away: Callable[[str], None],  # noqa: ARG002 - no fault befalls a bus
-        on_back: Callable[[], None],  # noqa: ARG002
+        on_away: Callable[[str], None],
+        on_back: Callable[[], None],
     ) -> SimulatedBus:
-        bus = SimulatedBus(self.buses.setdefault(group, SharedBus()), process.clock, process.chance)
+        shared, clock, chance = self.buses[group], process.clock, process.chance
+        bus = SimulatedBus(shared, clock, chance, on_away=on_away, on_back=on_back)
         bus.usual = BUS_TAKES
         return bus
 

@@ -201,6 +201,7 @@ class World:
             operators=self.operators,
             shadows=self.shadows,
             on_back=self._on_back,
+            on_bus=lambda name: self.groups[name].bus_changed(),
         )
         self.last_workers: list[WorkerProcess] = []
         """The workers at the end."""

@@ -31,6 +31,7 @@ WENT_WRONG = {
     "outages": "the store was away",
     "partitions": "a worker was cut off from the store",
     "sick partitions": "one partition was away, busy, slow or lost replies",
+    "sick buses": "a bus was away, answered late or lost messages",
     "store jumped": "the store's clock was set",
     "paused": "a worker stood still",
     "redeployed": "a worker was replaced",

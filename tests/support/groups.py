@@ -112,8 +112,6 @@ class Group:
     hands: dict[str, Hand] = field(default_factory=dict)
     shared: SharedBus = field(default_factory=SharedBus)
     """Of pumps with the balance `grab`."""
-    _on_away: list[Callable[[str], None]] = field(default_factory=list)
-    _on_back: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def board(self) -> BoardTable:
@@ -122,20 +120,9 @@ class Group:
         return found
 
     def bus(self, *, on_away: Callable[[str], None], on_back: Callable[[], None]) -> SimulatedBus:
-        """Opens the bus of a worker. Tests call `bus_away` when it goes away, and `bus_back`."""
-        self._on_away.append(on_away)
-        self._on_back.append(on_back)
-        return SimulatedBus(self.shared, self.fleet.clock, self.fleet.board.chance)
-
-    def bus_away(self) -> None:
-        self.shared.is_away = True
-        for call in self._on_away:
-            call("the bus is away")
-
-    def bus_back(self) -> None:
-        self.shared.is_away = False
-        for call in self._on_back:
-            call()
+        """Opens the bus of a worker."""
+        clock, chance = self.fleet.clock, self.fleet.board.chance
+        return SimulatedBus(self.shared, clock, chance, on_away=on_away, on_back=on_back)
 
     async def join(self, *owners: str, network: Network | None = None) -> None:
         races = self.handler.pump is not None and self.handler.pump.balance is Balance.GRAB

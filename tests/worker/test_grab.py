@@ -78,16 +78,15 @@ async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is
     group: Group,
 ) -> None:
     await group.join("ann", "ben")
-    group.bus_away()
+    group.shared.go_away()
     await group.fleet.turn(LEASE - 5.0)
     assert group.log.counts == [], "for a lease they wait for the bus"
     await group.fleet.turn(5.0 + 2 * ROUND)
     assert group.log.counts == [3, 3]
     await group.join("cleo")
-    group.bus_away()
     await group.fleet.turn(LEASE + 4 * ROUND)
     assert group.log.counts == [2, 2, 2]
-    group.bus_back()
+    group.shared.come_back()
     began = len(group.log.began)
     await group.fleet.turn(3 * TIMES.maximum)
     assert group.log.counts == [2, 2, 2]

@@ -16,10 +16,13 @@ A change is what befalls a worker. Trouble is a request about the group that cam
 of the store that was set, a request of a person, and a pump that failed, or was taken over so often
 that it has to wait. Until it is over the rows alone are checked, and all times begin anew.
 
-Where partitions are raced for (the balance `grab`), moves are counted, and none of this is checked:
-a race decides how soon a partition is taken, and a worker may take what another has just lost. That
-a fence has one pump, under a lock that is trusted, and what was saved, is checked for all groups in
-`invariants/runs.py` and `invariants/checkpoints.py`.
+Where partitions are raced for (the balance `grab`), the durations of the races are the bounds. A
+race may move more than has to move, and a worker may take what another has just lost: so moves are
+free until all is well, and STANDSTILL is not checked. Once all is well nothing moves, whatever
+befalls the bus.
+
+That a fence has one pump, under a lock that is trusted, and what was saved, is checked for all
+groups in `invariants/runs.py` and `invariants/checkpoints.py`.
 """
 
 import math
@@ -47,6 +50,8 @@ BEGINS = 2.0
 """Seconds, and a round, for which the first lock of a group is held while all workers count."""
 ROUNDS = 3
 """From the last change until all hold their shares; and the drain of a pump."""
+EVEN = 3
+"""Normal times of the races, instead, until they come to the same shares."""
 TAKEOVER_ROUNDS = 2
 """And a lease: until what a dead worker held is taken."""
 HANDOVER = 3.0
@@ -129,6 +134,8 @@ class GroupInvariants:
                 self._gone[name] = now
                 self._most += held
                 in_good_order = not held and member.asked_to_stop is not None
+        if self.group.is_raced_for:
+            self._most = math.inf
         if in_good_order:
             self._due(self._rounds_of_a_move)
         else:
@@ -157,22 +164,37 @@ class GroupInvariants:
         self._upset, self._most = self.timeline.now, math.inf
         self._due(self._until_taken + self._rounds_of_a_move + HELD_UP)
 
+    def bus_changed(self) -> None:
+        """The bus began to fail, or has recovered: it may take longer until all is well, and
+        nothing moves that was well.
+        """
+        self._upset = self.timeline.now
+        self._due(self._until_taken + self._rounds_of_a_move)
+
     def _due(self, seconds: float) -> None:
         self._well = max(self._well, self.timeline.now + seconds)
 
     @property
-    def _is_raced_for(self) -> bool:
-        return self.group.balance is Balance.GRAB
-
-    @property
     def _until_taken(self) -> float:
+        """Seconds. A race is void after the maximum time, if its winner has died."""
+        if self.group.is_raced_for:
+            return self.group.times.maximum + self.group.times.minimum + SPARE
         return self.group.lease + TAKEOVER_ROUNDS * self.group.round + SPARE
 
     @property
     def _rounds_of_a_move(self) -> float:
-        """Seconds. By `steal`, one partition moves in a round."""
+        """Seconds. By `steal`, one partition moves in a round, and by `grab` in each race."""
+        if self.group.is_raced_for:
+            return EVEN * self.group.times.normal + self.group.drain + SPARE
         more = self.group.partitions if self.group.balance is Balance.STEAL else 0
         return (ROUNDS + more) * self.group.round + self.group.drain + SPARE
+
+    @property
+    def _until_handed_over(self) -> float:
+        """Seconds. A race that nobody is in follows within a normal time."""
+        if self.group.is_raced_for:
+            return self.group.times.normal + self.group.times.minimum + SPARE
+        return HANDOVER + SLOW
 
     @property
     def longest(self) -> float:
@@ -244,7 +266,7 @@ class GroupInvariants:
 
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
         """What was stale before a standstill may have been chosen before it."""
-        if self._is_raced_for:
+        if self.group.is_raced_for:
             return
         mine = change.sender.name
         had_looked = self._took.setdefault(mine, change.moment)
@@ -266,12 +288,12 @@ class GroupInvariants:
 
     def _in_time(self, item_id: str, since: float, *, was_freed: bool = False) -> None:
         """Whether a partition has not been without a worker for too long."""
-        if self._is_raced_for or not self._live():
+        if not self._live():
             return
         bound = self._until_taken
         settled = self._upset + self._until_taken + self._rounds_of_a_move
         if was_freed and since > settled:
-            bound = HANDOVER + SLOW
+            bound = self._until_handed_over
         else:
             since = max(since, self._upset + (HELD_UP if math.isinf(self._most) else GATHERING))
         if self.timeline.now > since + bound:
@@ -283,8 +305,6 @@ class GroupInvariants:
 
     def check(self) -> None:
         """Checks what no write shows. To be called every cycle."""
-        if self._is_raced_for:
-            return  # so `_most` stays without a bound
         for item_id, shadow in self._partitions():
             if shadow.lock is None:
                 if item_id in self._freed:

@@ -26,6 +26,7 @@ only_mutate =
     blackboard/rules/next_run.py
     blackboard/rules/breaker.py
     blackboard/rules/election.py
+    blackboard/rules/grab.py
     blackboard/rules/shares.py
     blackboard/rules/transitions.py
     blackboard/schedule/schedule.py
@@ -49,6 +50,7 @@ pytest_add_cli_args_test_selection =
     tests/rules/test_breaker_rules.py
     tests/rules/test_election_steps.py
     tests/rules/test_elections.py
+    tests/rules/test_grab_rules.py
     tests/rules/test_plan_rules.py
     tests/rules/test_request_rules.py
     tests/rules/test_shares.py

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from blackboard.model import replace
+from blackboard.rules.shares import Balance
 from blackboard.simulator.handlers import FENCED, KEYED, NARROW, SCARCE
 from blackboard.simulator.network import Odds
 from blackboard.simulator.processes import TrapPoint
@@ -190,6 +191,15 @@ def away_and_replaced(seed: int) -> Scenario:
 def by_people(seed: int) -> Scenario:
     """People unlock, cancel, pause and resume partitions and elections."""
     return _sharing(seed, frozenset({Fault.EDIT}), every=10.0)
+
+
+def by_races(seed: int) -> Scenario:
+    """Four workers race for partitions over a bus that fails now and then; they are killed and
+    replaced.
+    """
+    scenario = _sharing(seed, frozenset({Fault.KILL, Fault.BUS}), every=60.0)
+    group = replace(scenario.groups[0], balance=Balance.GRAB)
+    return replace(scenario, hours=0.5, groups=(group,))
 
 
 def _sharing(seed: int, faults: frozenset[Fault], *, every: float, lease: float = 9.0) -> Scenario:

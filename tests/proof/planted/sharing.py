@@ -9,13 +9,13 @@ from blackboard.election import Election
 from blackboard.model import Claim, Lock, Token, replace
 from blackboard.protocol import claims
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules import shares
+from blackboard.rules import grab, shares
 from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.shares import Decision, Picture
 from blackboard.worker import heartbeat, partitions
 from blackboard.worker.partitions import GroupWorker
 from tests.proof.planted.planting import Planted
-from tests.proof.planted.scenarios import by_people, by_workers, without_a_store
+from tests.proof.planted.scenarios import by_people, by_races, by_workers, without_a_store
 
 # ---- shares
 
@@ -70,6 +70,21 @@ def leads_while_it_has_a_claim(candidate: Election) -> bool:
     return candidate._claim is not None
 
 
+# ---- races
+
+
+def whatever_the_rows_say(*_: object) -> bool:
+    return True
+
+
+def leaves_marks_alone(turn: grab._Turn, name: str, value: str | None) -> None:
+    if value is None:
+        _honest_found_mark(turn, name, value)
+
+
+_honest_found_mark = grab._Turn._found_mark
+
+
 SHARING = (
     Planted(
         name="greedy",
@@ -110,6 +125,25 @@ SHARING = (
         shows="TWO PUMPS",
         walks=False,
         draw=by_workers,
+    ),
+    Planted(
+        name="unguarded",
+        without="a holder gives way to each node that has won a race, as published",
+        patches=(
+            (grab._Turn, "_may_run_for", whatever_the_rows_say),
+            (grab._Turn, "_yields_to", whatever_the_rows_say),
+        ),
+        shows="MOVED",
+        walks=False,
+        draw=by_races,
+    ),
+    Planted(
+        name="won by the dead",
+        without="a race that was won by a node which has died is won for ever",
+        patches=((grab._Turn, "_found_mark", leaves_marks_alone),),
+        shows="UNOWNED",
+        walks=False,
+        draw=by_races,
     ),
     Planted(
         name="dead leader",

@@ -18,6 +18,7 @@ from tests.proof.form import LONG
 from tests.proof.planted.scenarios import (
     away_and_replaced,
     by_people,
+    by_races,
     by_workers,
     without_a_store,
 )
@@ -75,6 +76,7 @@ def test_a_worker_makes_four_requests_a_round_and_those_of_its_saves() -> None:
         (away_and_replaced, 0),
         (by_workers, 0),
         (by_people, 0),
+        (by_races, 2),
     ],
 )
 def test_where_bugs_of_groups_are_hunted_the_honest_product_does_no_harm(

@@ -62,8 +62,10 @@ LIMITED = 3
 """Of as many, the seed whose world has limits across workers."""
 SHARING_ROUNDS = 600.0
 """Rounds of all workers of one of these, at the most."""
-TO_WORKERS = frozenset({Fault.KILL, Fault.PAUSE, Fault.REDEPLOY, Fault.SKEW})
-"""Faults of which all is well again between two of them."""
+RACES_LAST = 3
+"""So much longer are those in which partitions are raced for, and as much longer between faults."""
+TO_WORKERS = frozenset({Fault.KILL, Fault.PAUSE, Fault.REDEPLOY, Fault.SKEW, Fault.BUS})
+"""Faults of workers, and of the bus, of which all is well again between two of them."""
 SILENT = Odds(lost=0.4)
 """Where workers walk each second, in half of the worlds: two batches in a row have no answer."""
 
@@ -122,7 +124,7 @@ def with_groups(scenario: Scenario) -> Scenario:
             partitions=pick.choice((1, 4, 12, 32)),
             lease=lease * pick.choice((1, 1, 2)),
             drain=pick.choice((2.0, 10.0)),
-            balance=pick.choice((Balance.SHARES, Balance.SHARES, Balance.STEAL)),
+            balance=pick.choice((Balance.SHARES, Balance.SHARES, Balance.STEAL, Balance.GRAB)),
             saves=lease * pick.choice((0.5, 2, 8)),
         )
         for name in pick.choice((("clicks",), ("clicks", "views")))
@@ -137,13 +139,15 @@ def with_groups(scenario: Scenario) -> Scenario:
         )
         for kind in pick.sample(tuple(ElectionKind), pick.choice((1, 2)))
     )
+    slower = RACES_LAST if any(one.is_raced_for for one in groups) else 1
     is_gentle = bool(scenario.faults) and pick.choice((True, False))
+    pause = slower * pick.choice((4, 16)) * lease if is_gentle else scenario.trouble_every
     return replace(
         scenario,
         items=synthetic(min(len(scenario.items), 12), every=timedelta(minutes=2)),
-        hours=min(scenario.hours, SHARING_ROUNDS * lease / 3 / scenario.workers / 3600),
+        hours=min(scenario.hours, slower * SHARING_ROUNDS * lease / 3 / scenario.workers / 3600),
         faults=TO_WORKERS if is_gentle else scenario.faults,
-        trouble_every=pick.choice((4, 16)) * lease if is_gentle else scenario.trouble_every,
+        trouble_every=pause,
         groups=groups,
         elections=elections,
     )

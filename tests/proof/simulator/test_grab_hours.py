@@ -1,5 +1,5 @@
-"""The lease grab where nodes answer late, for hours of virtual time: partitions jump as published,
-and a guard keeps them where they are.
+"""The lease grab, for hours of virtual time: nothing moves without a reason. Where nodes answer
+late, partitions jump as published, and a guard keeps them where they are.
 """
 
 import pytest
@@ -34,3 +34,25 @@ def test_under_load_a_guard_keeps_them_where_they_are(
             assert world.moves_in(QUIET_HOUR) <= 3
             assert (world.pumps.unowned(), world.pumps.at_once) == (0, 0)
             assert world.spread() <= 3
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("partitions", [10, 12])
+def test_nothing_moves_in_a_quiet_hour(partitions: int, *, guarded: bool) -> None:
+    for seed in SEEDS:
+        with GrabWorld(partitions, seed=seed, guarded=guarded) as world:
+            settled(world, *FOUR)
+            assert world.spread() <= 1
+            assert world.moves_in(QUIET_HOUR) == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_messages_cost_moves_and_with_locks_never_two_pumps(seed: int) -> None:
+    with GrabWorld(12, seed=seed, guarded=True) as world:
+        world.shared.lost = 0.2
+        settled(world, *FOUR)
+        world.kill(FOUR[0])
+        world.join("yak")
+        assert world.moves_in(QUIET_HOUR) < 20
+        assert (world.pumps.unowned(), world.pumps.at_once) == (0, 0)
+        assert world.spread() <= 2
