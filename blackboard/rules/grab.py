@@ -52,7 +52,7 @@ reported as `Raced` without a winner. Moments and durations are monotonic second
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -291,18 +291,15 @@ class _Phase(StrEnum):
     """How far a node is with a partition."""
 
     IDLE = "idle"
-    ASKING = "asking"
-    """It has won, and reads whether the partition has an owner."""
-    WAITING = "waiting"
-    """It has won, and waits for the owner to let go."""
+    WON = "won"
+    """It waits for the owner to let go, if there is one."""
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
 
 
-_WON = {_Phase.ASKING, _Phase.WAITING}
 _OWNED = {_Phase.STARTING, _Phase.RUNNING}
-_HELD = _WON | _OWNED
+_HELD = {_Phase.WON} | _OWNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,13 +308,13 @@ class _Part:
 
     phase: _Phase = _Phase.IDLE
     signaled: float
-    """When a race was last published; the start of the node, if none was."""
+    """When a race was last published; when the node first read of it, if none was."""
     look_at: float
     """When the node looks whether to publish one, if it is idle."""
     race_at: float = math.inf
     """When it runs in the race that was published."""
     start_at: float = math.inf
-    """When it starts without word from the owner, while it asks or waits."""
+    """When a node that has won starts without word from the owner."""
     unmark_at: float = math.inf
     """When it clears its mark in the hash `grab`."""
     free_until: float = -math.inf
@@ -327,30 +324,19 @@ class _Part:
         moments = [self.race_at, self.unmark_at]
         if self.phase is _Phase.IDLE and not is_leaving:
             moments.append(self.look_at)
-        if self.phase in _WON:
+        if self.phase is _Phase.WON:
             moments.append(self.start_at)
         return min(moments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grab:
-    """The state of one node in a lease grab. `Grab.begin` makes the first one."""
+    """The state of one node in a lease grab. A new one has no partitions: `RowsRead` names them."""
 
     node: str
-    times: Times
+    times: Times = field(default_factory=Times)
     is_leaving: bool = False
-    parts: Mapping[str, _Part] = field(repr=False)
-
-    @classmethod
-    def begin(
-        cls, node: str, partitions: Iterable[str], *, now: float, times: Times | None = None
-    ) -> tuple["Grab", tuple[Action, ...]]:
-        """The state of a node that starts now, and its first actions."""
-        grab = cls(node=node, times=times or Times(), parts={})
-        parts = {
-            name: _Part(signaled=now, look_at=now + grab.patience(name)) for name in partitions
-        }
-        return (grab := replace(grab, parts=parts)), _wake(grab)
+    parts: Mapping[str, _Part] = field(default_factory=dict, repr=False)
 
     @property
     def held(self) -> frozenset[str]:
@@ -368,12 +354,12 @@ class Grab:
         pumping = {_Phase.RUNNING, _Phase.STOPPING}
         return frozenset(name for name, part in self.parts.items() if part.phase in pumping)
 
-    def patience(self, partition: str) -> float:
+    def publishes_after(self, partition: str) -> float:
         """Seconds without a race after which this node publishes one: up to a normal lease time,
         and longer than a race stays won. The same for the same node and partition.
         """
         digest = hashlib.sha256(f"{self.node}/{partition}".encode()).digest()
-        fraction = int.from_bytes(digest[:4], "big") / 2**32
+        fraction = int.from_bytes(digest[:4]) / 2**32
         return self.times.normal - fraction * (self.times.normal - self.times.minimum) / 2
 
     def step(
@@ -431,7 +417,7 @@ class _Turn:
             case Notified(Channel.GRAB_LEASE):
                 self._race_published(name)
             case Notified(Channel.ALLOCATED):
-                self._let_go(name)
+                self._owner_let_go(name)
             case Raced(winner=winner):
                 self._raced(name, winner)
             case Found(Hash.GRAB, value=value):
@@ -453,7 +439,7 @@ class _Turn:
             self._change(name, race_at=math.inf)
             if self._may_run_for(name):
                 self.actions.append(SetIfAbsent(Hash.GRAB, name, self._node))
-        if part.phase in _WON and part.start_at <= self._now:
+        if part.phase is _Phase.WON and part.start_at <= self._now:
             if self._guard is None or self._is_free(name):
                 self._start(name)
             else:
@@ -467,7 +453,7 @@ class _Turn:
         if self._grab.is_leaving:
             return
         void_at = part.signaled + self._times.maximum
-        again = self._now + self._grab.patience(name)
+        again = self._now + self._grab.publishes_after(name)
         self._change(name, look_at=min(again, void_at) if void_at > self._now else again)
         if void_at <= self._now:
             self.actions.append(Get(Hash.ALLOCATION, name))
@@ -484,7 +470,7 @@ class _Turn:
         quiet = self._now - part.signaled
         if part.phase is not _Phase.IDLE or self._grab.is_leaving:
             return
-        if quiet < self._grab.patience(name):
+        if quiet < self._grab.publishes_after(name):
             return
         if value is not None:
             if quiet < self._times.maximum:
@@ -494,12 +480,10 @@ class _Turn:
 
     def _found_owner(self, name: str, value: str | None) -> None:
         part = self.parts[name]
-        if part.phase is _Phase.ASKING:
+        if part.phase is _Phase.WON:
             is_free = value in {None, self._node} if self._guard is None else self._is_free(name)
             if is_free:
                 self._start(name)
-            else:
-                self._change(name, phase=_Phase.WAITING)
         elif part.phase is _Phase.IDLE and value is not None:
             is_void = self._now - part.signaled >= self._times.maximum
             if is_void and not self._grab.is_leaving:
@@ -516,9 +500,9 @@ class _Turn:
                 self._unmark(name)
             elif phase is _Phase.IDLE:
                 start_at = self._now + self._times.shutdown
-                self._change(name, phase=_Phase.ASKING, start_at=start_at)
+                self._change(name, phase=_Phase.WON, start_at=start_at)
                 self.actions.append(Get(Hash.ALLOCATION, name))
-        elif phase in _WON:
+        elif phase is _Phase.WON:
             self._become_idle(name)
         elif phase in _OWNED and self._yields_to(winner):
             self._stop(name)
@@ -528,17 +512,17 @@ class _Turn:
     def _race_published(self, name: str) -> None:
         """Step 2."""
         part = self.parts[name]
-        self._change(name, signaled=self._now, look_at=self._now + self._grab.patience(name))
+        self._change(name, signaled=self._now, look_at=self._now + self._grab.publishes_after(name))
         if self._grab.is_leaving or part.phase is _Phase.STOPPING or part.race_at < math.inf:
             return
         held = self._held()
         ahead_of = held - 1 if part.phase in _OWNED else held + 0.5
         self._change(name, race_at=self._now + ahead_of * self._times.per_held)
 
-    def _let_go(self, name: str) -> None:
-        """Step 4, when the owner has let go."""
+    def _owner_let_go(self, name: str) -> None:
+        """Step 4, with a word from the owner."""
         self._change(name, free_until=self._now + self._times.minimum)
-        if self.parts[name].phase in _WON:
+        if self.parts[name].phase is _Phase.WON:
             self._start(name)
 
     # ---- pumps
@@ -546,7 +530,7 @@ class _Turn:
     def _started(self, name: str) -> None:
         """Step 5."""
         if self.parts[name].phase is _Phase.STARTING:
-            self._change(name, phase=_Phase.RUNNING, start_at=math.inf)
+            self._change(name, phase=_Phase.RUNNING)
             self.actions.append(Put(Hash.ALLOCATION, name, self._node))
 
     def _ended(self, name: str) -> None:
@@ -554,10 +538,10 @@ class _Turn:
         as its time is not over.
         """
         part = self.parts[name]
-        if part.phase is _Phase.IDLE or part.phase in _WON:
+        if part.phase in {_Phase.IDLE, _Phase.WON}:
             return
         if part.phase is _Phase.STARTING and part.start_at > self._now:
-            self._change(name, phase=_Phase.WAITING)
+            self._change(name, phase=_Phase.WON)
             return
         self._become_idle(name)
         if part.phase is _Phase.STARTING:
@@ -570,10 +554,10 @@ class _Turn:
     def read_rows(self, partitions: frozenset[str], held: frozenset[str]) -> None:
         """Takes over what the rows say, but for a pump that is just being started."""
         for name in sorted(partitions - self.parts.keys()):
-            look_at = self._now + self._grab.patience(name)
+            look_at = self._now + self._grab.publishes_after(name)
             self.parts[name] = _Part(signaled=self._now, look_at=look_at)
         for name, part in tuple(self.parts.items()):
-            if name in held and part.phase in _WON | {_Phase.IDLE}:
+            if name in held and part.phase in {_Phase.IDLE, _Phase.WON}:
                 self._change(name, phase=_Phase.STARTING)
                 self._started(name)
             elif name not in held and part.phase in {_Phase.RUNNING, _Phase.STOPPING}:
@@ -585,7 +569,7 @@ class _Turn:
         part = self._change(name, race_at=math.inf)
         if part.unmark_at < math.inf:
             self._unmark(name)
-        if part.phase in _WON:
+        if part.phase is _Phase.WON:
             self._become_idle(name)
         elif part.phase in _OWNED:
             self._stop(name)
@@ -595,13 +579,13 @@ class _Turn:
         self.actions.append(StartPump(name))
 
     def _stop(self, name: str) -> None:
-        self._change(name, phase=_Phase.STOPPING, race_at=math.inf, start_at=math.inf)
+        self._change(name, phase=_Phase.STOPPING, race_at=math.inf)
         self.actions.append(StopPump(name))
 
     def _become_idle(self, name: str) -> None:
         part = self.parts[name]
-        look_at = max(self._now, part.signaled + self._grab.patience(name))
-        self._change(name, phase=_Phase.IDLE, start_at=math.inf, look_at=look_at)
+        look_at = max(self._now, part.signaled + self._grab.publishes_after(name))
+        self._change(name, phase=_Phase.IDLE, look_at=look_at)
 
     # ---- the guard
 

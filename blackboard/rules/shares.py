@@ -154,8 +154,8 @@ def _taken(
 
 
 def _dealt(room: Mapping[str, int]) -> Iterator[str]:
-    """The workers, each as often as it has room, down to those with the least: who lacks most looks
-    often, and another may not know yet that it lacks something.
+    """The workers, each as often as it has room. Those that lack most come first: they look each
+    second, and a worker that lacks one may not have seen that yet.
     """
     for turn in reversed(range(max(room.values()))):
         yield from (one for one in room if room[one] > turn)

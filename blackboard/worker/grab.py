@@ -67,7 +67,7 @@ class LeaseGrab:
     _timer: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self.grab = Grab.begin(self.node, (), now=self.clock.monotonic(), times=self.times)[0]
+        self.grab = Grab(node=self.node, times=self.times)
 
     async def run(self) -> None:
         """Takes the messages of the bus."""

@@ -36,26 +36,43 @@ P = "07"
 NAMES = [f"{number:02}" for number in range(12)]
 
 
+Rows = dict[str, int]
+"""How many partitions each node holds by the lock rows: P is one of those of `owl`, if any."""
+
+
+def rows(held: Rows | None) -> LockHolders | None:
+    """None: there is no guard."""
+    if held is None:
+        return None
+    holders = {P: "owl"} if held.get("owl") else {}
+    for owner, number in held.items():
+        missing = number - (owner == "owl")
+        holders |= {f"{owner} {one}": owner for one in range(missing)}
+    return LockHolders(holders)
+
+
 class Node:
     """A node `fox` that is handed events; `did` has what followed, without moments to wake."""
 
     def __init__(self, *, partitions: Iterable[str] = NAMES, now: float = 1000.0) -> None:
         self.now = now
-        self.grab, actions = Grab.begin("fox", partitions, now=now)
+        self.grab, actions = Grab(node="fox").step(
+            RowsRead(frozenset(partitions), frozenset()), now
+        )
         self.wakes_at = self._wake(actions)
 
     def _wake(self, actions: Iterable[Action]) -> float:
         return next((one.moment for one in actions if isinstance(one, WakeAt)), math.inf)
 
-    def take(self, *events: Event, guard: LockHolders | None = None) -> list[Action]:
+    def take(self, *events: Event, guard: Rows | None = None) -> list[Action]:
         did: list[Action] = []
         for event in events:
-            self.grab, actions = self.grab.step(event, self.now, guard)
+            self.grab, actions = self.grab.step(event, self.now, rows(guard))
             self.wakes_at = self._wake(actions)
             did += [one for one in actions if not isinstance(one, WakeAt)]
         return did
 
-    def wakes(self, guard: LockHolders | None = None) -> list[Action]:
+    def wakes(self, guard: Rows | None = None) -> list[Action]:
         """It is woken at the moment that it asked for."""
         self.now = self.wakes_at
         return self.take(Woken(), guard=guard)
@@ -65,7 +82,7 @@ class Node:
         for name in partitions:
             self.take(Raced(name, "fox"), Found(Hash.ALLOCATION, name, None), PumpStarted(name))
 
-    def race(self, name: str, guard: LockHolders | None = None) -> tuple[float, list[Action]]:
+    def race(self, name: str, guard: Rows | None = None) -> tuple[float, list[Action]]:
         """A race is published, and nothing else happens: how long it waits, and what it does."""
         begun = self.now
         self.take(Notified(Channel.GRAB_LEASE, name))
@@ -85,27 +102,29 @@ def fox_with(*partitions: str) -> Node:
 # ---- durations
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("minimum", 60),
-        ("minimum", 61),
-        ("maximum", 119),
-        ("shutdown", 180),
-        ("per_held", 0.049),
-        ("per_held", 0),
-        ("normal", -60),
-        ("shutdown", math.nan),
-        ("maximum", math.inf),
-    ],
-)
-def test_durations_that_cannot_work_together_are_refused_with_a_remedy(
-    field: str, value: float
-) -> None:
+REFUSED = """
+minimum=60: 60 s is not shorter than normal, 60 s: each race would find the mark of the one \
+before (make minimum shorter, or normal longer)
+maximum=119: 119 s is shorter than twice normal, 60 s: one lost message would void what is held \
+(give 120 s or more)
+shutdown=180: 180 s is not shorter than maximum, 180 s: what is held would be void before a pump \
+must have ended (make shutdown shorter, or maximum longer)
+per_held=0.049: 0.049 s is shorter than messages may take (give 0.05 s or more; 0.1 to 0.5 s are \
+usual)
+per_held=0: 0.0 is no duration (give seconds, more than 0)
+normal=-60: -60.0 is no duration (give seconds, more than 0)
+shutdown=nan: nan is no duration (give seconds, more than 0)
+maximum=inf: inf is no duration (give seconds, more than 0)
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_durations_that_cannot_work_together_are_refused_with_a_remedy(line: str) -> None:
+    given, problem = line.split(": ", 1)
+    field, value = given.split("=")
     with pytest.raises(BadInput) as refused:
-        Times(**{field: value})
-    assert refused.value.field == field
-    assert refused.value.remedy
+        Times(**{field: float(value)})
+    assert str(refused.value) == f"{field}: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +140,8 @@ def test_durations_that_just_work_are_taken(field: str, value: float) -> None:
 
 def test_a_node_looks_within_a_normal_lease_time_and_publishes() -> None:
     node = Node(partitions=[P])
-    assert 1000 + 35 <= node.wakes_at <= 1000 + 60
+    assert node.wakes_at == 1000 + node.grab.publishes_after(P)
+    assert 35 <= node.grab.publishes_after(P) <= 60
     assert node.wakes() == [Get(Hash.GRAB, P)]
     assert node.take(Found(Hash.GRAB, P, None)) == [Publish(Channel.GRAB_LEASE, P)]
 
@@ -156,12 +176,36 @@ def test_after_the_maximum_lease_time_both_hashes_are_cleared_first() -> None:
         node.take(Found(Hash.GRAB, P, "dead"))
     assert node.wakes_at == 1000 + 180
     assert node.wakes() == [Get(Hash.ALLOCATION, P), Get(Hash.GRAB, P)]
+    assert node.wakes_at == node.now + node.grab.publishes_after(P)
     did = node.take(Found(Hash.ALLOCATION, P, "dead"), Found(Hash.GRAB, P, "dying"))
     assert did == [
         DropIf(Hash.ALLOCATION, P, "dead"),
         DropIf(Hash.GRAB, P, "dying"),
         Publish(Channel.GRAB_LEASE, P),
     ]
+
+
+def test_a_name_in_the_hash_is_cleared_when_it_is_void_and_by_one_that_owns_nothing() -> None:
+    clears = [DropIf(Hash.ALLOCATION, P, "owl")]
+    node, owner, leaving = Node(partitions=[P]), fox_with(P), Node(partitions=[P])
+    leaving.take(Leaving())
+    assert node.take(Found(Hash.ALLOCATION, P, "owl")) == []
+    for one in (node, owner, leaving):
+        one.now = 1000 + 180
+    assert node.take(Found(Hash.ALLOCATION, P, None)) == []
+    assert node.take(Found(Hash.ALLOCATION, P, "owl")) == clears
+    assert owner.take(Found(Hash.ALLOCATION, P, "owl")) == []
+    assert leaving.take(Found(Hash.ALLOCATION, P, "owl")) == []
+
+
+def test_one_that_leaves_or_has_won_by_now_publishes_nothing() -> None:
+    leaving, winner = Node(partitions=[P]), Node(partitions=[P])
+    for one in (leaving, winner):
+        one.wakes()
+    leaving.take(Leaving())
+    winner.take(Raced(P, "fox"))
+    assert leaving.take(Found(Hash.GRAB, P, None)) == []
+    assert winner.take(Found(Hash.GRAB, P, None)) == []
 
 
 def test_an_owner_publishes_nothing() -> None:
@@ -171,8 +215,12 @@ def test_an_owner_publishes_nothing() -> None:
     assert node.wakes_at == math.inf
 
 
+def test_a_node_without_partitions_waits_for_nothing() -> None:
+    assert Grab(node="fox").step(Woken(), 1000.0) == (Grab(node="fox"), ())
+
+
 def test_nodes_do_not_look_at_one_moment() -> None:
-    moments = [Grab.begin(f"node {number}", [P], now=0)[0].patience(P) for number in range(100)]
+    moments = [Grab(node=f"node {number}").publishes_after(P) for number in range(100)]
     assert len(set(moments)) == 100
     assert max(moments) - min(moments) > 20
 
@@ -271,6 +319,17 @@ def test_a_loser_stops_clears_and_says_so() -> None:
     assert node.grab.held == frozenset()
 
 
+def test_a_pump_that_is_to_end_is_raced_for_by_others_alone() -> None:
+    node = Node(partitions=[P])
+    node.runs(P)
+    node.wakes()
+    assert node.take(Notified(Channel.GRAB_LEASE, P), Raced(P, "owl")) == [StopPump(P)]
+    assert node.wakes_at == math.inf
+    node.take(Notified(Channel.GRAB_LEASE, P))
+    assert node.wakes_at == math.inf
+    assert node.grab.pumping == {P}
+
+
 def test_an_owner_that_wins_keeps_what_it_has() -> None:
     node = fox_with(P)
     node.race(P)
@@ -290,6 +349,8 @@ def test_a_winner_that_loses_the_next_race_while_it_waits_does_not_start() -> No
     node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "dead"), Raced(P, "owl"))
     assert node.take(Notified(Channel.ALLOCATED, P)) == []
     assert node.grab.held == frozenset()
+    node.wakes()
+    assert node.wakes_at == 1000 + node.grab.publishes_after(P)
 
 
 def test_a_race_without_an_answer_is_cleared_after_the_minimum_time() -> None:
@@ -322,6 +383,14 @@ def test_a_pump_that_ends_by_itself_is_let_go_and_raced_for_at_once() -> None:
         Publish(Channel.ALLOCATED, P),
         Publish(Channel.GRAB_LEASE, P),
     ]
+
+
+def test_the_end_of_a_pump_that_it_does_not_run_is_nothing() -> None:
+    node = Node(partitions=[P])
+    assert node.take(PumpEnded(P)) == []
+    node.take(Raced(P, "fox"))
+    assert node.take(PumpEnded(P)) == []
+    assert node.grab.held == {P}
 
 
 def test_what_the_rows_say_is_taken_over() -> None:
@@ -366,28 +435,19 @@ def test_a_node_that_leaves_stops_all_and_has_others_race_for_it() -> None:
 # ---- the guard
 
 
-def rows(**held: int) -> LockHolders:
-    """By the lock rows `owl` holds P, if it holds any, and each so many in all."""
-    holders = {P: "owl"} if held.get("owl") else {}
-    for owner, number in held.items():
-        missing = number - (owner == "owl")
-        holders |= {f"{owner} {one}": owner for one in range(missing)}
-    return LockHolders(holders)
-
-
 @pytest.mark.parametrize(
     ("mine", "guard", "runs"),
     [
         (2, None, True),
-        (2, rows(owl=3), False),
-        (2, rows(owl=4), True),
-        (0, rows(owl=1), False),
-        (4, rows(owl=4), False),
-        (4, rows(elk=1), True),
+        (2, {"owl": 3}, False),
+        (2, {"owl": 4}, True),
+        (0, {"owl": 1}, False),
+        (4, {"owl": 4}, False),
+        (4, {"elk": 1}, True),
     ],
 )
 def test_a_guarded_node_runs_for_what_is_free_or_of_one_who_has_two_more(
-    mine: int, guard: LockHolders | None, *, runs: bool
+    mine: int, guard: Rows | None, *, runs: bool
 ) -> None:
     node = fox_with(*NAMES[:mine])
     assert node.race(P, guard)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
@@ -397,24 +457,22 @@ def test_a_guarded_node_runs_for_what_is_free_or_of_one_who_has_two_more(
     ("mine", "guard", "yields"),
     [
         (2, None, True),
-        (2, rows(fox=2, elk=1), False),
-        (3, rows(fox=3, elk=1), True),
-        (1, rows(fox=1), False),
-        (2, rows(), True),
+        (2, {"fox": 2, "elk": 1}, False),
+        (3, {"fox": 3, "elk": 1}, True),
+        (1, {"fox": 1}, False),
+        (2, {}, True),
     ],
 )
 def test_a_guarded_holder_yields_to_one_who_has_two_less(
-    mine: int, guard: LockHolders | None, *, yields: bool
+    mine: int, guard: Rows | None, *, yields: bool
 ) -> None:
     node = fox_with(P, *NAMES[: mine - 1])
     assert node.race(P, guard)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
     assert node.take(Raced(P, "elk"), guard=guard) == ([StopPump(P)] if yields else [])
 
 
-@pytest.mark.parametrize(("guard", "starts"), [(rows(owl=1), False), (rows(), True)])
-def test_a_guarded_winner_starts_by_itself_only_what_is_free(
-    guard: LockHolders, *, starts: bool
-) -> None:
+@pytest.mark.parametrize(("guard", "starts"), [({"owl": 1}, False), ({}, True)])
+def test_a_guarded_winner_starts_by_itself_only_what_is_free(guard: Rows, *, starts: bool) -> None:
     node = Node(partitions=[P])
     node.take(Raced(P, "fox"), Found(Hash.ALLOCATION, P, "owl"))
     node.wakes(guard)
@@ -426,10 +484,10 @@ def test_a_guarded_winner_starts_by_itself_only_what_is_free(
 def test_a_guarded_winner_goes_by_the_rows_and_not_by_the_hash(owner: str | None) -> None:
     held = Node(partitions=[P])
     held.take(Raced(P, "fox"))
-    assert held.take(Found(Hash.ALLOCATION, P, owner), guard=rows(owl=2)) == []
+    assert held.take(Found(Hash.ALLOCATION, P, owner), guard={"owl": 2}) == []
     free = Node(partitions=[P])
     free.take(Raced(P, "fox"))
-    assert free.take(Found(Hash.ALLOCATION, P, owner), guard=rows()) == [StartPump(P)]
+    assert free.take(Found(Hash.ALLOCATION, P, owner), guard={}) == [StartPump(P)]
 
 
 @pytest.mark.parametrize(("after", "runs"), [(1, True), (11, False)])
@@ -437,5 +495,4 @@ def test_what_was_just_let_go_is_free_by_rows_that_are_older(after: float, *, ru
     node = Node(partitions=[P])
     node.take(Notified(Channel.ALLOCATED, P))
     node.now += after
-    guard = rows(owl=1)
-    assert node.race(P, guard)[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])
+    assert node.race(P, {"owl": 1})[1] == ([SetIfAbsent(Hash.GRAB, P, "fox")] if runs else [])

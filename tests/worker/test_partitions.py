@@ -1,6 +1,7 @@
 """Workers share the partitions of a group: real pumps, on a clock that is turned by hand."""
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -298,11 +299,12 @@ def test_one_partition_moves_at_a_time_by_the_published_rule(
         await group.join("ann", "ben")
         await group.fleet.turn(GATHERING + 2.0)
         await group.join("cleo")
-        await group.fleet.turn(2.5 * ROUND)
-        assert group.log.counts[0] < 4
-        await group.fleet.turn(12 * ROUND)
+        await group.fleet.turn(14 * ROUND)
         assert group.log.counts == [4, 4, 4]
         assert len(group.log.began) == 12 + 4
+        for owner in ("ann", "ben"):
+            ended = [moment for moment, _, worker in group.log.ended if worker == owner]
+            assert all(later - one > ROUND - 2.0 for one, later in pairwise(ended)), ended
 
     story(open_table=open_table)
 
