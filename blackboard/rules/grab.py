@@ -115,6 +115,18 @@ class Times:
                 f"give {SHORTEST_PER_HELD:g} s or more; 0.1 to 0.5 s are usual",
             )
 
+    def check_drain(self, drain: float) -> None:
+        """`drain` is how many seconds a pump has to end. Raises BadInput where a winner would not
+        wait for so long.
+        """
+        if drain >= self.shutdown:
+            raise BadInput(
+                "drain",
+                f"{drain:g} s is not shorter than shutdown, {self.shutdown:g} s: "
+                "a winner gives up before the pump of the loser has to end",
+                "make drain shorter, or shutdown longer",
+            )
+
 
 class Hash(StrEnum):
     """The hashes of the bus. Their fields are partitions, their values names of nodes."""
@@ -440,7 +452,7 @@ class _Turn:
             if self._may_run_for(name):
                 self.actions.append(SetIfAbsent(Hash.GRAB, name, self._node))
         if part.phase is _Phase.WON and part.start_at <= self._now:
-            if self._guard is None or self._is_free(name):
+            if self._guard is None or self._is_free(name, self._guard):
                 self._start(name)
             else:
                 self._become_idle(name)
@@ -481,7 +493,10 @@ class _Turn:
     def _found_owner(self, name: str, value: str | None) -> None:
         part = self.parts[name]
         if part.phase is _Phase.WON:
-            is_free = value in {None, self._node} if self._guard is None else self._is_free(name)
+            if self._guard is None:
+                is_free = value in {None, self._node}
+            else:
+                is_free = self._is_free(name, self._guard)
             if is_free:
                 self._start(name)
         elif part.phase is _Phase.IDLE and value is not None:
@@ -583,14 +598,14 @@ class _Turn:
         self.actions.append(StopPump(name))
 
     def _become_idle(self, name: str) -> None:
-        part = self.parts[name]
-        look_at = max(self._now, part.signaled + self._grab.publishes_after(name))
-        self._change(name, phase=_Phase.IDLE, look_at=look_at)
+        self._change(name, phase=_Phase.IDLE)
 
     # ---- the guard
 
     def _may_run_for(self, name: str) -> bool:
-        if self._guard is None or self.parts[name].phase in _OWNED or self._is_free(name):
+        if self._guard is None:
+            return True
+        if self.parts[name].phase in _OWNED or self._is_free(name, self._guard):
             return True
         holder = self._guard.holder(name)
         return holder is not None and self._guard.held(holder) - self._held() >= 2
@@ -598,7 +613,7 @@ class _Turn:
     def _yields_to(self, winner: str) -> bool:
         return self._guard is None or self._held() - self._guard.held(winner) >= 2
 
-    def _is_free(self, name: str) -> bool:
+    def _is_free(self, name: str, guard: LockHolders) -> bool:
         """By the rows, or because its owner has just let go."""
-        holder = self._guard.holder(name) if self._guard is not None else None
-        return holder in {None, self._node} or self._now < self.parts[name].free_until
+        was_let_go = self._now < self.parts[name].free_until
+        return was_let_go or guard.holder(name) in {None, self._node}

@@ -135,14 +135,14 @@ class SimulatedGroup:
 
     @property
     def times(self) -> Times:
-        """Of the races, where the balance is `grab`: the defaults with a lease of 30 s, and in
-        proportion with another one.
+        """Of the races, where the balance is `grab`: the defaults with a lease of 30 s and a drain
+        of 10 s, and in proportion with others.
         """
         usual, scale = Times(), self.lease / 30.0
         return Times(
             normal=usual.normal * scale,
             maximum=usual.maximum * scale,
-            shutdown=usual.shutdown * scale,
+            shutdown=max(usual.shutdown * scale, 1.5 * self.drain),
             minimum=usual.minimum * scale,
             per_held=max(usual.per_held * scale, SHORTEST_PER_HELD),
         )

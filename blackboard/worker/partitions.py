@@ -155,6 +155,7 @@ class GroupWorker:
     def __post_init__(self) -> None:
         self.runs.ended = self._ended
         if self.open_bus is not None:
+            self.times.check_drain(self.pump.drain.total_seconds())
             self._grab = LeaseGrab(
                 node=self.member.owner,
                 bus=self.open_bus(on_away=self._bus_away, on_back=self._bus_back),

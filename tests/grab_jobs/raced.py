@@ -17,7 +17,7 @@ def note(what: str, position: int, partition: Item, ctx: Context) -> None:
         os.close(notes)
 
 
-@pump("raced", partitions=6, lease="3s", drain="2s", balance="grab")
+@pump("raced", partitions=6, lease="3s", drain="1s", balance="grab")
 async def raced(partition: Item, ctx: Context) -> None:
     position = ctx.checkpoint or 0
     note("began", position, partition, ctx)

@@ -135,6 +135,16 @@ def test_durations_that_just_work_are_taken(field: str, value: float) -> None:
     assert getattr(Times(**{field: value}), field) == value
 
 
+def test_a_pump_has_to_end_before_the_winner_gives_up() -> None:
+    Times().check_drain(29.9)
+    with pytest.raises(BadInput) as refused:
+        Times().check_drain(30.0)
+    assert str(refused.value) == (
+        "drain: 30 s is not shorter than shutdown, 30 s: a winner gives up before the pump of the "
+        "loser has to end (make drain shorter, or shutdown longer)"
+    )
+
+
 # ---- step 1
 
 
@@ -490,7 +500,7 @@ def test_a_guarded_winner_goes_by_the_rows_and_not_by_the_hash(owner: str | None
     assert free.take(Found(Hash.ALLOCATION, P, owner), guard={}) == [StartPump(P)]
 
 
-@pytest.mark.parametrize(("after", "runs"), [(1, True), (11, False)])
+@pytest.mark.parametrize(("after", "runs"), [(1, True), (9.875, False)])
 def test_what_was_just_let_go_is_free_by_rows_that_are_older(after: float, *, runs: bool) -> None:
     node = Node(partitions=[P])
     node.take(Notified(Channel.ALLOCATED, P))
