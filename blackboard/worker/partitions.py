@@ -303,9 +303,7 @@ class GroupWorker:
             return CONFIRMED_AFTER
         look = await self._look()
         now = self.board.clock.monotonic()
-        if now - self._looked > LATE * self._round:
-            self._late_until = now + CATCHING_UP * self._round
-        self._looked = now
+        late, self._looked = self._is_late(now), now
         await self._see_to_own(look.locks)
         picture = self._picture(look)
         self._others = len(picture.workers) > 1
@@ -321,12 +319,17 @@ class GroupWorker:
         there = {*picture.free, *picture.stale}
         self._left = {one: self._left.get(one, now) for one in sorted(there)}
         left = [one for one, since in self._left.items() if since <= now - self._round]
-        decision = decide(picture, me, balance=balance, late=now < self._late_until, left=left)
+        decision = decide(picture, me, balance=balance, late=late, left=left)
         if self._stopping:
             return 0.0
         await self._take(look, decision.take)
         self._let_go(decision.let_go)
         return self._pause(decision.again, now)
+
+    def _is_late(self, now: float) -> bool:
+        if now - self._looked > LATE * self._round:
+            self._late_until = now + CATCHING_UP * self._round
+        return now < self._late_until
 
     def _pause(self, again: float | None, now: float) -> float:
         """A worker hurries for a lease at the most, and until others have drained what they let go
@@ -470,13 +473,16 @@ class GroupWorker:
         return self._grab is not None and (since is None or now - since <= self._lease)
 
     async def _claim_won(self, name: str) -> bool:
-        """Claim a partition that was won in a race, if it is free or stale by now."""
+        """Claim a partition that was won in a race, if it is free or stale by now. A worker that is
+        late overrides nothing: the next race decides.
+        """
         if self._stopping:
             return False
         try:
             look = await self._look(at_workers=False)
             picture = self._picture(look)
-            if name in picture.stale or name in picture.free:
+            is_late = self._is_late(self.board.clock.monotonic())
+            if name in picture.free or (name in picture.stale and not is_late):
                 await self._take(look, {name})
         except TableError as trouble:
             self.events.emit(GroupTrouble, message=f"{name} cannot be claimed: {trouble}")

@@ -18,8 +18,7 @@ that it has to wait. Until it is over the rows alone are checked, and all times 
 
 Where partitions are raced for (the balance `grab`), the durations of the races are the bounds. A
 race may move more than has to move, and a worker may take what another has just lost: so moves are
-free until all is well, and STANDSTILL is not checked. Once all is well nothing moves, whatever
-befalls the bus.
+free until all is well. Once all is well nothing moves, whatever befalls the bus.
 
 That a fence has one pump, under a lock that is trusted, and what was saved, is checked for all
 groups in `invariants/runs.py` and `invariants/checkpoints.py`.
@@ -266,8 +265,6 @@ class GroupInvariants:
 
     def _may_override(self, change: AppliedChange, old: Lock, *, stale: float) -> None:
         """What was stale before a standstill may have been chosen before it."""
-        if self.group.is_raced_for:
-            return
         mine = change.sender.name
         had_looked = self._took.setdefault(mine, change.moment)
         for began, ended in (self._stood_still.get(mine, self._away), self._away):
@@ -276,6 +273,8 @@ class GroupInvariants:
                 continue
             what = f"{mine} overrides a lock of {old.owner}, and has just come back"
             raise Violation("STANDSTILL", what, item=change.id)
+        if self.group.is_raced_for:
+            return
         live, seen = self._live(), change.sent - 2 * SLOW
         announced = self._announced.get(old.owner, -math.inf)
         was_seen = change.sent - self.group.lease < announced < seen

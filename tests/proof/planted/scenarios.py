@@ -197,7 +197,15 @@ def by_races(seed: int) -> Scenario:
     """Four workers race for partitions over a bus that fails now and then; they are killed and
     replaced.
     """
-    scenario = _sharing(seed, frozenset({Fault.KILL, Fault.BUS}), every=60.0)
+    return _raced(_sharing(seed, frozenset({Fault.KILL, Fault.BUS}), every=60.0))
+
+
+def raced_without_a_store(seed: int) -> Scenario:
+    """As `without_a_store`, with partitions that are raced for."""
+    return _raced(without_a_store(seed))
+
+
+def _raced(scenario: Scenario) -> Scenario:
     group = replace(scenario.groups[0], balance=Balance.GRAB)
     return replace(scenario, hours=0.5, groups=(group,))
 

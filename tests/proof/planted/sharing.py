@@ -15,7 +15,13 @@ from blackboard.rules.shares import Decision, Picture
 from blackboard.worker import heartbeat, partitions
 from blackboard.worker.partitions import GroupWorker
 from tests.proof.planted.planting import Planted
-from tests.proof.planted.scenarios import by_people, by_races, by_workers, without_a_store
+from tests.proof.planted.scenarios import (
+    by_people,
+    by_races,
+    by_workers,
+    raced_without_a_store,
+    without_a_store,
+)
 
 # ---- shares
 
@@ -33,8 +39,8 @@ def rounded_up(count: int, held: Mapping[str, int]) -> dict[str, int]:
     return dict.fromkeys(held, math.ceil(count / len(held)))
 
 
-def overrides_whenever_it_looks(picture: Picture, me: str, **about: Any) -> Decision:
-    return _honest_decide(picture, me, **{**about, "late": False})
+def is_never_late(_worker: GroupWorker, _now: float) -> bool:
+    return False
 
 
 async def leaves_it_alone(_worker: GroupWorker, _lock: Lock) -> None:
@@ -156,10 +162,18 @@ SHARING = (
     Planted(
         name="standstill",
         without="a worker overrides locks as soon as it comes back",
-        patches=((partitions, "decide", overrides_whenever_it_looks),),
+        patches=((GroupWorker, "_is_late", is_never_late),),
         shows="STANDSTILL",
         walks=False,
         draw=without_a_store,
+    ),
+    Planted(
+        name="standstill in a race",
+        without="a worker that has won a race overrides a lock as soon as it comes back",
+        patches=((GroupWorker, "_is_late", is_never_late),),
+        shows="STANDSTILL",
+        walks=False,
+        draw=raced_without_a_store,
     ),
     Planted(
         name="batch dropped",

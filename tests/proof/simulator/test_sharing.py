@@ -20,6 +20,7 @@ from tests.proof.planted.scenarios import (
     by_people,
     by_races,
     by_workers,
+    raced_without_a_store,
     without_a_store,
 )
 
@@ -77,6 +78,7 @@ def test_a_worker_makes_four_requests_a_round_and_those_of_its_saves() -> None:
         (by_workers, 0),
         (by_people, 0),
         (by_races, 2),
+        (raced_without_a_store, 2),
     ],
 )
 def test_where_bugs_of_groups_are_hunted_the_honest_product_does_no_harm(
