@@ -1,6 +1,7 @@
 """A pump whose partitions are raced for; it notes what it does, as those of pump_jobs."""
 
 import os
+from time import monotonic
 
 from blackboard import Context, Item, pump
 
@@ -9,7 +10,7 @@ STEP = 0.05
 
 
 def note(what: str, position: int, partition: Item, ctx: Context) -> None:
-    line = f"{what} {position} {partition.id} {ctx.fence} {ctx.worker}\n"
+    line = f"{what} {position} {partition.id} {ctx.fence} {ctx.worker} {monotonic()}\n"
     notes = os.open("notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(notes, line.encode())

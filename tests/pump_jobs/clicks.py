@@ -1,8 +1,9 @@
 """Pumps that note what they do in the worker's folder, a line for each: what, position, partition,
-fence, worker.
+fence, worker, moment (monotonic).
 """
 
 import os
+from time import monotonic
 
 from blackboard import Context, Item, pump
 
@@ -12,7 +13,7 @@ PARTITIONS = int(os.environ.get("CLICKS_PARTITIONS", "16"))
 
 
 def note(what: str, position: int, partition: Item, ctx: Context) -> None:
-    line = f"{what} {position} {partition.id} {ctx.fence} {ctx.worker}\n"
+    line = f"{what} {position} {partition.id} {ctx.fence} {ctx.worker} {monotonic()}\n"
     notes = os.open("notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(notes, line.encode())

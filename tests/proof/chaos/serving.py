@@ -5,8 +5,19 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.support.processes import Site, eventually, own_environ, whole_lines
+
+
+class Gap(NamedTuple):
+    """A partition without a pump, as its notes show it."""
+
+    worker: str
+    """That had it before."""
+    since: float
+    """The last note of that worker, in monotonic seconds."""
+    seconds: float
 
 
 @dataclass
@@ -20,8 +31,15 @@ class Served:
     saves: int = 0
     fences: set[int] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    worker: str = ""
+    """That noted something last."""
+    moment: float = 0.0
 
-    def note(self, what: str, position: int, fence: int) -> None:
+    def note(self, what: str, position: int, fence: int, *, worker: str, moment: float) -> None:
+        if what == "began" and self.worker:
+            self.gaps.append(Gap(self.worker, self.moment, moment - self.moment))
+        self.worker, self.moment = worker, moment
         if what == "began":
             if fence in self.fences or fence < self.fence:
                 self.problems.append(f"a second pump, or an older one, begins with fence {fence}")
@@ -41,9 +59,8 @@ class Served:
 def served(site: Site) -> dict[str, Served]:
     found: dict[str, Served] = defaultdict(Served)
     for line in whole_lines(site.folder / "notes"):
-        what, position, partition, fence, worker = line.split(" ")
-        assert worker
-        found[partition].note(what, int(position), int(fence))
+        what, position, partition, fence, worker, moment = line.split(" ")
+        found[partition].note(what, int(position), int(fence), worker=worker, moment=float(moment))
     return found
 
 

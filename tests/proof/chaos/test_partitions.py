@@ -1,18 +1,27 @@
 """Workers that share partitions are killed, stopped, asked to stop and started: what the pumps
-noted shows that no acknowledged save was lost, and that every partition is served again.
+noted shows that no acknowledged save was lost, and that every partition is served again in time.
 """
 
 import random
 import signal
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from blackboard.rules.shares import names_of
 from tests.proof.chaos.serving import all_go_on, leases, served
 from tests.proof.form import LONG
+from tests.support.patience import patience
 from tests.support.processes import Site, Started
 
 PUMPS = Path(__file__).resolve().parents[2] / "pump_jobs"
+TAKEN = 3.0 + 2 * 1.0 + 5.0
+"""Seconds that a partition is without a pump whose worker is silent: a lease, two rounds, and 5."""
+HANDED_OVER = 3.0
+"""The same, where its worker has let it go."""
+NOTED_EVERY = 0.1
+"""Seconds from one note of a pump to the next, about."""
 WORKERS, TROUBLES = (8, 40) if LONG else (3, 5)
 PARTITIONS = {"clicks": 64 if LONG else 16, "plain": 4}
 
@@ -23,6 +32,18 @@ def worker(site: Site) -> Started:
     return site.works(site.start("worker", *jobs, environ=environ))
 
 
+def served_in_time(site: Site, since: float, *, silent: Started | None) -> None:
+    """No partition of `clicks` was without a pump for too long, since a moment."""
+    found = served(site)
+    for name in names_of(PARTITIONS["clicks"]):
+        for gap in found[name].gaps:
+            if gap.since < since - NOTED_EVERY:
+                continue
+            is_silent = silent is not None and f":{silent.pid}:" in gap.worker
+            bound = TAKEN if is_silent else HANDED_OVER
+            assert gap.seconds <= patience(bound), f"{name}: {gap}"
+
+
 @pytest.mark.timeout(600)
 def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
     site.add("other", type_="counts")  # makes the board
@@ -31,6 +52,7 @@ def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
     all_go_on(site, PARTITIONS["clicks"])
     for number in range(TROUBLES):
         victim = workers.pop(chance.randrange(len(workers)))
+        moment, is_silent = monotonic(), True
         match number % 3:
             case 0:
                 victim.send(signal.SIGKILL)
@@ -38,10 +60,12 @@ def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
             case 1:
                 victim.send(signal.SIGTERM)
                 assert victim.ended() == 0
+                is_silent = False
             case _:
                 victim.send(signal.SIGSTOP)
         workers.append(worker(site))
         all_go_on(site, PARTITIONS["clicks"])
+        served_in_time(site, moment, silent=victim if is_silent else None)
         if victim.process.poll() is None:
             victim.send(signal.SIGCONT)
             workers.append(victim)
