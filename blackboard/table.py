@@ -102,10 +102,11 @@ class Unknown(TableError):
 
 
 class Busy(TableError):
-    """Nothing was applied; try again after `retry_after` seconds."""
+    """Nothing was applied; try again after `retry_after` seconds. `why` is for people."""
 
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(f"the store is busy; again in {retry_after:g} s")
+    def __init__(self, retry_after: float, why: str = "") -> None:
+        because = f": {why}" if why else ""
+        super().__init__(f"the store is busy{because}; again in {retry_after:g} s")
         self.retry_after = retry_after
 
 

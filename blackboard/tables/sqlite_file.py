@@ -10,6 +10,7 @@ The data of a row is JSON text that a person can read. A time is written as a li
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -348,7 +349,7 @@ class _Found:
 
 def _found(name: Path) -> _Found:
     try:
-        found = name.stat()
+        found = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
     except OSError:
         return _Found((0, 0), 0)
     return _Found((found.st_dev, found.st_ino), found.st_nlink)
