@@ -14,12 +14,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.table import (
     Busy,
@@ -124,16 +124,14 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """When a row was written: seconds on the monotonic clock of one boot."""
 
     boot: str
     touched: float
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What one `Table.commit` writes."""
 
     partition: str
@@ -339,8 +337,7 @@ def _etags(batch: Batch, etag: int) -> list[Etag]:
     return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """The identity of the file at a path."""
 
     id: tuple[int, int]

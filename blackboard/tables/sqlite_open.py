@@ -14,9 +14,10 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
+
+from msgspec import Struct
 
 from blackboard.errors import MissingStore, StoreProblem
 from blackboard.table import Busy, TableError, Unknown, Unusable
@@ -153,8 +154,7 @@ COMMIT;
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """How a file is opened."""
 
     create: bool = False
