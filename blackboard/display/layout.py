@@ -7,9 +7,8 @@ of a row stays on one line, and its control characters are escaped.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-
-from msgspec import Struct
 
 
 def shown(text: str) -> str:
@@ -66,7 +65,8 @@ Cell = tuple[str, Style]
 Line = Sequence[Cell]
 
 
-class Column(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
     """A column, and its width where the line is too narrow for all columns."""
 
     title: str
