@@ -16,6 +16,9 @@ from tests.support.stores import LASTING, STORES, OpenTable, Run, address
 
 __all__ = ["azurite", "azurite_board", "sqlite_board"]
 
+FIXTURES = {"store": tuple(STORES), "lasting_store": LASTING}
+"""Parameters that name a store, with all that there are, the quickest first."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -39,14 +42,30 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`."""
+    more = []
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
+        if item.get_closest_marker("of_one_store") and not _is_on_quickest(item):
+            more.append(item)
+    if more:
+        config.hook.pytest_deselected(items=more)
+        items[:] = [item for item in items if item not in more]
+
+
+def _is_on_quickest(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is None or all(
+        call.params[fixture] == known[0]
+        for fixture, known in FIXTURES.items()
+        if fixture in call.params
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for fixture, known in (("store", tuple(STORES)), ("lasting_store", LASTING)):
+    for fixture, known in FIXTURES.items():
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, _stores(metafunc, known))
 
@@ -57,6 +76,8 @@ def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
     node = metafunc.definition
     if node.get_closest_marker("of_sqlite"):
         known = ("sqlite",)
+    if node.get_closest_marker("of_one_store"):
+        known = known[:1]
     if node.get_closest_marker("not_on_azurite"):
         known = [store for store in known if store != "azurite"]
     return [store for store in known if store in chosen]

@@ -136,6 +136,7 @@ def _signature(names: list[str]) -> Any:
 
 
 KINDS = pytest.mark.parametrize("kind", ["mutex", "bully", "ring"])
+ONE_STORE = pytest.mark.of_one_store("kinds of elections differ above the store")
 
 
 # ---- who leads
@@ -622,7 +623,9 @@ def terms(all_: list[Process]) -> list[int]:
     return [event["term"] for one in all_ for event in one.events if event["event"] == "leads"]
 
 
-@KINDS
+@pytest.mark.parametrize(
+    "kind", ["mutex", *(pytest.param(kind, marks=ONE_STORE) for kind in ("bully", "ring"))]
+)
 def test_a_leader_that_is_killed_is_replaced_after_a_lease(
     start: Callable[..., Process], kind: str
 ) -> None:
@@ -638,8 +641,15 @@ def test_a_leader_that_is_killed_is_replaced_after_a_lease(
     assert len(found) == len(set(found))
 
 
-@pytest.mark.parametrize("program", [CANDIDATE, BLOCKING])
-@KINDS
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [
+        ("mutex", CANDIDATE),
+        ("ring", BLOCKING),
+        pytest.param("bully", CANDIDATE, marks=ONE_STORE),
+        pytest.param("mutex", BLOCKING, marks=ONE_STORE),
+    ],
+)
 def test_a_leader_that_is_shut_down_resigns(
     start: Callable[..., Process], kind: str, program: str
 ) -> None:
