@@ -1,6 +1,8 @@
 """What one run leaves behind in its process, no other meets."""
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,17 @@ from tests.jobs_for_tests import leaving
 from tests.support.runs import Told, eventually, is_gone, run, with_processes
 
 
+def all_gone(pids: Sequence[int]) -> bool:
+    return all(is_gone(pid) for pid in pids)
+
+
 def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again() -> None:
     async def story(runner: ProcessRunner) -> None:
         for what in leaving.WAYS:
             told = Told()
             ended = await run(runner, "leave-behind", told=told, what=what)
             assert ended.outcome is Outcome.OK, (what, ended.error)
-            await eventually(lambda pids=ended.result: all(is_gone(pid) for pid in pids))
+            await eventually(partial(all_gone, ended.result))
             after = await run(runner, "tidy")
             assert after.result[0] not in ended.result, what
             ((level, text),) = told.logs
