@@ -161,7 +161,9 @@ def test_the_lists_of_cities_name_all_their_feeds() -> None:
 
 
 def _uids(file: Path) -> set[str]:
-    return {str(one["UID"]) for one in vevents(file.read_bytes())}
+    unfolded = re.sub(r"\r?\n[ \t]", "", file.read_text(encoding="utf-8"))
+    found = re.findall(r"^UID[^:\n]*:(.*?)\r?$", unfolded, re.MULTILINE)
+    return {re.sub(r"\\([\\,;])", r"\1", one) for one in found}
 
 
 def _in_window(city: str) -> set[str]:
