@@ -11,6 +11,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("what is refused is refused before the store is asked")
+
 HELLO = """
 from blackboard import handler
 

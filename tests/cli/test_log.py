@@ -25,6 +25,10 @@ from tests.support.terminals import terminal
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "how runs are chosen and shown does not depend on the store: test_odd_ids.py reads them on each"
+)
+
 KEYS = (
     *("id", "type", "due", "start", "stop", "lag", "duration", "outcome", "worker", "fence"),
     *("attempt", "result", "error"),

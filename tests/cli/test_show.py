@@ -15,6 +15,10 @@ from tests.support.terminals import terminal
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "what is shown does not depend on the store: test_odd_ids.py shows items on each"
+)
+
 KEYS = (
     *("id", "type", "state", "schedule", "params", "start", "stop", "running", "outcome", "due"),
     *("ready", "owner", "fence", "runs", "failures", "error", "result", "paused", "overdue"),
