@@ -1,4 +1,6 @@
-"""Which stores the tests run on: `pytest --store memory --store sqlite`; all by default."""
+"""Which stores the tests run on: `pytest --store memory --store sqlite`; all by default. And what a
+busy machine changes: timeouts, and nothing that goes by the speed of one example.
+"""
 
 import asyncio
 import gc
@@ -7,6 +9,7 @@ import signal
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from blackboard.table import Table
@@ -16,6 +19,13 @@ from tests.support.patience import patience
 from tests.support.stores import LASTING, STORES, OpenTable, Run, address
 
 __all__ = ["azurite", "azurite_board", "sqlite_board"]
+
+hypothesis.settings.register_profile(
+    "busy machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("busy machine")
 
 FIXTURES = {"store": tuple(STORES), "lasting_store": LASTING}
 """Parameters that name a store, with all that there are, the quickest first."""
