@@ -11,7 +11,7 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
-pytestmark = pytest.mark.of_one_store("what is refused is refused before the store is asked")
+pytestmark = pytest.mark.of_one_store("messages are the same above any store")
 
 HELLO = """
 from blackboard import handler
