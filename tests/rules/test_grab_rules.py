@@ -517,8 +517,7 @@ def test_what_a_leaving_node_had_is_taken_in_seconds(
         assert (shares[FOUR[0]], world.pumps.unowned(), world.pumps.at_once) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
-@pytest.mark.parametrize("partitions", [10, 12])
+@pytest.mark.parametrize(("partitions", "guarded"), [(10, False), (12, True)])
 def test_nothing_moves_in_a_quiet_hour(partitions: int, *, guarded: bool) -> None:
     for seed in SEEDS:
         with GrabWorld(partitions, seed=seed, guarded=guarded) as world:

@@ -41,12 +41,16 @@ Answer = TypeVar("Answer")
 
 
 def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = PATIENCE) -> Answer:
-    """What `condition` answers as soon as that is something."""
+    """What `condition` answers as soon as that is something. Looks that take long, as those of
+    processes do, are further apart: two thirds of the time are for what is waited for.
+    """
     begun = time.monotonic()
-    while not (found := condition()):
+    while True:
+        looked = time.monotonic()
+        if found := condition():
+            return found
         assert not is_over(begun, seconds), f"it did not happen within {seconds:g} s: {what}"
-        time.sleep(0.02)
-    return found
+        time.sleep(max(0.02, 2 * (time.monotonic() - looked)))
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -23,6 +23,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web.access import REFUSAL_PAUSE
 from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
+from tests.support.patience import patience
 
 T = TypeVar("T")
 LOCAL = "http://127.0.0.1"
@@ -41,6 +42,8 @@ PATHS = (
     "/actions",
 )
 HERE = ("127.0.0.1", 50_000)
+PATIENCE = patience(20.0)
+"""Seconds that something may take here before it counts as not happening."""
 
 
 class PageClock(ManualClock):
@@ -190,7 +193,7 @@ class Stream:
 
     async def until(self, holds: Callable[["Stream"], bool]) -> None:
         """Wait for what is sent."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not holds(self):  # noqa: ASYNC110 - what is sent is looked at, not signalled
                 await asyncio.sleep(0.002)
 
