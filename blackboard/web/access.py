@@ -121,6 +121,17 @@ def host_in(text: str) -> str:
         return ""
 
 
+def cookie_name(host: str) -> str:
+    """The name of the cookie of a session. A browser hands a cookie to all ports of a host: with
+    the port in its name, two boards on one machine do not end each other's sessions.
+    """
+    try:
+        port = urlsplit(f"//{host}").port
+    except ValueError:
+        port = None
+    return f"{COOKIE}_{port}" if port else COOKIE
+
+
 def is_address(host: str) -> bool:
     """Whether a host is an address and no name: no name was made to point here then."""
     try:
@@ -238,7 +249,8 @@ class Gate:
 
     def _session(self, headers: Headers) -> str:
         """The session in the cookie, if it is signed and not over."""
-        value = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        name = cookie_name(headers.get("host", ""))
+        value = cookie_parser(headers.get("cookie", "")).get(name, "")
         text, _, signature = value.partition(".")
         if not hmac.compare_digest(
             signature.encode("utf-8", "replace"), self._signature("session", text).encode()

@@ -174,7 +174,8 @@ def _trouble(
 
     async def answer(request: Request, problem: Exception) -> Response:
         text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
-        values = {"problem": text or title, "is_ours": True}
+        item_id = getattr(request.state, "item_id", "") if status != 404 else ""
+        values = {"problem": text or title, "item_id": item_id}
         page = WebPage(template="error.html", title=title, values=values, status=status)
         return site.answer(request, page)
 

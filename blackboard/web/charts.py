@@ -268,6 +268,14 @@ class HeatDay:
     cells: Sequence[HeatCell]
 
     @property
+    def since(self) -> datetime:
+        return self.cells[0].since
+
+    @property
+    def until(self) -> datetime:
+        return self.cells[-1].until
+
+    @property
     def runs(self) -> int:
         return sum(one.runs for one in self.cells)
 

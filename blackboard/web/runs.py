@@ -25,6 +25,7 @@ from blackboard.web.charts import (
     sparkline,
     timeline,
 )
+from blackboard.web.filters import LONGEST
 from blackboard.web.pages import RunLine, alarms_in, coordinator_of
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, pairs_of, zone_of
@@ -38,6 +39,7 @@ DAYS = 14
 """Of the picture of failures."""
 LATELY = timedelta(hours=24)
 """What counts as health now."""
+BAD_NAMES = sorted(one.value for one in BAD)
 SLICES = 24
 """Of that time, in a sparkline."""
 LARGEST_COSTED = 5_000
@@ -48,6 +50,8 @@ LARGEST_COSTED = 5_000
 class RunFilter:
     """Which runs a page shows, as its address says."""
 
+    item: str = ""
+    """The id of one item; "": all."""
     search: str = ""
     types: tuple[str, ...] = ()
     outcomes: tuple[str, ...] = ()
@@ -60,7 +64,8 @@ class RunFilter:
         last = dict(said)
         known = {one.value for one in Outcome}
         return cls(
-            search=last.get("q", "").strip()[:200],
+            item=last.get("id", ""),
+            search=last.get("q", "").strip()[:LONGEST],
             types=tuple(dict.fromkeys(v for k, v in said if k == "type" and v)),
             outcomes=tuple(dict.fromkeys(v for k, v in said if k == "outcome" and v in known)),
             since=moment_in(last.get("since", "")),
@@ -80,7 +85,8 @@ class RunFilter:
 
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
         """The names and values of an address, some of them changed."""
-        found = [("type", one) for one in self.types]
+        found = [("id", self.item)] if self.item else []
+        found += [("type", one) for one in self.types]
         found += [("outcome", one) for one in self.outcomes]
         found += [("q", self.search)] if self.search else []
         for name, value in (("since", self.since), ("until", self.until)):
@@ -105,16 +111,20 @@ def moment_in(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None and 1970 < moment.year < 9000 else None
 
 
-def items_of(site: Site) -> list[Item]:
-    """All items, as they were read last."""
-    return [entry.item for entry in site.snapshot.entries.values()]
+def items_of(site: Site, item_id: str = "") -> list[Item]:
+    """All items, or one, as they were read last."""
+    entries = site.snapshot.entries
+    if item_id:
+        return [entries[item_id].item] if item_id in entries else []
+    return [entry.item for entry in entries.values()]
 
 
 async def runs_page(site: Site, request: Request) -> WebPage:
     """The newest runs of the board."""
     await site.snapshot.fresh()
     wanted = RunFilter.of(pairs_of(request))
-    found = await site.runs.newest(items_of(site), wanted.query(OF_A_LIST + 1))
+    items = items_of(site, wanted.item)
+    found = await site.runs.newest(items, wanted.query(OF_A_LIST + 1))
     return WebPage(
         template="runs.html",
         title="Runs",
@@ -124,6 +134,7 @@ async def runs_page(site: Site, request: Request) -> WebPage:
             "is_cut": len(found) > OF_A_LIST,
             "outcomes": [one.value for one in Outcome],
             "page_size": OF_A_LIST,
+            "of_an_item": OF_AN_ITEM,
         },
     )
 
@@ -144,7 +155,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
     wanted = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
-    runs = await site.runs.newest(items_of(site), wanted.query(MOST))
+    runs = await site.runs.newest(items_of(site, wanted.item), wanted.query(MOST))
     spans = spans_of(runs) + _under_way(site, wanted, now)
     picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
     return WebPage(
@@ -185,6 +196,7 @@ def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
             not item.running
             or item.start is None
             or (wanted.types and item.type not in wanted.types)
+            or (wanted.item and item.id != wanted.item)
         ):
             continue
         took = brief(max((now - item.start).total_seconds(), 0.0))
@@ -229,7 +241,7 @@ async def failures_page(site: Site, request: Request) -> WebPage:
             "runs": len(runs),
             "failed": sum(run.outcome in BAD for run in runs),
             "of_an_item": OF_AN_ITEM,
-            "bad": sorted(one.value for one in BAD),
+            "bad": BAD_NAMES,
         },
     )
 
@@ -312,6 +324,9 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
             )[:30],
             "counts": site.snapshot.counts,
             "total": len(site.snapshot.entries),
+            "since": (now - LATELY).replace(microsecond=0, second=0),
+            "of_an_item": OF_AN_ITEM,
+            "bad": BAD_NAMES,
             "cost": expected_cost(site, now),
         },
     )

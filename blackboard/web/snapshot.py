@@ -126,17 +126,28 @@ class Snapshot:
         """All items, in the order of their ids."""
         return (self.entries[one] for one in self.ids)
 
+    @property
+    def age(self) -> float:
+        """Seconds since the last look."""
+        return self._clock.monotonic() - self._looked_at
+
+    @property
+    def is_old(self) -> bool:
+        """Whether a page should say of when it is."""
+        return self.age > READ_EVERY
+
     # ---- being looked at
 
-    async def fresh(self) -> None:
+    async def fresh(self, *, oldest: float = float("inf")) -> None:
         """Wait until it is as new as a look every so often makes it. A large board that was read
-        before is not waited for: what is there is shown with its age, and read again meanwhile.
+        within `oldest` seconds is not waited for: what is there is shown with its age, and read
+        again meanwhile.
         """
         if self._viewers and self.at is not None and not self.trouble:
             return
-        if self._clock.monotonic() - self._looked_at < max(LOOK_EVERY, self._look_took):
+        if self.age < max(LOOK_EVERY, self._look_took):
             return
-        if self.at is None or self._full_took <= QUICK:
+        if self.at is None or self._full_took <= QUICK or self.age > oldest:
             await self.look()
         elif self._watching is None:
             self._watching = asyncio.create_task(self._look_once())
