@@ -14,14 +14,16 @@ import pytest
 import blackboard
 from blackboard.errors import BadInput
 from blackboard.history import RunQuery
+from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Item, Mark
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.reading import BoardTable
 from blackboard.queries import SORTS, ItemQuery
 from blackboard.rules.status import STATES
 from blackboard.table import Unavailable
-from blackboard.web import live, recent
+from blackboard.web import app, live, recent
 from blackboard.web.actions import ACTS, DONE
 from blackboard.web.app import PAGES, web_app
 from blackboard.web.filters import PAGE, Chooser, Filter
@@ -470,6 +472,30 @@ def test_numbers_lead_to_what_they_count(odd: WebSite) -> None:
     [timeline] = [one for one in addresses_of(item) if one.startswith("/timeline?")]
     assert "1 runs of 1 items" in odd.get(html.unescape(timeline)).text
     assert "0 runs" in odd.get("/timeline?id=keene&hours=24").text.replace("0 runs of 1", "0 runs")
+
+
+def test_figures_that_take_long_are_read_less_often(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    async def slowly(board: BoardTable) -> BoardFigures:
+        reads.append(site.clock.monotonic())
+        site.clock.advance(2)
+        return await read(board)
+
+    def age() -> float:
+        text = site.get("/metrics").text
+        return float(text.partition("\nblackboard_board_statistics_age_seconds ")[2].split()[0])
+
+    monkeypatch.setattr(app, "read", slowly)
+    assert age() == 0
+    site.clock.advance(39)
+    assert age() == 39
+    assert len(reads) == 1
+    site.clock.advance(2)
+    assert age() == 0
+    assert len(reads) == 2
 
 
 # ---- below another application

@@ -248,6 +248,7 @@
       watch();
     }, 1000);
     new MutationObserver(all).observe(document.querySelector("main").parentNode, { childList: true, subtree: true });
+    document.querySelector(".top [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     document.getElementById("theme").addEventListener("click", theme);
     document.getElementById("keys").addEventListener("click", () => document.getElementById("help").showModal());
     document.addEventListener("keydown", pressed);
