@@ -317,9 +317,9 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     if verb not in BULK:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(BULK)}")
     picked = form.each("pick")
-    wanted = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
+    filters = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
     await site.snapshot.look()
-    chosen = picked or [one.item.id for one in site.chooser.all(wanted)]
+    chosen = picked or [one.item.id for one in site.chooser.all(filters)]
     if len(chosen) > MOST_ITEMS:
         problem = f"{plural(len(chosen), 'item')} at once are too many"
         raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")
@@ -339,7 +339,7 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
             "count": len(chosen),
             "was": form.get("count"),
             "picked": picked,
-            "wanted": wanted,
+            "filters": filters,
             "reason": form.get("reason"),
             "params": form.get("params"),
             "editable": EDITABLE,

@@ -102,7 +102,7 @@ async def _item(site: Site, item_id: str) -> Item:
     return item
 
 
-def _seen(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> JSON:
+def _object(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> JSON:
     """An item, with whether its worker was seen. `present` are the board's workers."""
     if one.running:
         one = replace(one, silent=silence(present, one.item.owner))
@@ -112,7 +112,7 @@ def _seen(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> JSON:
 async def _shown(site: Site, item_id: str) -> JSON:
     """An item as it is now."""
     one, _ = await read_one(site.board, await _item(site, item_id))
-    return _seen(site, one, await workers(site.board) if one.running else ())
+    return _object(site, one, await workers(site.board) if one.running else ())
 
 
 async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
@@ -144,7 +144,7 @@ async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON
 
 async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON:  # noqa: ARG001
     await _fresh(site)
-    wanted = Filter(
+    filters = Filter(
         search=said.q.strip(),
         states=tuple(said.state),
         types=tuple(said.type),
@@ -153,9 +153,9 @@ async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON: 
         reverse=said.order == "desc",
         page=said.page,
     )
-    found = site.chooser.page(wanted)
+    found = site.chooser.page(filters)
     return {
-        "items": [_seen(site, one.status, site.snapshot.present) for one in found.entries],
+        "items": [_object(site, one.status, site.snapshot.present) for one in found.entries],
         "total": found.total,
         "page": found.page,
         "pages": found.pages,
@@ -170,8 +170,8 @@ async def _why(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # n
     item = await _item(site, said.id)
     present = await workers(site.board)
     one, why = await explained(site.board, item, present)
-    told = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
-    return _seen(site, one, present) | told
+    reasons = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
+    return _object(site, one, present) | reasons
 
 
 async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  # noqa: ARG001

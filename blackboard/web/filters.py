@@ -148,22 +148,22 @@ class Chooser:
         self._version = -1
         self._found: dict[Filter, list[Entry]] = {}
 
-    def all(self, wanted: Filter) -> list[Entry]:
+    def all(self, filters: Filter) -> list[Entry]:
         """All that match."""
         if self._version != self._snapshot.version:
             self._version, self._found = self._snapshot.version, {}
-        key = wanted.but()
+        key = filters.but()
         if key not in self._found:
             if len(self._found) >= MOST_KEPT:
                 self._found.clear()
-            self._found[key] = wanted.choose(self._snapshot)
+            self._found[key] = filters.choose(self._snapshot)
         return self._found[key]
 
-    def page(self, wanted: Filter) -> ItemsPage:
+    def page(self, filters: Filter) -> ItemsPage:
         """One page of them: the last one where there are not so many."""
-        found = self.all(wanted)
+        found = self.all(filters)
         pages = max(-(-len(found) // PAGE), 1)
-        page = min(wanted.page, pages)
+        page = min(filters.page, pages)
         entries = found[(page - 1) * PAGE : page * PAGE]
         return ItemsPage(entries=entries, total=len(found), page=page, pages=pages)
 

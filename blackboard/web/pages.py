@@ -1,6 +1,6 @@
 """The pages that show the board as it is: items, one item, workers, leases, leaders, a report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -127,8 +127,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
     """The table of items."""
     snapshot = site.snapshot
     await snapshot.fresh()
-    wanted = Filter.of(pairs_of(request))
-    chosen = site.chooser.page(wanted)
+    filters = Filter.of(pairs_of(request))
+    chosen = site.chooser.page(filters)
     now = snapshot.at or await site.board.table.now()
     lines = [
         ItemLine.of(
@@ -144,7 +144,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
         template="board.html",
         title="Board",
         values={
-            "wanted": wanted,
+            "filters": filters,
             "chosen": chosen,
             "lines": lines,
             "columns": COLUMNS,
@@ -152,8 +152,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
             "bulk": BULK,
             "total": len(snapshot.entries),
             "states": [(one, snapshot.counts["state", one]) for one in STATES],
-            "types": _offered(types, wanted.types),
-            "tags": _offered(tags, wanted.tags),
+            "types": _offered(types, filters.types),
+            "tags": _offered(tags, filters.tags),
             "more_types": max(len(types) - MOST_TYPES, 0),
             "page_size": PAGE,
         },
@@ -368,6 +368,7 @@ async def report_page(site: Site, request: Request) -> WebPage:
         for row in rows
     ]
     used = [n for n in range(len(columns)) if any(cells[n][0] is not None for _, cells in lines)]
+    numeric = [_is_numeric(cells[n][0] for _, cells in lines) for n in used]
     return WebPage(
         template="report.html",
         title=f"{item.id}: report",
@@ -375,10 +376,15 @@ async def report_page(site: Site, request: Request) -> WebPage:
             "item": item,
             "problem": problem,
             "numbers": report_numbers(report),
-            "columns": [columns[n] for n in used],
+            "columns": list(zip((columns[n] for n in used), numeric, strict=True)),
             "lines": [(level, [_report_cell(*cells[n]) for n in used]) for level, cells in lines],
         },
     )
+
+
+def _is_numeric(values: Iterable[Any]) -> bool:
+    """Whether a column has numbers and nothing else."""
+    return all(one is None or type(one) in {int, float} for one in values)
 
 
 def _report_cell(value: Any, column: Any) -> tuple[datetime | None, str]:

@@ -1,6 +1,7 @@
 """The pages about runs of many items: the list, the timeline, failures by hour, health.
 
-They are made of the newest runs of each item, as `recent.py` keeps them.
+They are made of the newest runs of each item, as `recent.py` keeps them; where an address names one
+item, of its whole history.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from starlette.requests import Request
 
 from blackboard import cost
 from blackboard.errors import BadInput
-from blackboard.history import RunQuery
+from blackboard.history import RunQuery, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.web.charts import (
@@ -111,25 +112,32 @@ def moment_in(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None and 1970 < moment.year < 9000 else None
 
 
-def items_of(site: Site, item_id: str = "") -> list[Item]:
-    """All items, or one, as they were read last."""
-    entries = site.snapshot.entries
-    if item_id:
-        return [entries[item_id].item] if item_id in entries else []
-    return [entry.item for entry in entries.values()]
+def items_of(site: Site) -> list[Item]:
+    """All items, as they were read last."""
+    return [entry.item for entry in site.snapshot.entries.values()]
+
+
+async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
+    """The newest runs that match: of one item from its whole history, of all items the newest few
+    of each.
+    """
+    query = filters.query(limit)
+    if not filters.item:
+        return await site.runs.newest(items_of(site), query)
+    item = await site.board.item(filters.item)
+    return await newest_runs(site.board, [] if item is None else [item], query)
 
 
 async def runs_page(site: Site, request: Request) -> WebPage:
     """The newest runs of the board."""
     await site.snapshot.fresh()
-    wanted = RunFilter.of(pairs_of(request))
-    items = items_of(site, wanted.item)
-    found = await site.runs.newest(items, wanted.query(OF_A_LIST + 1))
+    filters = RunFilter.of(pairs_of(request))
+    found = await newest_of(site, filters, limit=OF_A_LIST + 1)
     return WebPage(
         template="runs.html",
         title="Runs",
         values={
-            "wanted": wanted,
+            "filters": filters,
             "lines": [RunLine.of(run) for run in found[:OF_A_LIST]],
             "is_cut": len(found) > OF_A_LIST,
             "outcomes": [one.value for one in Outcome],
@@ -139,9 +147,10 @@ async def runs_page(site: Site, request: Request) -> WebPage:
     )
 
 
-def runs_signature(site: Site, request: Request) -> object:  # noqa: ARG001
-    """What these pages depend on."""
-    return site.snapshot.version
+def runs_signature(site: Site, request: Request) -> object:
+    """What these pages depend on: one item, or all."""
+    item_id = request.query_params.get("id")
+    return site.snapshot.entries.get(item_id) if item_id else site.snapshot.version
 
 
 async def timeline_page(site: Site, request: Request) -> WebPage:
@@ -154,9 +163,9 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     given = moment_in(said.get("until", ""))
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
-    wanted = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
-    runs = await site.runs.newest(items_of(site, wanted.item), wanted.query(MOST))
-    spans = spans_of(runs) + _under_way(site, wanted, now)
+    filters = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
+    runs = await newest_of(site, filters, limit=MOST)
+    spans = spans_of(runs) + _under_way(site, filters, now)
     picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
     return WebPage(
         template="timeline.html",
@@ -171,7 +180,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
             "is_now": given is None,
             "earlier": until - span / 2,
             "later": until + span / 2 if until + span / 2 < now else None,
-            "wanted": wanted,
+            "filters": filters,
             "is_cut": len(runs) == MOST,
             "runs": len(runs),
             "most": MOST,
@@ -187,7 +196,7 @@ def _hours(text: str) -> float:
     return min(max(hours, 1 / 60), 24 * 31.0) if hours == hours else 1.0  # noqa: PLR0124 - not NaN
 
 
-def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
+def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
     """The runs that have not ended."""
     found = []
     for entry in site.snapshot.entries.values():
@@ -195,8 +204,8 @@ def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
         if (
             not item.running
             or item.start is None
-            or (wanted.types and item.type not in wanted.types)
-            or (wanted.item and item.id != wanted.item)
+            or (filters.types and item.type not in filters.types)
+            or (filters.item and item.id != filters.item)
         ):
             continue
         took = brief(max((now - item.start).total_seconds(), 0.0))
@@ -218,10 +227,10 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
-    wanted = replace(
+    filters = replace(
         RunFilter.of(pairs_of(request)), since=now - timedelta(days=DAYS), until=None, outcomes=()
     )
-    runs = await site.runs.newest(items_of(site), wanted.query(10 * MOST))
+    runs = await newest_of(site, filters, limit=10 * MOST)
     counts: dict[str, list[int]] = {}
     for run in runs:
         of_item = counts.setdefault(run.id, [0, 0])
@@ -237,7 +246,7 @@ async def failures_page(site: Site, request: Request) -> WebPage:
         values={
             "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
             "worst": worst[:20],
-            "wanted": wanted,
+            "filters": filters,
             "runs": len(runs),
             "failed": sum(run.outcome in BAD for run in runs),
             "of_an_item": OF_AN_ITEM,

@@ -474,6 +474,24 @@ def test_numbers_lead_to_what_they_count(odd: WebSite) -> None:
     assert "0 runs" in odd.get("/timeline?id=keene&hours=24").text.replace("0 runs of 1", "0 runs")
 
 
+def test_all_runs_of_an_item_can_be_reached(site: WebSite) -> None:
+    site.add("davis")
+
+    async def ran() -> None:
+        for _ in range(120):
+            made = await site.scene.claimed("davis")
+            await site.scene.let_go(made, "ok")
+            site.clock.advance(3600)
+
+    site.do(ran)
+    first = site.get("/runs?id=davis").text
+    [earlier] = [one for one in addresses_of(first) if "until=" in one and "id=davis" in one]
+    last = site.get(html.unescape(earlier)).text
+    fences = set(re.findall(r"/run\?id=davis&amp;fence=(\d+)", first + last))
+    assert fences == {str(number) for number in range(1, 121)}
+    assert "all that are kept" in site.get("/item?id=davis").text
+
+
 def test_figures_that_take_long_are_read_less_often(
     site: WebSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
