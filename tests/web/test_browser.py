@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -307,15 +308,32 @@ def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
 ) -> None:
     context = browser.new_context(color_scheme=theme, bypass_csp=True)  # type: ignore[arg-type]
     page = context.new_page()
-    for address in PAGES:
-        page.goto(place[1] + address)
+
+    def check(where: str) -> None:
         found = Axe().run(page).response["violations"]
         grave = [one for one in found if one["impact"] in {"serious", "critical"}]
-        where = [(one["id"], one["nodes"][0]["html"][:200]) for one in grave]
-        assert where == [], address
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == [], where
         page.set_viewport_size({"width": 360, "height": 740})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
         page.set_viewport_size({"width": 1280, "height": 800})
+
+    hostile = quote(HOSTILE)
+    others = (f"run?id={hostile}&fence=1", f"item?id={hostile}&done=edit", "report?id=slow")
+    for address in (*PAGES, *others, "item?id=none", "?q=none", "?live=off"):
+        page.goto(place[1] + address)
+        check(address)
+    page.goto(f"{place[1]}item?id=calm")
+    for verb in ("run", "edit"):
+        page.locator(f"#act-{verb} summary").click()
+        check(f"what {verb} asks")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    check("the keys")
+    for verb in ("run", "edit", "pause"):
+        page.goto(f"{place[1]}?type=works")
+        page.locator(f".bulk button[value={verb}]").click()
+        page.wait_for_url("**/confirm")
+        check(f"whether to {verb} them")
     context.close()
 
 
