@@ -176,11 +176,16 @@ def served(folder: Path) -> Iterator[tuple[Site, str]]:
             ("run", "keene", "exeter", "--set", "days=90"),
         ):
             assert place.start(*line).ended() == 0
-        for host in ("rabbit", "badger"):
-            command = ("worker", "--cycle", "1s", "--slots", "6")
+        command = ("worker", "--cycle", "1s", "--slots", "6")
+        workers = [
             place.works(place.start(*command, program=("-c", AS_HOST, host)))
+            for host in ("rabbit", "badger")
+        ]
         eventually(lambda: place.item("keene").running, "a calendar is read")
         eventually(lambda: place.item("morning-report").running, "the report goes on")
+        eventually(
+            lambda: any("coordinator elected" in one.text for one in workers), "one coordinates"
+        )
         pages = place.start("serve", "--operator", "--listen", "127.0.0.1:0", "--json")
         eventually(lambda: "url" in pages.text, "the pages are served")
         yield place, json.loads(pages.text.splitlines()[0])["url"]
