@@ -43,6 +43,10 @@ SAFE = {"GET", "HEAD"}
 OPEN = ("/static/", "/healthz", "/login")
 """Paths that need no visitor."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ELSEWHERE = (
+    "blackboard: this request came from another site, or a proxy has changed its Host header: "
+    "let the proxy pass it on"
+)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -190,7 +194,7 @@ class Gate:
             problem = "blackboard: this host name is not served: name it with --allow-host"
             return _refused(scope, 421, problem)
         if scope["method"] not in SAFE and not _is_same_site(headers):
-            return _refused(scope, 403, "blackboard: this request came from another site")
+            return _refused(scope, 403, ELSEWHERE)
         visitor = self._visitor(scope, headers)
         scope.setdefault("state", {})["visitor"] = visitor
         path = scope["path"].removeprefix(scope.get("root_path", ""))

@@ -55,13 +55,14 @@ COLUMNS = (
     ("type", "type"),
     ("schedule", "schedule"),
     ("start", "start"),
+    ("stop", "stop"),
     ("running", ""),
     ("outcome", "outcome"),
     ("next", "next"),
     ("owner", "owner"),
 )
 """Titles of the board's table, and what each sorts by."""
-MINOR = {"type", "schedule", "start", "owner"}
+MINOR = {"type", "schedule", "start", "stop", "owner"}
 """Columns that a narrow screen leaves out."""
 MOST_TYPES = 12
 """Types, and tags, that are offered as filters; a search finds the others."""

@@ -263,6 +263,18 @@ def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]
     assert again.ended() == 0
 
 
+def test_a_connection_that_fell_silent_is_made_anew(page: Page, place: tuple[Site, str]) -> None:
+    """As that of a laptop that slept: it is never closed."""
+    streams: list[str] = []
+    page.on("request", lambda one: streams.append(one.url) if "/live/" in one.url else None)
+    page.clock.install()
+    page.goto(place[1])
+    soon(page, lambda: len(streams) == 1, "it is live", seconds=PATIENCE)
+    page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
+    page.clock.fast_forward(3_600_000)
+    soon(page, lambda: len(streams) == 2, "it is live again", seconds=PATIENCE)
+
+
 def test_five_hundred_items_are_paused_after_their_number_was_confirmed(
     page: Page, place: tuple[Site, str], board: BlockingBoard
 ) -> None:

@@ -118,7 +118,7 @@
 
   // ---- keys
 
-  const ADDRESSES = { b: "", t: "timeline", r: "runs", f: "failures", w: "workers", l: "leases", h: "health" };
+  const ADDRESSES = { b: "", t: "timeline", r: "runs", f: "failures", w: "workers", l: "leases", e: "leaders", a: "actions", h: "health" };
   let went = 0;
 
   const lines = () => [...document.querySelectorAll("tr[data-href]")];
