@@ -156,7 +156,6 @@ async def board_page(site: Site, request: Request) -> WebPage:
             "types": _offered(types, filters.types),
             "tags": _offered(tags, filters.tags),
             "more_types": max(len(types) - MOST_TYPES, 0),
-            "page_size": PAGE,
         },
     )
 

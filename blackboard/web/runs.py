@@ -246,7 +246,6 @@ async def failures_page(site: Site, request: Request) -> WebPage:
         values={
             "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
             "worst": worst[:20],
-            "filters": filters,
             "runs": len(runs),
             "failed": sum(run.outcome in BAD for run in runs),
             "of_an_item": OF_AN_ITEM,

@@ -39,8 +39,8 @@ SHARE_OF_A_LOOK, SHARE_OF_A_READING = 5, 20
 """A look, and a full reading, may take the time once in so many."""
 QUICK = 0.05
 """Seconds of a full reading that replaces all looks."""
-SMALL = 1_000
-"""Items that are always read whole: on a busy machine once more than `QUICK` says nothing."""
+SMALL = 200
+"""Items that are always read whole: on a busy machine that takes longer than `QUICK` at times."""
 MOST_ACTIONS = 50
 """Actions that a look reads; where there are more new ones, all items are read."""
 READ_EVERY = 30.0
