@@ -7,8 +7,9 @@ of a row stays on one line, and its control characters are escaped.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 def shown(text: str) -> str:
@@ -65,8 +66,7 @@ Cell = tuple[str, Style]
 Line = Sequence[Cell]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """A column, and its width where the line is too narrow for all columns."""
 
     title: str

@@ -28,7 +28,7 @@ from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable
 from tests.support.patience import patience
-from tests.support.processes import eventually, own_environ, whole_lines
+from tests.support.processes import eventually, halt, own_environ, whole_lines
 from tests.support.stores import rows_of
 
 LEASE = 15.0
@@ -657,12 +657,12 @@ def test_a_leader_that_is_shut_down_resigns(
 
 
 def test_a_leader_that_was_stopped_sees_when_it_goes_on_that_it_was_replaced(
-    start: Callable[..., Process],
+    start: Callable[..., Process], store_url: str
 ) -> None:
     leader = start()
     eventually(lambda: leader.leads, "it leads")
     follower = start()
-    leader.process.send_signal(signal.SIGSTOP)
+    halt(leader.process, store_url.removeprefix("sqlite:"))
     eventually(lambda: follower.leads, "another leads")
     leader.process.send_signal(signal.SIGCONT)
     eventually(lambda: leader.events[-1]["event"] == "lost", "the first sees it")

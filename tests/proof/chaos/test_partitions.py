@@ -10,7 +10,7 @@ import pytest
 
 from tests.proof.chaos.serving import all_go_on, leases, served
 from tests.proof.form import LONG
-from tests.support.processes import Site, Started
+from tests.support.processes import Site, Started, halt
 
 PUMPS = Path(__file__).resolve().parents[2] / "pump_jobs"
 WORKERS, TROUBLES = (8, 40) if LONG else (3, 5)
@@ -39,7 +39,7 @@ def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
                 victim.send(signal.SIGTERM)
                 assert victim.ended() == 0
             case _:
-                victim.send(signal.SIGSTOP)
+                halt(victim.process, site.store)
         workers.append(worker(site))
         all_go_on(site, PARTITIONS["clicks"])
         if victim.process.poll() is None:
