@@ -35,7 +35,8 @@ LIST_KEYS = (
     ("c", "cancel its run, for a reason"),
     ("space", "hold the refresh, and go on"),
     ("?", "these keys"),
-    ("q, Ctrl-C", "end; Esc or q in here: back"),
+    ("Esc", "take the filter away; in here, and in an item: back"),
+    ("q, Ctrl-C", "end; in here, q: back"),
 )
 PAGE_KEYS = (
     ("up down, k j", "scroll"),
@@ -282,6 +283,8 @@ def _listed(state: Watching, key: str) -> Watching:
             return replace(state, ended=True)
         case "/":
             return replace(state, prompt=Prompt(typed=state.filter))
+        case "esc" if state.filter:
+            return _from_top(replace(state, filter=""))
         case "f":
             return _from_top(replace(state, filter=_next_filter(state.filter)))
         case "s":
