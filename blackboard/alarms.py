@@ -3,8 +3,9 @@ an owner.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from blackboard.doctor import planning_of
 from blackboard.leases import GroupLeases, read_groups
@@ -20,8 +21,7 @@ OF_A_PAUSE = {"overdue", "unserved", "stale"}
 """Problems that are none while the board is paused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
+class Alarm(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with an item."""
 
     id: str
@@ -32,8 +32,7 @@ class Alarm:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """What was found of the items of a board."""
 
     items: int

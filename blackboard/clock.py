@@ -5,8 +5,8 @@ is a process of its own), so a whole worker can run under the clock of a test or
 """
 
 import asyncio
+import os
 import random
-import secrets
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -60,7 +60,7 @@ class SystemChance:
         return random.random()  # noqa: S311 - spreads retries, guards nothing
 
     def nonce(self) -> str:
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
 
 class SeededChance:

@@ -31,7 +31,6 @@ import tokenize
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -40,6 +39,7 @@ from types import FunctionType, ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
+from msgspec import Struct
 
 from blackboard import loaded
 from blackboard.errors import BadInput
@@ -67,8 +67,7 @@ DURATIONS = ("every", "timeout", "stale_after", "backoff", "jitter", "missed_aft
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where the module of a handler is, so that a child process can load it and nothing else."""
 
     folder: str
@@ -81,8 +80,7 @@ Names = Callable[[Mapping[str, Any]], "Iterable[str] | Awaitable[Iterable[str]]"
 """Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pump:
+class Pump(Struct, frozen=True, kw_only=True):
     """What `@pump` says of the group of partitions that its function serves."""
 
     partitions: tuple[str, ...] | Names
@@ -92,8 +90,7 @@ class Pump:
     balance: Balance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class Handler(Struct, frozen=True, kw_only=True):
     """A function that runs the items of a type, as `@handler` declares it."""
 
     type: str

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.phrases import first_line
@@ -13,8 +14,7 @@ from blackboard.rules.status import ItemStatus
 from blackboard.table import Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLeases:
+class GroupLeases(Struct, frozen=True, kw_only=True):
     """A group, as the rows of its board and of its parent say."""
 
     name: str

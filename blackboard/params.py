@@ -14,11 +14,11 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.answers import Fail
 from blackboard.context import HandlerItem, variables
@@ -61,8 +61,7 @@ _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
 """By the key of a schema: in words, and whether a value keeps to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class Params(Struct, frozen=True, kw_only=True):
     """What a type takes."""
 
     schema: Schema

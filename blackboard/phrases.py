@@ -24,7 +24,7 @@ def iso(moment: datetime) -> str:
 
 def stamp(moment: datetime) -> str:
     """For people: UTC to the second, with Z."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    return moment.astimezone(UTC).isoformat(" ", "seconds")[:-6] + "Z"
 
 
 def stamp_to_milliseconds(moment: datetime) -> str:

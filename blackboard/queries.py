@@ -6,15 +6,15 @@ least one item; `tag:NAME`, `owner:NAME` and `type:NAME` mean the items that hav
 there are neither.
 """
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from blackboard.errors import BadInput
 from blackboard.inputs import check_id
-from blackboard.model import Item, Lock, Mark, State, Statistics, Token
+from blackboard.model import Item, Lock, Mark, State, Statistics, Token, replace
 from blackboard.patterns import is_glob, is_label, matches
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.maintenance import paused_by
@@ -89,8 +89,7 @@ SORTS: dict[str, Callable[[ItemStatus], Any]] = {
 """Keys to sort by. An item whose key is None comes last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemQuery:
+class ItemQuery(Struct, frozen=True, kw_only=True):
     """Which items to show, and in which order."""
 
     ids: Sequence[str] = ()
@@ -206,21 +205,19 @@ async def _with_silence(board: BoardTable, statuses: Sequence[ItemStatus]) -> li
     """Says of runs whose worker is lost when that was last seen."""
     present = await workers(board) if any(one.running for one in statuses) else ()
     return [
-        dataclasses.replace(one, silent=silence(present, one.item.owner)) if one.running else one
+        replace(one, silent=silence(present, one.item.owner)) if one.running else one
         for one in statuses
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Few:
+class _Few(Struct, frozen=True):
     """Items to be read, and how many more match."""
 
     items: Sequence[Item]
     left: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemsFound:
+class ItemsFound(Struct, frozen=True, kw_only=True):
     """What a query has found of a board."""
 
     items: Sequence[ItemStatus]

@@ -6,11 +6,11 @@ things stood when it was read, and never changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
 from blackboard.rules.status import ItemStatus
@@ -20,8 +20,7 @@ Progress = tuple[float, float | None]
 """What is done, and of how much, if that is counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardItem:
+class BoardItem(Struct, frozen=True, kw_only=True):
     """An item as it stands on the board."""
 
     id: str
@@ -122,8 +121,7 @@ class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
         return (self.stop - self.start).total_seconds()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncedWorker:
+class AnnouncedWorker(Struct, frozen=True, kw_only=True):
     """A worker as it announced itself to the board."""
 
     name: str
@@ -143,8 +141,7 @@ class AnnouncedWorker:
     """Of the software."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedRun:
+class AskedRun(Struct, frozen=True, kw_only=True):
     """A run that was asked for."""
 
     id: str
@@ -156,8 +153,7 @@ class AskedRun:
     """Whether one run is for this request and for an earlier one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardAction:
+class BoardAction(Struct, frozen=True, kw_only=True):
     """What a person did by one command, to items or to the board."""
 
     at: datetime

@@ -16,13 +16,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.handlers import Handler
@@ -213,8 +213,7 @@ _HEADS: dict[str, type[msgspec.Struct]] = {
 """Which classes define the settings of which tables of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Struct, frozen=True):
     """One setting of the file, as the page of the settings shows it."""
 
     table: str

@@ -12,11 +12,11 @@ back.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.model import NEVER
@@ -92,8 +92,7 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
         return any((self.every, self.cron, self.rrule, self.at))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class Labels(Struct, frozen=True, kw_only=True):
     """What people say of an item; no run depends on it."""
 
     description: str = ""
@@ -101,8 +100,7 @@ class Labels:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+class Concurrency(Struct, frozen=True):
     """How many runs of a type go on at a time on the whole board."""
 
     most: int
@@ -133,8 +131,7 @@ def concurrency_of(most: object, key: object) -> Concurrency | None:
     return Concurrency(most, key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True, kw_only=True):
     """The layers resolved: all that a worker needs to run an item and to plan its next run."""
 
     schedule: Schedule | None = None

@@ -32,7 +32,7 @@ ANY: Final[Etag] = "*"
 """The etag that every row has: the write overwrites what is there."""
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """One row as read. `stamp` says when it was written, in a form of the store's own: for
     `age`.
     """
@@ -43,14 +43,14 @@ class Row(Struct, frozen=True):
     stamp: Any = None
 
 
-class Insert(Struct, frozen=True):
+class Insert(Struct, frozen=True, gc=False):
     """Makes a row. The key must be absent."""
 
     key: str
     data: Data
 
 
-class Merge(Struct, frozen=True):
+class Merge(Struct, frozen=True, gc=False):
     """Sets the fields in `data`. The row must exist with this etag."""
 
     key: str
@@ -58,7 +58,7 @@ class Merge(Struct, frozen=True):
     etag: Etag
 
 
-class Replace(Struct, frozen=True):
+class Replace(Struct, frozen=True, gc=False):
     """Makes `data` the fields of the row, which must exist with this etag."""
 
     key: str
@@ -66,7 +66,7 @@ class Replace(Struct, frozen=True):
     etag: Etag
 
 
-class Delete(Struct, frozen=True):
+class Delete(Struct, frozen=True, gc=False):
     """Deletes the row, which must exist with this etag."""
 
     key: str
@@ -102,10 +102,11 @@ class Unknown(TableError):
 
 
 class Busy(TableError):
-    """Nothing was applied; try again after `retry_after` seconds."""
+    """Nothing was applied; try again after `retry_after` seconds. `why` is for people."""
 
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(f"the store is busy; again in {retry_after:g} s")
+    def __init__(self, retry_after: float, why: str = "") -> None:
+        because = f": {why}" if why else ""
+        super().__init__(f"the store is busy{because}; again in {retry_after:g} s")
         self.retry_after = retry_after
 
 

@@ -1,11 +1,15 @@
-"""Which stores the tests run on: `pytest --store memory --store sqlite`; all by default."""
+"""Which stores the tests run on: `pytest --store memory --store sqlite`; all by default. And what a
+busy machine changes: timeouts, and nothing that goes by the speed of one example.
+"""
 
 import asyncio
+import gc
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from blackboard.table import Table
@@ -15,6 +19,16 @@ from tests.support.patience import patience
 from tests.support.stores import LASTING, STORES, OpenTable, Run, address
 
 __all__ = ["azurite", "azurite_board", "sqlite_board"]
+
+hypothesis.settings.register_profile(
+    "busy machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("busy machine")
+
+FIXTURES = {"store": tuple(STORES), "lasting_store": LASTING}
+"""Parameters that name a store, with all that there are, the quickest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,14 +53,30 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`."""
+    more = []
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
+        if item.get_closest_marker("of_one_store") and not _is_on_quickest(item):
+            more.append(item)
+    if more:
+        config.hook.pytest_deselected(items=more)
+        items[:] = [item for item in items if item not in more]
+
+
+def _is_on_quickest(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is None or all(
+        call.params[fixture] == known[0]
+        for fixture, known in FIXTURES.items()
+        if fixture in call.params
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for fixture, known in (("store", tuple(STORES)), ("lasting_store", LASTING)):
+    for fixture, known in FIXTURES.items():
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, _stores(metafunc, known))
 
@@ -57,9 +87,22 @@ def _stores(metafunc: pytest.Metafunc, known: Sequence[str]) -> list[str]:
     node = metafunc.definition
     if node.get_closest_marker("of_sqlite"):
         known = ("sqlite",)
+    if node.get_closest_marker("of_one_store"):
+        known = known[:1]
     if node.get_closest_marker("not_on_azurite"):
         known = [store for store in known if store != "azurite"]
     return [store for store in known if store in chosen]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that is collected is garbage, and it stays: no collector looks through it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

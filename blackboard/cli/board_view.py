@@ -215,6 +215,9 @@ class BoardView:
         found = state.found
         if found is None:
             return [[("reading the board ...", Style.QUIET)]]
+        if not state.items:
+            words = "no item matches; Esc takes the filter away" if state.filter else "no items"
+            return [[(words, Style.QUIET)]]
         some = state.items[state.top : state.top + state.page]
         rows = [item_cells(one, now=found.now, absolute=self._absolute) for one in some]
         columns = wide(ITEM_COLUMNS, absolute=self._absolute)

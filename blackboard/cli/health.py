@@ -5,11 +5,11 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 
 import click
+from msgspec.structs import asdict
 
 from blackboard.alarms import Alarm, Checked, read_alarms
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option

@@ -8,12 +8,12 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import click
 import msgspec
+from msgspec import Struct
 
 from blackboard.display.layout import Column, Line, folded, one_line, shown, table, text_of, wrap
 from blackboard.errors import BlackboardError
@@ -115,8 +115,7 @@ def paused_words(mark: Mark, now: datetime) -> str:
     return f"the board is paused, by {who}; `blackboard resume --board` ends that"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The result of a command for one item: the item now, and words for people."""
 
     item: Item

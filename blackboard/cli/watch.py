@@ -10,10 +10,10 @@ import re
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 import click
+from msgspec import Struct
 
 from blackboard.cli.output import is_terminal
 from blackboard.cli.session import Session, run
@@ -232,8 +232,7 @@ def seconds_of(text: str) -> float:
 # ---- pages: what is read and scrolled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedPage:
+class WatchedPage(Struct, frozen=True, kw_only=True):
     """What is shown at one moment, laid out for a width."""
 
     body: Sequence[Line]

@@ -10,8 +10,9 @@ board: it names its item, so a board that is sorted anew meanwhile does not turn
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -34,7 +35,8 @@ LIST_KEYS = (
     ("c", "cancel its run, for a reason"),
     ("space", "hold the refresh, and go on"),
     ("?", "these keys"),
-    ("q, Ctrl-C", "end; Esc or q in here: back"),
+    ("Esc", "take the filter away; in here, and in an item: back"),
+    ("q, Ctrl-C", "end; in here, q: back"),
 )
 PAGE_KEYS = (
     ("up down, k j", "scroll"),
@@ -56,8 +58,7 @@ class Verb(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Act(Struct, frozen=True, kw_only=True):
     """What is to be done to an item, and why."""
 
     verb: Verb
@@ -73,8 +74,7 @@ class Room(StrEnum):
     KEYS = "keys"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Struct, frozen=True, kw_only=True):
     """What the bottom line asks for: a filter where there is no act, else its reason, or yes."""
 
     typed: str = ""
@@ -82,8 +82,7 @@ class Prompt:
     by_yes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scroll:
+class Scroll(Struct, frozen=True, kw_only=True):
     """Lines of which a screen has some."""
 
     down: int = 0
@@ -122,8 +121,7 @@ def moved(number: int, key: str, *, page: int) -> int:
 END = 1 << 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedFilter:
+class TypedFilter(Struct, frozen=True, kw_only=True):
     """A filter as it is typed, in parts."""
 
     words: Sequence[str] = ()
@@ -148,8 +146,7 @@ def filter_of(text: str) -> TypedFilter:
     return TypedFilter(words=tuple(words), states=tuple(states), types=tuple(types))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
+class Watching(Struct, frozen=True, kw_only=True):
     """What is watched of a board, and what is chosen there."""
 
     room: Room = Room.LIST
@@ -286,6 +283,8 @@ def _listed(state: Watching, key: str) -> Watching:
             return replace(state, ended=True)
         case "/":
             return replace(state, prompt=Prompt(typed=state.filter))
+        case "esc" if state.filter:
+            return _from_top(replace(state, filter=""))
         case "f":
             return _from_top(replace(state, filter=_next_filter(state.filter)))
         case "s":

@@ -10,6 +10,7 @@ supervisor holds: if the supervisor is killed, the pipe closes and the workers s
 
 import asyncio
 import faulthandler
+import gc
 import logging
 import math
 import os
@@ -139,6 +140,8 @@ def worker_command(
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form
+    # What the jobs have imported stays: the collector need not look through it again and again.
+    gc.freeze()
     try:
         with emitting_info("apscheduler", "azure"):  # which the worker itself uses
             changed = run_loop(

@@ -8,6 +8,7 @@ them. If the demo itself is killed, they end by themselves as soon as nothing is
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -73,6 +74,14 @@ class DemoFolder:
     def board_table(self) -> Mapping[str, str]:
         """What `[board]` says of where it is."""
         return {"store": self.elsewhere or _FILE, "name": self.board}
+
+    @property
+    def options(self) -> str:
+        """What a reader types behind the name of the program, to come to this board."""
+        options = f"--config {shlex.quote(str(self.settings))}"
+        if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
+            options += f" --store {shlex.quote(self.store)}"
+        return options
 
     @property
     def out(self) -> Path:

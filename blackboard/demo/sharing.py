@@ -199,7 +199,7 @@ class _Story:
             f"""The checkpoints rose to {least} to {most} meanwhile; none went back. The board is
             kept: it is served again as soon as a worker is there."""
         )
-        where = f"--config {self.folder.settings}"
+        where = self.folder.options
         self.writer.lines(
             [
                 "",

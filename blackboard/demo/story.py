@@ -3,8 +3,6 @@
 Each act waits until the board shows what the next paragraph says; nothing is printed in advance.
 """
 
-import os
-import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -299,11 +297,8 @@ class _Summary:
 
     def _commands(self, town: str) -> None:
         self.writer.title("Three commands to try next")
-        options = f"--config {shlex.quote(str(self.folder.settings))}"
-        if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
-            options += f" --store {shlex.quote(self.folder.store)}"
         commands = ("show", f"log {town}", f"why {town}")
-        self.writer.lines(f"{self.program} {options} {one}" for one in commands)
+        self.writer.lines(f"{self.program} {self.folder.options} {one}" for one in commands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

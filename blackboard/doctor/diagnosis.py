@@ -40,6 +40,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from blackboard.model import Item, Lock, Outcome, Run, State, Token, replace
 from blackboard.phrases import since, span, stamp
 from blackboard.protocol.batches import PLANNED, insert_next, token_of
@@ -67,8 +69,7 @@ COMPARED = (
 """What a token repeats of its item, besides its id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Something that is not as it should be."""
 
     code: str
@@ -96,8 +97,7 @@ class Case:
     """Rows that cannot be read, or not by this program: nothing else can be said then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """What a case is judged by."""
 
     now: datetime

@@ -23,9 +23,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec.structs import asdict
 
 from blackboard.errors import BadRow
 from blackboard.events import FreedLock, OverdueRun, RunEnded

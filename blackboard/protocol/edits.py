@@ -17,8 +17,9 @@ a name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
@@ -59,8 +60,7 @@ TRIES = 20
 """Readings of an item that keeps changing under one request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Changed(Struct, frozen=True, kw_only=True):
     """The item as it is now, and whether this request made it so."""
 
     item: Item
@@ -151,8 +151,7 @@ def restless(item_id: str) -> BlackboardError:
     return BlackboardError(f"{item_id} changed {TRIES} times under this request: try again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class New:
+class New(Struct, frozen=True, kw_only=True):
     """An item that is to be added."""
 
     id: str
@@ -163,8 +162,7 @@ class New:
     declared_by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
+class Addition(Struct, frozen=True, kw_only=True):
     """The name of an addition, and when it was first tried, by the store's clock."""
 
     name: str

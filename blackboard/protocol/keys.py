@@ -33,6 +33,7 @@ _SAFE = re.compile(rf"[A-Za-z0-9._-]{{0,{_LONGEST}}}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
 
+@lru_cache(maxsize=4096)
 def encode_id(text: str) -> str:
     """Any text as a key part: safe characters as they are, others `=XX` of their UTF-8 bytes;
     above 160 characters the first 120, `=~` and 32 hexadecimal digits of the SHA-256.
@@ -49,6 +50,7 @@ def encode_id(text: str) -> str:
     return f"{safe[:120]}=~{hashlib.sha256(raw).hexdigest()[:32]}"
 
 
+@lru_cache(maxsize=1024)
 def moment_key(moment: datetime) -> str:
     """A time of fixed width that sorts as it passes: 20261121T090000.000Z."""
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -6,11 +6,11 @@ belongs to it, in the shard that its id hashes to. The other modules here change
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow
@@ -349,8 +349,7 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardStatus:
+class BoardStatus(Struct, frozen=True, kw_only=True):
     """Items as they were at `now`, the store's time, in the order of their ids."""
 
     statuses: Sequence[ItemStatus]

@@ -78,7 +78,7 @@ class ReleaseOutcome(StrEnum):
     """Its item is gone, was made anew or cannot be read, or the store refuses the outcome."""
 
 
-class FinishedRun(Struct, frozen=True, kw_only=True):
+class FinishedRun(Struct, frozen=True, gc=False, kw_only=True):
     """A run that has ended and is to be released: its claim, and how it ended."""
 
     claim: Claim
@@ -88,7 +88,7 @@ class FinishedRun(Struct, frozen=True, kw_only=True):
     """Cut short by its worker's shutdown: due again at once."""
 
 
-class Released(Struct, frozen=True, kw_only=True):
+class Released(Struct, frozen=True, gc=False, kw_only=True):
     """A run that was released: how, its row in the history, and its item's next ready time."""
 
     how: ReleaseOutcome
@@ -204,7 +204,7 @@ def _weight(op: Op) -> int:
     """Bytes of an operation, estimated high: keys and JSON escapes included."""
     if isinstance(op, Delete):
         return 600
-    texts = "".join([value for value in op.data.values() if isinstance(value, str)])
+    texts = "".join([value for value in op.data.values() if type(value) is str])
     size = len(texts) if texts.isascii() else len(texts.encode("utf-8", "surrogatepass"))
     return 1000 + 60 * len(op.data) + 2 * size
 

@@ -27,8 +27,9 @@ Of its history only runs of fences up to its own are deleted: those of a new lif
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Outcome, Run, State
@@ -47,8 +48,7 @@ TRIES = 5
 """Of raising the floor, before it is left for later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Struct, frozen=True, kw_only=True):
     """`[board] history`, `history_age` and `tombstones`."""
 
     runs: int = 100
@@ -91,8 +91,7 @@ async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int
     return pruned + await _delete(board, item_id, batch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class Pruned(Struct, frozen=True, kw_only=True):
     """How many rows were deleted."""
 
     runs: int = 0

@@ -23,8 +23,9 @@ One batch without an answer is no reason to wait: it is settled by reading. Two 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from blackboard.model import replace
 
@@ -48,8 +49,7 @@ MANY = 10
 """Failures after which a pause doubles no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(Struct, frozen=True, kw_only=True):
     """Pauses between tries that double with each failure, with full jitter. In seconds."""
 
     shortest: float
@@ -89,8 +89,7 @@ class Need(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circuit:
+class Circuit(Struct, frozen=True, kw_only=True):
     """The state of one partition. Moments are monotonic seconds; None: requests are let through."""
 
     renewals_at: float | None = None
@@ -111,8 +110,7 @@ CLOSED = Circuit()
 """Of a partition that answers: all requests are let through."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastReply:
+class LastReply(Struct, frozen=True):
     """The last reply of a partition, or failure to reply, and when, in monotonic seconds."""
 
     is_good: bool

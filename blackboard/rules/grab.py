@@ -57,6 +57,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from blackboard.errors import BadInput
 from blackboard.model import replace
 
@@ -165,29 +167,25 @@ class LockHolders:
 # ---- events
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(Struct, frozen=True):
     """The moment of the last `WakeAt` has come. It does no harm at any other time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notified:
+class Notified(Struct, frozen=True):
     """A message was received."""
 
     channel: Channel
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class Raced:
+class Raced(Struct, frozen=True):
     """The answer to `SetIfAbsent`: the name that the field has now. None: there was no answer."""
 
     partition: str
     winner: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The answer to `Get`."""
 
     hash: Hash
@@ -195,30 +193,26 @@ class Found:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PumpStarted:
+class PumpStarted(Struct, frozen=True):
     """The pump that `StartPump` asked for runs."""
 
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class PumpEnded:
+class PumpEnded(Struct, frozen=True):
     """A pump has ended, for any reason; or the one that `StartPump` asked for does not start."""
 
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class RowsRead:
+class RowsRead(Struct, frozen=True):
     """The node has read the rows: the partitions there are, and those whose pump it runs."""
 
     partitions: frozenset[str]
     held: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(Struct, frozen=True):
     """The node is asked to stop: it gives up all that it holds and takes part in no race."""
 
 
@@ -229,16 +223,14 @@ Event = Woken | RowsRead | Leaving | PartitionEvent
 # ---- actions
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True):
     """Publishes a partition in a channel."""
 
     channel: Channel
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetIfAbsent:
+class SetIfAbsent(Struct, frozen=True):
     """Writes a value into a field that is empty. `Raced` has the answer."""
 
     hash: Hash
@@ -246,16 +238,14 @@ class SetIfAbsent:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Struct, frozen=True):
     """Reads a field. `Found` has the answer."""
 
     hash: Hash
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Writes a value into a field."""
 
     hash: Hash
@@ -263,8 +253,7 @@ class Put:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropIf:
+class DropIf(Struct, frozen=True):
     """Clears a field if it has this value."""
 
     hash: Hash
@@ -272,22 +261,19 @@ class DropIf:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartPump:
+class StartPump(Struct, frozen=True):
     """Claims the partition and starts its pump. `PumpStarted` or `PumpEnded` follows."""
 
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopPump:
+class StopPump(Struct, frozen=True):
     """Asks the pump to stop. `PumpEnded` follows."""
 
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(Struct, frozen=True):
     """Asks for `Woken` at this moment, in place of the moment asked for before."""
 
     moment: float
@@ -314,8 +300,7 @@ _OWNED = {_Phase.STARTING, _Phase.RUNNING}
 _HELD = {_Phase.WON} | _OWNED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Part(Struct, frozen=True, kw_only=True):
     """What a node knows of one partition. A moment that is infinite never comes."""
 
     phase: _Phase = _Phase.IDLE

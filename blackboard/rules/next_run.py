@@ -26,8 +26,9 @@ time. That is what is planned also beside runs that were asked for before it.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from blackboard.model import NEVER, Item, State, whole_milliseconds
 from blackboard.phrases import stamp
@@ -179,8 +180,7 @@ def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
 # ---- times that only a wrong clock explains
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planning:
+class Planning(Struct, frozen=True, kw_only=True):
     """What an item is planned by."""
 
     settings: RunSettings

@@ -26,8 +26,9 @@ each round, as long as another has at least two fewer. It comes to the same shar
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 LATE = 1.5
 """Rounds from one look to the next, after which a worker is late."""
@@ -53,8 +54,7 @@ class Balance(StrEnum):
     """By races over a bus; by shares while the bus is away. See `rules/grab.py`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(Struct, frozen=True, kw_only=True):
     """A group as one worker sees it at a moment."""
 
     held: Mapping[str, str]
@@ -73,8 +73,7 @@ class Picture:
         return len(self.held) + len(self.stale) + len(self.free) + len(self.waiting)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """What a worker does after a look."""
 
     take: tuple[str, ...] = ()

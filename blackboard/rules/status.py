@@ -11,8 +11,9 @@ Several may hold at once. Nothing here decides what a worker does; see `rules/du
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from blackboard.model import Item, Lock, Outcome
 from blackboard.rules.due import is_stale
@@ -22,8 +23,7 @@ OVERDUE_AFTER = timedelta(minutes=1)
 """A worker walks once in a cycle; what is ready for longer than that is late."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemStatus:
+class ItemStatus(Struct, frozen=True):
     """An item with the lock it had, and what is to be said of it."""
 
     item: Item

@@ -108,9 +108,10 @@ events came in between.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 from blackboard.errors import BlackboardError
 from blackboard.model import (
@@ -618,8 +619,7 @@ def resumed(item: Item, mark: str, *, now: datetime) -> Item:
     return replace(after, state=State.ACTIVE, ready=ready)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(Struct, frozen=True, kw_only=True):
     """An item after a request: the slot of the run that is for it, and what comes before."""
 
     item: Item

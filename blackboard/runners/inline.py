@@ -72,7 +72,7 @@ class InlineRunner:
     def start(self, call: HandlerCall, report: Reporter, deadline: float) -> Execution:  # noqa: ARG002
         run = _InlineRun(call, report, self._resources, stop_timeout=self._stop_timeout)
         self._running.add(run)
-        run.ended.add_done_callback(lambda _: self._running.discard(run))
+        run.when_ended(lambda _: self._running.discard(run))
         return run
 
     async def close(self) -> None:
@@ -84,6 +84,10 @@ class InlineRunner:
 
 
 class _InlineRun:
+    """Once it has ended it is in no cycle of references: to find such cycles would take the garbage
+    collector longer than a run takes otherwise.
+    """
+
     def __init__(
         self,
         call: HandlerCall,
@@ -106,15 +110,22 @@ class _InlineRun:
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
-        self.ended: asyncio.Future[Ended] = self._loop.create_future()
-        self._task = self._loop.create_task(self._run(call), name=f"{call.item.type} handler")
-        self._task.add_done_callback(self._settle)
+        self._ended: Ended | None = None
+        self._to_call: list[Callable[[Ended], None]] = []
+        task = self._loop.create_task(self._run(call), name=f"{call.item.type} handler")
+        task.add_done_callback(self._settle)
+        self._task: asyncio.Task[Ended] | None = task
 
     async def wait(self) -> Ended:
-        return await asyncio.shield(self.ended)
+        ended: asyncio.Future[Ended] = self._loop.create_future()
+        self.when_ended(lambda how: None if ended.done() else ended.set_result(how))
+        return await ended
 
     def when_ended(self, call: Callable[[Ended], None]) -> None:
-        self.ended.add_done_callback(lambda ended: call(ended.result()))
+        if self._ended is None:
+            self._to_call.append(call)
+        else:
+            self._loop.call_soon(call, self._ended, context=self._outside)
 
     def extend(self, deadline: float) -> None:
         """Does nothing: a loop that stands still neither renews nor runs the handler."""
@@ -130,7 +141,7 @@ class _InlineRun:
 
     def fail(self, problem: BaseException) -> None:
         """Ends the run as failed, if it is not over: what the handler started raised `problem`."""
-        if not self.ended.done():
+        if self._ended is None:
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
         what = f"what the {self._type} handler of {self._id} left behind"
@@ -142,10 +153,12 @@ class _InlineRun:
         return self._mask.short(text)
 
     def _stop(self, verdict: Ended) -> None:
-        if self._verdict is not None or self.ended.done():
+        if self._verdict is not None or self._task is None:
             return
         self._verdict = verdict
-        self._timer = self._loop.call_later(self._stop_timeout, self._abandon)
+        self._timer = self._loop.call_later(
+            self._stop_timeout, self._abandon, context=self._outside
+        )
         self._task.cancel()
 
     async def _run(self, call: HandlerCall) -> Ended:
@@ -204,9 +217,13 @@ class _InlineRun:
         self._end(self._verdict)
 
     def _end(self, ended: Ended) -> None:
-        if not self.ended.done():
+        self._task = None
+        if self._ended is None:
             output = self._mask.output(self._tail.text())
-            self.ended.set_result(self._notes.added_to(replace(ended, output=output)))
+            self._ended = self._notes.added_to(replace(ended, output=output))
+            to_call, self._to_call = self._to_call, []
+            for call in to_call:
+                call(self._ended)
 
     def _log(self, logged: Logged) -> None:
         masked = logged.masked(self._mask)
@@ -229,7 +246,7 @@ class _InlineRun:
 
     async def _save(self, call: HandlerCall, value: Any) -> None:
         checkpoint = fitting_checkpoint(value, call.mask, limit=call.limit)
-        if self.ended.done():
+        if self._ended is not None:
             raise LeaseLost("the run is over")
         with own_logs():
             await self._report.save(checkpoint)
@@ -240,7 +257,7 @@ class _InlineRun:
         """
 
         def unless_over() -> None:
-            if not self.ended.done():
+            if self._ended is None:
                 report()
 
         with suppress(RuntimeError):  # a thread that outlived the loop
@@ -252,20 +269,26 @@ class LoopSignal:
 
     def __init__(self) -> None:
         self.reason = ""
-        self._event = asyncio.Event()
+        self._is_set = False
+        self._event: asyncio.Event | None = None
+        """Made for the first that waits: hardly any handler does."""
 
     def set(self, reason: str) -> None:
         self.reason = reason
-        self._event.set()
+        self._is_set = True
+        if self._event is not None:
+            self._event.set()
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as in threads
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._event.wait()
-        return self._event.is_set()
+        if not self._is_set:
+            self._event = self._event or asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._event.wait()
+        return self._is_set
 
 
 # ---- the loop

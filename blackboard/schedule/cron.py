@@ -35,6 +35,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from blackboard.errors import BadInput
 from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
@@ -100,8 +102,7 @@ class Cron:
         return min((one for one in found if one is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class Fields(Struct, frozen=True, kw_only=True):
     """The sets that an expression means. Sunday is 0."""
 
     minutes: tuple[int, ...]

@@ -15,10 +15,11 @@ when the window ends.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.phrases import plural
@@ -39,8 +40,7 @@ _NAME = re.compile(r"[a-z_][\w-]*", re.IGNORECASE)
 _REMEDY = "as in: sat-sun, mon-fri 22:00-06:00, 2026-12-24..2027-01-02, 01-01"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """A time on some days."""
 
     weekdays: frozenset[int] | None = None
@@ -74,8 +74,7 @@ class Window:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Of one schedule. Raises BadInput for a blackout that cannot be read."""
 
     until: datetime | None = None

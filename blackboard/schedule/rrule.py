@@ -38,6 +38,8 @@ from operator import gt
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from blackboard.errors import BadInput
 from blackboard.schedule.limits import NONE, Limits
 from blackboard.schedule.zones import find_zone, first_shown
@@ -119,8 +121,7 @@ class RRule:
         return _read(self.rule, self.zone).runs(after)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recurrence:
+class _Recurrence(Struct, frozen=True, kw_only=True):
     """The meaning of a text. Times are instants, except the wall times of the rules."""
 
     rules: tuple["_Rule", ...]

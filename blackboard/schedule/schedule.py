@@ -156,7 +156,10 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:
     """The first slot strictly later than `after` (aware): UTC. None when there are no more."""
-    return next(_slots(schedule, _utc(after)), None)
+    after = _utc(after)
+    if isinstance(schedule, Every) and schedule.limits is NONE:
+        return after + schedule.interval if schedule.interval <= _END - after else None
+    return next(_slots(schedule, after), None)
 
 
 def due_between(schedule: Schedule, after: datetime, until: datetime, limit: int) -> list[datetime]:

@@ -13,8 +13,9 @@ bytes at most, a read may be stale. No board was ever tested on it, so it is ref
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from blackboard.bus import REDIS_URL
 from blackboard.errors import BadInput, StoreProblem
@@ -38,8 +39,7 @@ _SECRET = re.compile(
 _COSMOS = re.compile(r"\.cosmos\.|\.cosmosdb\.|\.documents\.azure\.", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AzureAddress:
+class AzureAddress(Struct, frozen=True, kw_only=True):
     """One table. `account` is "" where a custom domain hides it."""
 
     endpoint: str

@@ -10,15 +10,16 @@ The data of a row is JSON text that a person can read. A time is written as a li
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from blackboard.table import (
     Busy,
@@ -123,16 +124,14 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """When a row was written: seconds on the monotonic clock of one boot."""
 
     boot: str
     touched: float
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What one `Table.commit` writes."""
 
     partition: str
@@ -338,8 +337,7 @@ def _etags(batch: Batch, etag: int) -> list[Etag]:
     return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """The identity of the file at a path."""
 
     id: tuple[int, int]
@@ -348,7 +346,7 @@ class _Found:
 
 def _found(name: Path) -> _Found:
     try:
-        found = name.stat()
+        found = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
     except OSError:
         return _Found((0, 0), 0)
     return _Found((found.st_dev, found.st_ino), found.st_nlink)

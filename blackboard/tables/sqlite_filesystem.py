@@ -17,15 +17,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from stat import S_ISREG
+
+from msgspec import Struct
 
 from blackboard.errors import StoreProblem
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A line of the mount table."""
 
     point: str

@@ -14,9 +14,10 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
+
+from msgspec import Struct
 
 from blackboard.errors import MissingStore, StoreProblem
 from blackboard.table import Busy, TableError, Unknown, Unusable
@@ -61,7 +62,7 @@ def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
 def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
     extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if extended & 0xFF in _BUSY:
-        return Busy(RETRY_AFTER)
+        return Busy(RETRY_AFTER, writer_of(path))
     if extended in _MAY_HAVE_LANDED:
         return Unknown(f"{path}: {error}")
     if extended & 0xFF in _DAMAGED:
@@ -70,6 +71,43 @@ def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
         return damaged(path, "a row of it is no text")
     remedy = _REMEDIES.get(extended & 0xFF, "")
     return Unusable(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
+
+
+_WRITE_LOCK = 120
+"""The byte of `NAME-shm` that the one process which may write has locked."""
+
+
+def writer_of(path: Path) -> str:
+    """Which other process may write the file now, in words; "" where that is not known. A process
+    that is stopped in the middle of a write keeps all others from writing until it goes on or ends.
+    """
+    with suppress(OSError, ValueError, IndexError):  # not Linux, or it is over by now
+        inode = os.stat(f"{path}-shm").st_ino  # noqa: PTH116 - opening it would drop our own locks
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            fields = line.split()
+            if (
+                len(fields) != 8
+                or fields[3] != "WRITE"
+                or fields[5].rpartition(":")[2] != str(inode)
+            ):
+                continue
+            if int(fields[6]) <= _WRITE_LOCK <= int(fields[7]) and fields[4] != str(os.getpid()):
+                return _described(int(fields[4]))
+    return ""
+
+
+def _described(pid: int) -> str:
+    """What a process is that holds the lock. Its command line may hold secrets: only its name."""
+    if pid <= 0:
+        return "a process of another container writes to it"
+    about = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    name, _, rest = about.partition("(")[2].rpartition(") ")
+    if rest.startswith(("T", "t")):
+        return (
+            f"process {pid} ({name}) was stopped while it wrote, and keeps all others from writing "
+            f"(let it go on with `kill -CONT {pid}`, or end it)"
+        )
+    return f"process {pid} ({name}) writes to it"
 
 
 def damaged(path: Path, how: str) -> Unusable:
@@ -85,7 +123,7 @@ def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreProblem(f"{path} is damaged: {error} (restore a copy)")
     if code in _BUSY:
-        return Busy(RETRY_AFTER)
+        return Busy(RETRY_AFTER, writer_of(path))
     remedy = _REMEDIES.get(code, "")
     return StoreProblem(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))
 
@@ -116,8 +154,7 @@ COMMIT;
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """How a file is opened."""
 
     create: bool = False

@@ -43,6 +43,10 @@ SAFE = {"GET", "HEAD"}
 OPEN = ("/static/", "/healthz", "/login")
 """Paths that need no visitor."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ELSEWHERE = (
+    "blackboard: this request came from another site, or a proxy has changed its Host header: "
+    "let the proxy pass it on"
+)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -121,6 +125,17 @@ def host_in(text: str) -> str:
         return ""
 
 
+def cookie_name(host: str) -> str:
+    """The name of the cookie of a session. A browser hands a cookie to all ports of a host: with
+    the port in its name, two boards on one machine do not end each other's sessions.
+    """
+    try:
+        port = urlsplit(f"//{host}").port
+    except ValueError:
+        port = None
+    return f"{COOKIE}_{port}" if port else COOKIE
+
+
 def is_address(host: str) -> bool:
     """Whether a host is an address and no name: no name was made to point here then."""
     try:
@@ -179,7 +194,7 @@ class Gate:
             problem = "blackboard: this host name is not served: name it with --allow-host"
             return _refused(scope, 421, problem)
         if scope["method"] not in SAFE and not _is_same_site(headers):
-            return _refused(scope, 403, "blackboard: this request came from another site")
+            return _refused(scope, 403, ELSEWHERE)
         visitor = self._visitor(scope, headers)
         scope.setdefault("state", {})["visitor"] = visitor
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -238,7 +253,8 @@ class Gate:
 
     def _session(self, headers: Headers) -> str:
         """The session in the cookie, if it is signed and not over."""
-        value = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        name = cookie_name(headers.get("host", ""))
+        value = cookie_parser(headers.get("cookie", "")).get(name, "")
         text, _, signature = value.partition(".")
         if not hmac.compare_digest(
             signature.encode("utf-8", "replace"), self._signature("session", text).encode()

@@ -37,7 +37,17 @@ NAMED = 10
 """Ids, and problems, that a page names."""
 KEPT = 20
 """Bulk changes that are remembered."""
-EDITABLE = ("every", "cron", "rrule", "at", "timezone", "timeout", "retries", "description")
+EDITABLE: Mapping[str, str] = {
+    "every": "8h",
+    "cron": "0 3 * * *",
+    "rrule": "FREQ=WEEKLY;BYDAY=MO",
+    "at": "2027-01-31T09:00",
+    "timezone": "Europe/Berlin",
+    "timeout": "5m",
+    "retries": "2",
+    "description": "what it is for",
+}
+"""What a form may say of how an item is run, each with an example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +108,7 @@ async def _unlock(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
 
 
 async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    said = dict(form.fields)
-    options: dict[str, Any] = {name: said[name].strip() for name in EDITABLE if name in said}
-    if options.get("retries"):
-        number = options["retries"]
-        if not (number.isascii() and number.isdigit() and len(number) <= 9):
-            raise BadInput("retries", f"{options['retries']!r} is no number", "0 or more")
-        options["retries"] = int(options["retries"])
-    if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
-        raise BadInput(
-            "schedule", "there is more than one", "every, cron, rrule or at: one of them"
-        )
-    await verbs.edit(item_id, by=by, **options)
+    await verbs.edit(item_id, by=by, **options_in(form))
 
 
 ACTS: Mapping[str, Act] = {
@@ -120,7 +119,23 @@ ACTS: Mapping[str, Act] = {
     "unlock": _unlock,
     "edit": _edit,
 }
-BULK = {"run": "run now", "pause": "pause", "resume": "resume", "cancel": "cancel"}
+DONE: Mapping[str, str] = {
+    "run": "A run was requested.",
+    "pause": "It was paused.",
+    "resume": "It was resumed.",
+    "cancel": "The run is told to end.",
+    "unlock": "The lock was taken away.",
+    "edit": "It was changed.",
+}
+"""What a page says after each."""
+BULK: Mapping[str, str] = {
+    "run": "run now",
+    "pause": "pause",
+    "resume": "resume",
+    "cancel": "cancel",
+    "unlock": "unlock",
+    "edit": "edit",
+}
 """What is done to many items, in words."""
 
 
@@ -135,6 +150,27 @@ def params_in(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadInput("params", "it is no object", 'as in {"days": 3}')
     return found
+
+
+def options_in(form: Form) -> dict[str, Any]:
+    """What a form changes: each option that is another one than the form showed, so that two who
+    edit an item at the same time do not undo each other's changes. Raises BadInput.
+    """
+    said = {name: form.get(name).strip() for name in EDITABLE}
+    options: dict[str, Any] = {
+        name: value for name, value in said.items() if value != form.get(f"was.{name}")
+    }
+    if not options:
+        raise BadInput("edit", "nothing is changed", "change a field")
+    if number := options.get("retries"):
+        if not (number.isascii() and number.isdigit() and len(number) <= 9):
+            raise BadInput("retries", f"{number!r} is no number", "0 or more")
+        options["retries"] = int(number)
+    if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
+        raise BadInput(
+            "schedule", "there is more than one", "every, cron, rrule or at: one of them"
+        )
+    return options
 
 
 def name_of(request: Request) -> str:
@@ -164,11 +200,11 @@ async def act(site: Site, request: Request) -> Response:
     verb = request.path_params["verb"]
     if verb not in ACTS:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
-    item_id = form.get("id")
+    item_id = request.state.item_id = form.get("id")
     await ACTS[verb](site.verbs, item_id, form, name_of(request))
     await site.snapshot.reread([item_id])
     root = root_of(request)
-    return RedirectResponse(f"{root}/item?{urlencode([('id', item_id)])}", 303)
+    return RedirectResponse(f"{root}/item?{urlencode({'id': item_id, 'done': verb})}", 303)
 
 
 # ---- many items
@@ -255,12 +291,23 @@ async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form
                 verb=change.verb,
                 ids=changed,
                 reason=form.get("reason"),
-                detail=" ".join(param_names(params_in(form.get("params")))),
+                detail=_detail(change.verb, form),
                 via="web",
             )
         await site.snapshot.reread(ids)
     except TableError as problem:
         _log.warning("%s of %s items is not recorded: %s", change.verb, len(changed), problem)
+
+
+def _detail(verb: str, form: Form) -> str:
+    """What an action says besides, as `blackboard.Board` has it."""
+    match verb:
+        case "run":
+            return ", ".join(param_names(params_in(form.get("params"))))
+        case "edit":
+            return ", ".join(options_in(form))
+        case _:
+            return ""
 
 
 async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | Response:
@@ -270,14 +317,15 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     if verb not in BULK:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(BULK)}")
     picked = form.each("pick")
-    wanted = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
+    filters = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
     await site.snapshot.look()
-    chosen = picked or [one.item.id for one in site.chooser.all(wanted)]
+    chosen = picked or [one.item.id for one in site.chooser.all(filters)]
     if len(chosen) > MOST_ITEMS:
         problem = f"{plural(len(chosen), 'item')} at once are too many"
         raise BadInput("items", problem, f"at most {MOST_ITEMS:,}: choose fewer by a filter")
-    params_in(form.get("params"))
-    if chosen and form.get("count") == str(len(chosen)):
+    is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
+    if is_confirmed:
+        _detail(verb, form)
         change = bulk.start(site, chosen, form, verb=verb, by=name_of(request))
         root = root_of(request)
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
@@ -291,9 +339,11 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
             "count": len(chosen),
             "was": form.get("count"),
             "picked": picked,
-            "wanted": wanted,
+            "filters": filters,
             "reason": form.get("reason"),
             "params": form.get("params"),
+            "editable": EDITABLE,
+            "own": {name: form.get(name) for name in EDITABLE},
         },
     )
 

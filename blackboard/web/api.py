@@ -63,7 +63,8 @@ from blackboard.web.pages import LARGEST_EXAMINED, alarms_in, coordinator_of
 from blackboard.web.refusals import json_answer, refusal
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
-from blackboard.worker.membership import silence, workers
+from blackboard.web.snapshot import READ_EVERY
+from blackboard.worker.membership import Sighting, silence, workers
 
 VERSION = "/v1"
 LONGEST_BODY = 2_000_000
@@ -89,7 +90,7 @@ class Operation(DescribedOperation):
 
 async def _fresh(site: Site) -> None:
     """See that the items in memory are new. Raises TableError where the store does not answer."""
-    await site.snapshot.fresh()
+    await site.snapshot.fresh(oldest=READ_EVERY)
     if site.snapshot.trouble:
         raise TableError(site.snapshot.trouble)
 
@@ -101,17 +102,17 @@ async def _item(site: Site, item_id: str) -> Item:
     return item
 
 
-def _seen(site: Site, one: ItemStatus) -> JSON:
-    """An item, with whether its worker was seen."""
+def _object(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> JSON:
+    """An item, with whether its worker was seen. `present` are the board's workers."""
     if one.running:
-        one = replace(one, silent=silence(site.snapshot.present, one.item.owner))
+        one = replace(one, silent=silence(present, one.item.owner))
     return item_view(one, site.board.labels(one.item))
 
 
 async def _shown(site: Site, item_id: str) -> JSON:
     """An item as it is now."""
     one, _ = await read_one(site.board, await _item(site, item_id))
-    return _seen(site, one)
+    return _object(site, one, await workers(site.board) if one.running else ())
 
 
 async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
@@ -143,7 +144,7 @@ async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON
 
 async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON:  # noqa: ARG001
     await _fresh(site)
-    wanted = Filter(
+    filters = Filter(
         search=said.q.strip(),
         states=tuple(said.state),
         types=tuple(said.type),
@@ -152,9 +153,9 @@ async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON: 
         reverse=said.order == "desc",
         page=said.page,
     )
-    found = site.chooser.page(wanted)
+    found = site.chooser.page(filters)
     return {
-        "items": [_seen(site, one.status) for one in found.entries],
+        "items": [_object(site, one.status, site.snapshot.present) for one in found.entries],
         "total": found.total,
         "page": found.page,
         "pages": found.pages,
@@ -167,9 +168,10 @@ async def _one(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # n
 
 async def _why(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # noqa: ARG001
     item = await _item(site, said.id)
-    one, why = await explained(site.board, item, await workers(site.board))
-    told = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
-    return _seen(site, one) | told
+    present = await workers(site.board)
+    one, why = await explained(site.board, item, present)
+    reasons = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
+    return _object(site, one, present) | reasons
 
 
 async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  # noqa: ARG001

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.metrics.board import BoardFigures, exposition, read
+from blackboard.model import replace
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import TableError
@@ -54,7 +55,9 @@ address; that of the board is the root."""
 
 
 FIGURES_LAST = 5.0
-"""Seconds for which figures of the board are good."""
+"""Seconds for which figures of the board are good, at the least."""
+SHARE_OF_FIGURES = 20
+"""Reading them may take the time once in so many: without a coordinator all items are read."""
 
 
 def web_app(
@@ -174,7 +177,8 @@ def _trouble(
 
     async def answer(request: Request, problem: Exception) -> Response:
         text = str(problem) if isinstance(problem, BlackboardError | TableError) else ""
-        values = {"problem": text or title, "is_ours": True}
+        item_id = getattr(request.state, "item_id", "") if status != 404 else ""
+        values = {"problem": text or title, "item_id": item_id}
         page = WebPage(template="error.html", title=title, values=values, status=status)
         return site.answer(request, page)
 
@@ -267,15 +271,21 @@ class BoardMetrics:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._read_at = float("-inf")
+        self._last = 0.0
+        """Seconds for which they are good."""
         self._figures: BoardFigures | None = None
         self._reading = asyncio.Lock()
 
     async def answer(self, request: Request) -> Response:
         """In the format that the request accepts."""
+        clock = self._site.clock
         async with self._reading:
-            now = self._site.clock.monotonic()
-            if self._figures is None or now - self._read_at >= FIGURES_LAST:
+            began = clock.monotonic()
+            if self._figures is None or began - self._read_at >= self._last:
                 self._figures = await read(self._site.board)
-                self._read_at = now
-        found = exposition(self._figures, request.headers.get("accept", ""))
+                self._read_at = clock.monotonic()
+                self._last = max(FIGURES_LAST, SHARE_OF_FIGURES * (self._read_at - began))
+            held = clock.monotonic() - self._read_at
+            figures = replace(self._figures, age=self._figures.age + held)
+        found = exposition(figures, request.headers.get("accept", ""))
         return Response(found.body, media_type=None, headers={"content-type": found.content_type})

@@ -13,8 +13,11 @@ WIDTH = 1000.0
 """Of a picture, in units of its own."""
 LEAST_BAR = 2.0
 """A shorter run is drawn as long as this."""
-ROW = 22
-"""Units from one row of a timeline to the next."""
+LANE, LANE_GAP, ROW_GAP = 6.0, 2.0, 8.0
+"""A row of a timeline has a lane for each of the runs that it shows side by side."""
+LEAST_ROW = 22.0
+MOST_LANES = 8
+"""The style sheet has the heights of rows with so many. What is more lies in the last lane."""
 MOST_ROWS = 60
 """Of a timeline."""
 STEPS = tuple(
@@ -115,8 +118,9 @@ class TimelineRow:
     """What one item or one worker did."""
 
     name: str
-    title: str
+    lanes: int
     y: float
+    height: float
     bars: Sequence[Bar]
 
 
@@ -166,44 +170,62 @@ class TimelinePicture:
 def timeline(
     spans: Sequence[RunSpan], *, since: datetime, until: datetime, by: str, zone: tzinfo = UTC
 ) -> TimelinePicture:
-    """`by` is "item" or "worker". Rows are in the order of the names; those with the most runs are
-    drawn where there are too many.
+    """`by` is "item" or "worker", whose rows have those of the same host and process. Rows are in
+    the order of the names; those with the most runs are drawn where there are too many.
     """
     rows: defaultdict[str, list[RunSpan]] = defaultdict(list)
     for one in spans:
         if one.stop >= since and one.start <= until:
-            rows[one.id if by == "item" else one.worker].append(one)
+            rows[one.id if by == "item" else worker_name(one.worker)].append(one)
     names = sorted(rows, key=lambda name: (-len(rows[name]), name))
-    drawn = sorted(names[:MOST_ROWS])
-    found = [
-        TimelineRow(
-            name=name,
-            title=name if by == "item" else worker_name(name),
-            y=float(place * ROW),
-            bars=[_bar(one, since=since, until=until) for one in rows[name]],
-        )
-        for place, name in enumerate(drawn)
-    ]
+    found: list[TimelineRow] = []
+    height = 0.0
+    for name in sorted(names[:MOST_ROWS]):
+        found.append(_row(name, rows[name], y=height, since=since, until=until))
+        height += found[-1].height
     return TimelinePicture(
         rows=found,
         marks=axis(since, until, zone),
-        height=float(max(len(found), 1) * ROW),
-        left_out=len(names) - len(drawn),
+        height=max(height, LEAST_ROW),
+        left_out=len(names) - len(found),
     )
 
 
-def _bar(one: RunSpan, *, since: datetime, until: datetime) -> Bar:
+def _row(
+    name: str, spans: Sequence[RunSpan], *, y: float, since: datetime, until: datetime
+) -> TimelineRow:
+    """Runs at the same time lie in lanes, one below the other."""
+    placed: list[tuple[RunSpan, int]] = []
+    ends: list[datetime] = []
+    for one in sorted(spans, key=lambda one: (one.start, one.stop)):
+        lane = next((n for n, end in enumerate(ends) if end <= one.start), len(ends))
+        lane = min(lane, MOST_LANES - 1)
+        if lane == len(ends):
+            ends.append(one.stop)
+        else:
+            ends[lane] = max(ends[lane], one.stop)
+        placed.append((one, lane))
+    lanes = len(ends)
+    height = max(lanes * (LANE + LANE_GAP) - LANE_GAP + ROW_GAP, LEAST_ROW)
+    thick = LANE if lanes > 1 else height - ROW_GAP
     whole = (until - since) / timedelta(seconds=1)
-    begin = max((one.start - since).total_seconds(), 0.0) / whole * WIDTH
-    end = min((one.stop - since).total_seconds(), whole) / whole * WIDTH
-    return Bar(
-        x=round(min(begin, WIDTH - LEAST_BAR), 2),
-        width=round(max(end - begin, LEAST_BAR), 2),
-        style=one.style,
-        fence=one.fence,
-        id=one.id,
-        words=one.words,
-    )
+
+    def bar(one: RunSpan, lane: int) -> Bar:
+        begin = max((one.start - since).total_seconds(), 0.0) / whole * WIDTH
+        end = min((one.stop - since).total_seconds(), whole) / whole * WIDTH
+        return Bar(
+            x=round(min(begin, WIDTH - LEAST_BAR), 2),
+            width=round(max(end - begin, LEAST_BAR), 2),
+            y=ROW_GAP / 2 + lane * (LANE + LANE_GAP),
+            height=thick,
+            style=one.style,
+            fence=one.fence,
+            id=one.id,
+            words=one.words,
+        )
+
+    bars = [bar(one, lane) for one, lane in placed]
+    return TimelineRow(name=name, lanes=lanes, y=y, height=height, bars=bars)
 
 
 def axis(since: datetime, until: datetime, zone: tzinfo = UTC) -> list[AxisMark]:
@@ -266,6 +288,14 @@ class HeatDay:
 
     day: datetime
     cells: Sequence[HeatCell]
+
+    @property
+    def since(self) -> datetime:
+        return self.cells[0].since
+
+    @property
+    def until(self) -> datetime:
+        return self.cells[-1].until
 
     @property
     def runs(self) -> int:

@@ -25,6 +25,8 @@ APART = 0.8
 ENDS_WITHIN = 1.0
 """Seconds after which a stream sees that the server ends."""
 MOST_CACHED = 64
+STILL_THERE = "event: still-there\ndata:\n\n"
+"""An event and no comment: scripts see it, and by its absence that the connection is gone."""
 
 
 class Fragments:
@@ -43,7 +45,9 @@ class Fragments:
             found: WebPage = await page(site, request)
         except (BlackboardError, TableError) as problem:
             text = str(problem) or "the store does not answer"
-            found = WebPage(template="error.html", title="Trouble", values={"problem": text})
+            found = WebPage(
+                template="error.html", title="Trouble", values={"problem": text, "item_id": ""}
+            )
         html = site.fragment(request, found)
         if len(self._made) >= MOST_CACHED:
             self._made.clear()
@@ -65,7 +69,8 @@ def stream(
             yield "retry: 1000\n\n"
             while not is_server_ending():
                 seen = site.snapshot.version
-                state = _hashed(signature(site, request))
+                around = site.snapshot.trouble, site.snapshot.paused
+                state = _hashed((signature(site, request), around))
                 turn = int(site.clock.monotonic() / QUIET)
                 html = await fragments.get(site, request, page, (state, turn))
                 digest = hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()
@@ -73,7 +78,7 @@ def stream(
                     sent = digest
                     yield _event(html, digest)
                 else:
-                    yield ": nothing new\n\n"
+                    yield STILL_THERE
                 await asyncio.sleep(APART)
                 for _ in range(int(QUIET / ENDS_WITHIN)):
                     await site.snapshot.change(since=seen, within=ENDS_WITHIN)

@@ -1,6 +1,6 @@
 """The pages that show the board as it is: items, one item, workers, leases, leaders, a report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -42,24 +42,28 @@ from blackboard.schedule.schedule import Schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import decode_spec, encode_spec
 from blackboard.views import has_no_leader
+from blackboard.web.actions import ACTS, BULK, DONE, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage, pairs_of
 from blackboard.web.snapshot import Entry
 from blackboard.worker.coordinator import ELECTION
-from blackboard.worker.membership import silence
+from blackboard.worker.membership import ANNOUNCE_EVERY, LOST_AFTER, silence, workers
 
 COLUMNS = (
     ("id", "id"),
     ("type", "type"),
     ("schedule", "schedule"),
     ("start", "start"),
+    ("stop", "stop"),
     ("running", ""),
     ("outcome", "outcome"),
     ("next", "next"),
     ("owner", "owner"),
 )
 """Titles of the board's table, and what each sorts by."""
+MINOR = {"type", "schedule", "start", "stop", "owner"}
+"""Columns that a narrow screen leaves out."""
 MOST_TYPES = 12
 """Types, and tags, that are offered as filters; a search finds the others."""
 RUNS_OF_AN_ITEM = 50
@@ -124,8 +128,8 @@ async def board_page(site: Site, request: Request) -> WebPage:
     """The table of items."""
     snapshot = site.snapshot
     await snapshot.fresh()
-    wanted = Filter.of(pairs_of(request))
-    chosen = site.chooser.page(wanted)
+    filters = Filter.of(pairs_of(request))
+    chosen = site.chooser.page(filters)
     now = snapshot.at or await site.board.table.now()
     lines = [
         ItemLine.of(
@@ -141,16 +145,17 @@ async def board_page(site: Site, request: Request) -> WebPage:
         template="board.html",
         title="Board",
         values={
-            "wanted": wanted,
+            "filters": filters,
             "chosen": chosen,
             "lines": lines,
             "columns": COLUMNS,
+            "minor": MINOR,
+            "bulk": BULK,
             "total": len(snapshot.entries),
             "states": [(one, snapshot.counts["state", one]) for one in STATES],
-            "types": _offered(types, wanted.types),
-            "tags": _offered(tags, wanted.tags),
+            "types": _offered(types, filters.types),
+            "tags": _offered(tags, filters.tags),
             "more_types": max(len(types) - MOST_TYPES, 0),
-            "page_size": PAGE,
         },
     )
 
@@ -200,7 +205,8 @@ async def item_page(site: Site, request: Request) -> WebPage:
     item = await site.board.item(item_id) if item_id else None
     if item is None:
         raise Missing(item_id)
-    status, why = await explained(site.board, item, site.snapshot.present)
+    present = await workers(site.board)
+    status, why = await explained(site.board, item, present)
     runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     now = await site.board.table.now()
@@ -215,14 +221,17 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "line": ItemLine.of(
                 Entry(status, labels, frozenset(), ""),
                 now=now,
-                silent=item.running and silence(site.snapshot.present, item.owner) is not None,
+                silent=item.running and silence(present, item.owner) is not None,
             ),
             "labels": labels,
             "lock": status.lock,
             "why": why,
             "schedule": describe(schedule) if schedule else problem,
             "times": list(islice(upcoming(item, schedule, now=now), NEXT_TIMES)),
-            "own": decoded_spec(item),
+            "own": own_options(item),
+            "acts": [*ACTS],
+            "editable": EDITABLE,
+            "done": DONE.get(request.query_params.get("done", ""), ""),
             "params": spec.get("params", {}) if isinstance(spec, dict) else {},
             "result": decoded(item.result),
             "checkpoint": decoded(item.checkpoint),
@@ -230,7 +239,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "acknowledged": decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
             "runs": [RunLine.of(run, usual=usual) for run in runs],
             "bars": duration_bars(runs, height=90.0),
-            "spark": sparkline([run.duration for run in reversed(runs)], width=120, height=24),
+            "spark": sparkline([run.lag for run in reversed(runs)], width=120, height=24),
             "numbers": numbers_of(runs),
         },
     )
@@ -243,14 +252,14 @@ def item_signature(site: Site, request: Request) -> object:
     return entry, present, site.snapshot.paused
 
 
-def decoded_spec(item: Item) -> dict[str, str]:
+def own_options(item: Item) -> dict[str, str]:
     """What the item itself says of how it is run, as an edit takes it."""
     try:
         spec = decode_spec(item.spec)
     except ValueError:
         return {}
-    names = ("every", "cron", "rrule", "at", "timezone", "timeout", "retries", "description")
-    return {name: "" if getattr(spec, name) is None else str(getattr(spec, name)) for name in names}
+    said = {name: getattr(spec, name) for name in EDITABLE}
+    return {name: str(value) for name, value in said.items() if value is not None}
 
 
 def _schedule(site: Site, item: Item) -> tuple[Schedule | None, str]:
@@ -299,6 +308,8 @@ async def workers_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
         values={
             "workers": site.snapshot.present,
             "running": running,
+            "announce_every": ANNOUNCE_EVERY,
+            "lost_after": LOST_AFTER,
             "left": sorted(running.keys() - {one.member.owner for one in site.snapshot.present}),
         },
     )
@@ -357,6 +368,7 @@ async def report_page(site: Site, request: Request) -> WebPage:
         for row in rows
     ]
     used = [n for n in range(len(columns)) if any(cells[n][0] is not None for _, cells in lines)]
+    numeric = [_is_numeric(cells[n][0] for _, cells in lines) for n in used]
     return WebPage(
         template="report.html",
         title=f"{item.id}: report",
@@ -364,10 +376,15 @@ async def report_page(site: Site, request: Request) -> WebPage:
             "item": item,
             "problem": problem,
             "numbers": report_numbers(report),
-            "columns": [columns[n] for n in used],
+            "columns": list(zip((columns[n] for n in used), numeric, strict=True)),
             "lines": [(level, [_report_cell(*cells[n]) for n in used]) for level, cells in lines],
         },
     )
+
+
+def _is_numeric(values: Iterable[Any]) -> bool:
+    """Whether a column has numbers and nothing else."""
+    return all(one is None or type(one) in {int, float} for one in values)
 
 
 def _report_cell(value: Any, column: Any) -> tuple[datetime | None, str]:

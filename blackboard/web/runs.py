@@ -1,6 +1,7 @@
 """The pages about runs of many items: the list, the timeline, failures by hour, health.
 
-They are made of the newest runs of each item, as `recent.py` keeps them.
+They are made of the newest runs of each item, as `recent.py` keeps them; where an address names one
+item, of its whole history.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from starlette.requests import Request
 
 from blackboard import cost
 from blackboard.errors import BadInput
-from blackboard.history import RunQuery
+from blackboard.history import RunQuery, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.web.charts import (
@@ -25,6 +26,7 @@ from blackboard.web.charts import (
     sparkline,
     timeline,
 )
+from blackboard.web.filters import LONGEST
 from blackboard.web.pages import RunLine, alarms_in, coordinator_of
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, pairs_of, zone_of
@@ -38,6 +40,7 @@ DAYS = 14
 """Of the picture of failures."""
 LATELY = timedelta(hours=24)
 """What counts as health now."""
+BAD_NAMES = sorted(one.value for one in BAD)
 SLICES = 24
 """Of that time, in a sparkline."""
 LARGEST_COSTED = 5_000
@@ -48,6 +51,8 @@ LARGEST_COSTED = 5_000
 class RunFilter:
     """Which runs a page shows, as its address says."""
 
+    item: str = ""
+    """The id of one item; "": all."""
     search: str = ""
     types: tuple[str, ...] = ()
     outcomes: tuple[str, ...] = ()
@@ -60,7 +65,8 @@ class RunFilter:
         last = dict(said)
         known = {one.value for one in Outcome}
         return cls(
-            search=last.get("q", "").strip()[:200],
+            item=last.get("id", ""),
+            search=last.get("q", "").strip()[:LONGEST],
             types=tuple(dict.fromkeys(v for k, v in said if k == "type" and v)),
             outcomes=tuple(dict.fromkeys(v for k, v in said if k == "outcome" and v in known)),
             since=moment_in(last.get("since", "")),
@@ -80,7 +86,8 @@ class RunFilter:
 
     def pairs(self, **changes: str) -> list[tuple[str, str]]:
         """The names and values of an address, some of them changed."""
-        found = [("type", one) for one in self.types]
+        found = [("id", self.item)] if self.item else []
+        found += [("type", one) for one in self.types]
         found += [("outcome", one) for one in self.outcomes]
         found += [("q", self.search)] if self.search else []
         for name, value in (("since", self.since), ("until", self.until)):
@@ -110,27 +117,40 @@ def items_of(site: Site) -> list[Item]:
     return [entry.item for entry in site.snapshot.entries.values()]
 
 
+async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> list[Run]:
+    """The newest runs that match: of one item from its whole history, of all items the newest few
+    of each.
+    """
+    query = filters.query(limit)
+    if not filters.item:
+        return await site.runs.newest(items_of(site), query)
+    item = await site.board.item(filters.item)
+    return await newest_runs(site.board, [] if item is None else [item], query)
+
+
 async def runs_page(site: Site, request: Request) -> WebPage:
     """The newest runs of the board."""
     await site.snapshot.fresh()
-    wanted = RunFilter.of(pairs_of(request))
-    found = await site.runs.newest(items_of(site), wanted.query(OF_A_LIST + 1))
+    filters = RunFilter.of(pairs_of(request))
+    found = await newest_of(site, filters, limit=OF_A_LIST + 1)
     return WebPage(
         template="runs.html",
         title="Runs",
         values={
-            "wanted": wanted,
+            "filters": filters,
             "lines": [RunLine.of(run) for run in found[:OF_A_LIST]],
             "is_cut": len(found) > OF_A_LIST,
             "outcomes": [one.value for one in Outcome],
             "page_size": OF_A_LIST,
+            "of_an_item": OF_AN_ITEM,
         },
     )
 
 
-def runs_signature(site: Site, request: Request) -> object:  # noqa: ARG001
-    """What these pages depend on."""
-    return site.snapshot.version
+def runs_signature(site: Site, request: Request) -> object:
+    """What these pages depend on: one item, or all."""
+    item_id = request.query_params.get("id")
+    return site.snapshot.entries.get(item_id) if item_id else site.snapshot.version
 
 
 async def timeline_page(site: Site, request: Request) -> WebPage:
@@ -143,9 +163,9 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     given = moment_in(said.get("until", ""))
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
-    wanted = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
-    runs = await site.runs.newest(items_of(site), wanted.query(MOST))
-    spans = spans_of(runs) + _under_way(site, wanted, now)
+    filters = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
+    runs = await newest_of(site, filters, limit=MOST)
+    spans = spans_of(runs) + _under_way(site, filters, now)
     picture = timeline(spans, since=until - span, until=until, by=by, zone=zone_of(request))
     return WebPage(
         template="timeline.html",
@@ -160,7 +180,7 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
             "is_now": given is None,
             "earlier": until - span / 2,
             "later": until + span / 2 if until + span / 2 < now else None,
-            "wanted": wanted,
+            "filters": filters,
             "is_cut": len(runs) == MOST,
             "runs": len(runs),
             "most": MOST,
@@ -176,7 +196,7 @@ def _hours(text: str) -> float:
     return min(max(hours, 1 / 60), 24 * 31.0) if hours == hours else 1.0  # noqa: PLR0124 - not NaN
 
 
-def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
+def _under_way(site: Site, filters: RunFilter, now: datetime) -> list[RunSpan]:
     """The runs that have not ended."""
     found = []
     for entry in site.snapshot.entries.values():
@@ -184,7 +204,8 @@ def _under_way(site: Site, wanted: RunFilter, now: datetime) -> list[RunSpan]:
         if (
             not item.running
             or item.start is None
-            or (wanted.types and item.type not in wanted.types)
+            or (filters.types and item.type not in filters.types)
+            or (filters.item and item.id != filters.item)
         ):
             continue
         took = brief(max((now - item.start).total_seconds(), 0.0))
@@ -206,10 +227,10 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
     now = await site.board.table.now()
-    wanted = replace(
+    filters = replace(
         RunFilter.of(pairs_of(request)), since=now - timedelta(days=DAYS), until=None, outcomes=()
     )
-    runs = await site.runs.newest(items_of(site), wanted.query(10 * MOST))
+    runs = await newest_of(site, filters, limit=10 * MOST)
     counts: dict[str, list[int]] = {}
     for run in runs:
         of_item = counts.setdefault(run.id, [0, 0])
@@ -225,11 +246,10 @@ async def failures_page(site: Site, request: Request) -> WebPage:
         values={
             "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
             "worst": worst[:20],
-            "wanted": wanted,
             "runs": len(runs),
             "failed": sum(run.outcome in BAD for run in runs),
             "of_an_item": OF_AN_ITEM,
-            "bad": sorted(one.value for one in BAD),
+            "bad": BAD_NAMES,
         },
     )
 
@@ -312,6 +332,9 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
             )[:30],
             "counts": site.snapshot.counts,
             "total": len(site.snapshot.entries),
+            "since": (now - LATELY).replace(microsecond=0, second=0),
+            "of_an_item": OF_AN_ITEM,
+            "bad": BAD_NAMES,
             "cost": expected_cost(site, now),
         },
     )

@@ -2,12 +2,14 @@
 
 A page is a function that reads what it shows and returns it as a `Page`. The same function answers
 the address of the page, and again, whenever `signature` changes, the stream that keeps the page
-live: then the block `live` of its template is rendered alone. Times are written in full, for
-scripts to shorten; so a page that nothing has changed on is the same text, and is not sent again.
+live: then its template is rendered without what stands around that part. Times are written in full,
+for scripts to shorten; so a page that nothing has changed on is the same text, and is not sent
+again.
 """
 
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
@@ -29,12 +31,14 @@ from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
-from blackboard.web.access import COOKIE, SESSION_LASTS, Access, Gate, Visitor, visitor_of
+from blackboard.web.access import SESSION_LASTS, Access, Gate, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
 from blackboard.web.snapshot import Snapshot
 
 ZONE_COOKIE = "blackboard_zone"
+_CODE = re.compile("`([^`]+)`")
+_STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 MOST_JSON = 20_000
 """Characters of a value that are shown."""
 
@@ -95,6 +99,7 @@ class Site:
         )
         self.templates.filters |= {
             "time": time_element,
+            "prose": prose,
             "elapsed": elapsed_element,
             "wall": wall_text,
             "brief": brief,
@@ -110,17 +115,19 @@ class Site:
 
     def answer(self, request: Request, page: WebPage, *, stream: str = "") -> Response:
         """A whole page; `stream` is the address that keeps it live, if any."""
-        values = self.common(request) | {"stream": stream, "title": page.title, **page.values}
-        html = self.templates.get_template(page.template).render(values)
+        html = self._rendered(request, page, layout="base.html", stream=stream)
         response = HTMLResponse(html, page.status)
         self.keep_session(request, response)
         return response
 
     def fragment(self, request: Request, page: WebPage) -> str:
         """The live part of a page."""
-        template = self.templates.get_template(page.template)
-        values = self.common(request) | {"stream": "", "title": page.title, **page.values}
-        return "".join(template.blocks["live"](template.new_context(values)))
+        return self._rendered(request, page, layout="live.html", stream="")
+
+    def _rendered(self, request: Request, page: WebPage, *, layout: str, stream: str) -> str:
+        about = {"layout": layout, "stream": stream, "title": page.title}
+        values = self.common(request) | about | dict(page.values)
+        return self.templates.get_template(page.template).render(values)
 
     def common(self, request: Request) -> dict[str, Any]:
         """The values that every template has."""
@@ -178,7 +185,7 @@ class Site:
     def set_cookie(self, request: Request, response: Response, session: str) -> None:
         """Hand a session to the browser; "" ends the one that it has."""
         response.set_cookie(
-            COOKIE,
+            cookie_name(request.headers.get("host", "")),
             session,
             max_age=int(SESSION_LASTS) if session else 0,
             path=request.scope.get("root_path", "") or "/",
@@ -231,6 +238,15 @@ def time_element(moment: datetime | None, missing: str = "–") -> Markup:
     if moment is None:
         return Markup(escape(missing))  # noqa: S704 - escaped
     return Markup('<time datetime="{}">{}</time>').format(iso(moment), stamp(moment))
+
+
+def prose(text: str) -> Markup:
+    """A sentence as the command line writes it: its times, which are in UTC, follow the zone that
+    was chosen, and what stands in backticks is code.
+    """
+    html = _CODE.sub(r"<code>\1</code>", str(escape(shown(text))))
+    html = _STAMP.sub(r'<time class="exact" datetime="\1T\2Z">\1 \2Z</time>', html)
+    return Markup(html)  # noqa: S704 - escaped before
 
 
 def elapsed_element(moment: datetime) -> Markup:

@@ -4,10 +4,10 @@ A store has no query for "the failed ones, by name". So the items are read once,
 changed. How that is found depends on what a full reading takes:
 
     a small board    all items are read again, each time
-    a large board    locks and due tokens are read, as a worker's walk reads them. They show what
-                     began, ended or came due since the last look; those items alone are read. All
-                     items are read again now and then, for changes that leave no such trace: the
-                     edit of an item that is not due, from elsewhere
+    a large board    locks and due tokens are read, as a worker's walk reads them, and the record of
+                     what people did. They show what began, ended, came due or was changed since the
+                     last look; those items alone are read. All items are read again now and then,
+                     for what leaves no such trace: an item that is new and not due
 
 A look takes a fifth of the time at the most, a full reading a twentieth. Nothing is read while
 no page is open. What is shown carries the time at which it was read; it decides nothing.
@@ -17,13 +17,15 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
-from blackboard.model import Item, Lock, Mark, State, Token
+from blackboard.model import Action, Item, Lock, Mark, State, Token
+from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES, ItemStatus, status_of
@@ -37,6 +39,10 @@ SHARE_OF_A_LOOK, SHARE_OF_A_READING = 5, 20
 """A look, and a full reading, may take the time once in so many."""
 QUICK = 0.05
 """Seconds of a full reading that replaces all looks."""
+SMALL = 200
+"""Items that are always read whole: on a busy machine that takes longer than `QUICK` at times."""
+MOST_ACTIONS = 50
+"""Actions that a look reads; where there are more new ones, all items are read."""
 READ_EVERY = 30.0
 """Seconds between two full readings of a large board, at the least."""
 MOST_TRACES = 20_000
@@ -105,6 +111,8 @@ class Snapshot:
         self._clock = clock
         self._ids: Sequence[str] | None = None
         self._traces: dict[str, str] = {}
+        self._actions: AbstractSet[Action] = frozenset()
+        """Those that the last look has read."""
         self._coming: list[tuple[datetime, str]] = []
         self._full_at = -READ_EVERY
         self._full_took = 0.0
@@ -126,17 +134,33 @@ class Snapshot:
         """All items, in the order of their ids."""
         return (self.entries[one] for one in self.ids)
 
+    @property
+    def age(self) -> float:
+        """Seconds since the last look."""
+        return self._clock.monotonic() - self._looked_at
+
+    @property
+    def is_old(self) -> bool:
+        """Whether a page should say of when it is."""
+        return self.age > READ_EVERY
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether each look reads all items."""
+        return self._full_took <= QUICK or len(self.entries) <= SMALL
+
     # ---- being looked at
 
-    async def fresh(self) -> None:
+    async def fresh(self, *, oldest: float = float("inf")) -> None:
         """Wait until it is as new as a look every so often makes it. A large board that was read
-        before is not waited for: what is there is shown with its age, and read again meanwhile.
+        within `oldest` seconds is not waited for: what is there is shown with its age, and read
+        again meanwhile.
         """
         if self._viewers and self.at is not None and not self.trouble:
             return
-        if self._clock.monotonic() - self._looked_at < max(LOOK_EVERY, self._look_took):
+        if self.age < max(LOOK_EVERY, self._look_took):
             return
-        if self.at is None or self._full_took <= QUICK:
+        if self.at is None or self._is_small or self.age > oldest:
             await self.look()
         elif self._watching is None:
             self._watching = asyncio.create_task(self._look_once())
@@ -202,7 +226,8 @@ class Snapshot:
                 self.trouble = trouble
                 self.version += 1
             self._looked_at = self._clock.monotonic()
-            self._look_took = self._looked_at - began
+            if self._is_small or self._full_at < began:  # else the next look is no such reading
+                self._look_took = self._looked_at - began
             if self.version != before:
                 self._changed.set()
                 self._changed = asyncio.Event()
@@ -226,8 +251,15 @@ class Snapshot:
 
     async def _look(self, began: float) -> None:
         rest = max(READ_EVERY, SHARE_OF_A_READING * self._full_took)
-        if self._full_took <= QUICK or began - self._full_at >= rest:
+        if self._is_small and self.at is not None:
             await self._read_all(began)
+            return
+        acted = frozenset(await actions(self.board, limit=MOST_ACTIONS))
+        changes = acted - self._actions
+        are_named = all(len(one.ids) == one.count and one.verb != "rename" for one in changes)
+        if began - self._full_at >= rest or len(changes) == MOST_ACTIONS or not are_named:
+            await self._read_all(began)
+            self._actions = acted
             return
         now = await self.board.table.now()
         locks, traces = await self._walk(now)
@@ -236,6 +268,7 @@ class Snapshot:
             return  # too many are due: the next full reading shows them
         was = self._traces
         ids = {one for one in traces.keys() | was.keys() if traces.get(one) != was.get(one)}
+        ids |= {one for change in changes for one in change.ids}
         while self._coming and self._coming[0][0] <= now:
             ready, one = heappop(self._coming)
             entry = None if one in traces else self.entries.get(one)
@@ -243,10 +276,11 @@ class Snapshot:
                 ids.add(one)  # it came due and is taken, or put off, since
         if len(ids) > MOST_CHANGES:
             await self._read_all(began)
-            self._traces = traces
+            self._traces, self._actions = traces, acted
             return
         await self._read(ids, locks, now)
-        self._traces = traces  # not before: what could not be read is read by the next look
+        # Not before: what could not be read is read by the next look.
+        self._traces, self._actions = traces, acted
         self._age(traces.keys() - ids, locks, now)
         self.at = now
 

@@ -9,8 +9,9 @@ write it is called lost; after a day, the next worker that starts deletes its ro
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
@@ -73,8 +74,7 @@ class Membership:
                 await forget(self._board, self._member.owner)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Sighting(Struct, frozen=True, kw_only=True):
     """A worker as it announced itself, and the age of that by the store's own scale."""
 
     member: Member

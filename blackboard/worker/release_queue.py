@@ -70,7 +70,7 @@ class Releases:
     def add(self, held: Holding, ended: Ended) -> None:
         """Queue a run that has ended, or was not begun. Its lock is renewed until it is written."""
         shard = self._shards[held.shard]
-        held.ended = True
+        held.end()
         if shard.stuck:
             self.holdings.slots.vacate(held.claim.nonce)
         shard.ended.put_nowait((held, ended))

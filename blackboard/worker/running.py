@@ -204,6 +204,11 @@ class Holding:
         has_progress = self.progress != self.progress_written and waited >= PROGRESS_EVERY
         return has_progress or waited >= renew_every(self.claim.stale_after)
 
+    def end(self) -> None:
+        """Note that the handler has ended, and keep nothing that refers back to this."""
+        self.ended = True
+        self.execution = None
+
     def report_progress(self, done: int, total: int) -> None:
         self.progress = text_of([done, total])
 

@@ -235,6 +235,7 @@ def pytest_says_of(project: Path, *, conftest: str, **environ: str) -> str:
     (project / "conftest.py").write_text(conftest)
     (project / "test_hello.py").write_text(TESTS)
     known = {n: v for n, v in os.environ.items() if n not in {"CI", "BLACKBOARD_NEEDS_AZURITE"}}
+    known["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # those that are installed for our own tests
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-W", "error"],
         cwd=project,

@@ -18,7 +18,7 @@ from tests.calendars.damage import damaged
 from tests.calendars.support import FEEDS, calendar, event, read, vevents, window
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
-TIMES = int(os.environ.get("BLACKBOARD_DAMAGED_FEEDS", "2000"))
+TIMES = int(os.environ.get("BLACKBOARD_DAMAGED_FEEDS", "1000"))
 """How many feeds are damaged; as many as there is time for find the most."""
 ROUND = 250
 ZONES = ["Pacific/Kiritimati", "Pacific/Niue", "America/New_York", "Australia/Lord_Howe", "UTC"]

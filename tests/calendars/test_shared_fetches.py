@@ -12,6 +12,7 @@ from jobs.calendars.cache import FOLDER
 from jobs.calendars.params import RunContext
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import aggregate, calendar, event, events, report
+from tests.support.patience import patience
 
 ONE = calendar(event("1", "One"))
 LARGE = calendar(*(event(str(n), "x" * 500) for n in range(200)))
@@ -90,7 +91,7 @@ def test_cities_that_want_a_feed_at_the_same_time_wait_for_the_first(tmp_path: P
         hold.wait(0.3)
         hold.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(patience(30))
         assert len(site.asked) == 1
     assert all(events(tmp_path, name) for name in ("a", "b", "c"))
 

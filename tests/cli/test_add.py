@@ -11,6 +11,10 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "the verb itself is in tests/protocol, and test_actions.py calls it on each store"
+)
+
 
 def test_init_makes_a_board(blackboard: CommandLine) -> None:
     said = blackboard("init", "--shards", "4")

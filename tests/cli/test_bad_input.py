@@ -11,6 +11,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("messages are the same above any store")
+
 HELLO = """
 from blackboard import handler
 

@@ -14,6 +14,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("lines become items above the store")
+
 START = datetime(2027, 2, 20, tzinfo=UTC)
 DAYS = 16
 """From a February into a March, so that months and their ends are among them."""

@@ -7,6 +7,10 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "the verb itself is in tests/protocol, and test_actions.py calls it on each store"
+)
+
 
 @pytest.fixture(name="davis")
 def _davis(blackboard: CommandLine) -> CommandLine:

@@ -77,7 +77,7 @@ def test_a_progress_bar_is_on_stderr_at_a_terminal_only(blackboard: CommandLine)
 
 @pytest.mark.not_on_azurite("the file is looked into from outside")
 def test_an_apply_that_was_killed_is_repeated_and_goes_on(blackboard: CommandLine) -> None:
-    count = 20_000
+    count = 6_000
     blackboard("init")
     blackboard.write(declared(count))
     file = blackboard.folder / blackboard.store

@@ -4,6 +4,7 @@ is wider than the terminal, wide characters have two cells, and colours can be d
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -153,10 +154,12 @@ def test_no_line_is_wider_than_the_terminal(
         assert too_wide(said.out, columns) == [], line
 
 
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_colours_take_no_room_and_can_be_declined(town: CommandLine, no_color: str) -> None:
+@pytest.mark.parametrize(("no_color", "lines"), [("", ON_A_TERMINAL), ("1", ON_A_TERMINAL[:4])])
+def test_colours_take_no_room_and_can_be_declined(
+    town: CommandLine, no_color: str, lines: Sequence[str]
+) -> None:
     found = []
-    for line in ON_A_TERMINAL:
+    for line in lines:
         with terminal(
             *line.split(), folder=town.folder, size=(90, 80), environment={"NO_COLOR": no_color}
         ) as screen:

@@ -65,12 +65,10 @@ def test_any_text_is_an_id(town: CommandLine) -> None:
         assert shown[one]["outcome"] == "ok"
         assert runs[one]["result"] == {"greeted": one}
     for verb in (["why"], ["log"], ["next"], ["run"], ["edit", "--every", "2h"], ["pause"]):
-        for one in ids:
-            town(verb[0], "--exact", *verb[1:], "--", one)
+        town(verb[0], "--exact", *verb[1:], "--", *ids)
     assert {one["state"] for one in town("show", "--json").json} == {"paused"}
     assert town("doctor").out.startswith("clean: ")
-    for one in ids:
-        town("rm", "--exact", "--", one)
+    town("rm", "--exact", "--", *ids)
     assert town.ids() == []
 
 

@@ -17,6 +17,10 @@ from tests.cli.command_line import CommandLine, Said, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "the verb itself is in tests/protocol, and test_actions.py calls it on each store"
+)
+
 HANDLERS = """
 from blackboard import handler
 

@@ -22,28 +22,38 @@ SLOW = {"azure", "dateutil", "multiprocessing", "rich"} | CALENDARS
 """Each of them takes longer to import than a small board to read."""
 
 LOADED = """
-import sys
+import shlex, sys
 from blackboard.cli import called
-code = called(sys.argv[1:])
-print(code, *sys.modules, file=sys.stderr)
+for line in sys.argv[1:]:
+    code = called(shlex.split(line))
+    print("loaded", code, *sys.modules, file=sys.stderr)
 """
 
 
-def loaded(*args: str, folder: Path) -> set[str]:
-    """The packages and modules that a command line imports. It succeeds; `check` may find what is
+def loaded(*lines: str, folder: Path) -> dict[str, set[str]]:
+    """The packages and modules that command lines have imported, one after the other in one
+    process: with each line also those of the lines before. They succeed; `check` may find what is
     wrong.
     """
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, *args],
+        [sys.executable, "-c", LOADED, *lines],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    code, *modules = done.stderr.splitlines()[-1].split()
-    assert code == "0" or (code, args[0]) == ("1", "check"), done.stderr
-    return {name.partition(".")[0] for name in modules} | set(modules)
+    told = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("loaded ")]
+    found = {}
+    for line, (code, *modules) in zip(lines, told, strict=True):
+        assert code == "0" or (code, line) == ("1", "check"), done.stderr
+        found[line] = {name.partition(".")[0] for name in modules} | set(modules)
+    return found
+
+
+def too_early(found: dict[str, set[str]], *, slow: set[str]) -> dict[str, set[str]]:
+    """The first line that has imported something slow, and what that is; nothing if none has."""
+    return next(({line: names & slow} for line, names in found.items() if names & slow), {})
 
 
 @pytest.fixture(name="town")
@@ -53,34 +63,32 @@ def _town(blackboard: CommandLine) -> CommandLine:
     return blackboard
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"]])
-def test_help_waits_for_nothing(tmp_path: Path, args: list[str]) -> None:
-    found = loaded(*args, folder=tmp_path)
-    assert "blackboard.cli" in found
-    assert not found & (SLOW | WORKERS | {"asyncio", "msgspec", "sqlite3", "tomllib"})
+def test_help_waits_for_nothing(tmp_path: Path) -> None:
+    found = loaded("--help", "--version", folder=tmp_path)
+    assert "blackboard.cli" in found["--help"]
+    slow = SLOW | WORKERS | {"asyncio", "msgspec", "sqlite3", "tomllib"}
+    assert too_early(found, slow=slow) == {}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_small_board_waits_for_nothing_slow(town: CommandLine) -> None:
+    found = loaded(
         *("show", "show --plain", "show --json", "log", "next davis keene", "why davis keene"),
-        *("check", "doctor", "workers", "export", "init", "pause davis", "run davis"),
+        *("check", "doctor", "workers", "export", "init", "pause davis", "run keene"),
         *("edit davis --retries 2", "add new --type hello", "rm davis", "next --cron @daily"),
-    ],
-)
-def test_a_small_board_waits_for_nothing_slow(town: CommandLine, line: str) -> None:
-    found = loaded(*line.split(), folder=town.folder)
-    assert {"asyncio", "msgspec"} <= found
-    assert not found & (SLOW | WORKERS)
+        folder=town.folder,
+    )
+    assert {"asyncio", "msgspec"} <= found["show"]
+    assert too_early(found, slow=SLOW | WORKERS) == {}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_helps_without_what_it_may_need_later(tmp_path: Path, name: str) -> None:
-    assert not loaded(name, "--help", folder=tmp_path) & (SLOW | WORKERS)
+def test_each_command_helps_without_what_it_may_need_later(tmp_path: Path) -> None:
+    found = loaded(*(f"{name} --help" for name in COMMANDS), folder=tmp_path)
+    assert too_early(found, slow=SLOW | WORKERS) == {}
 
 
 def test_a_rule_loads_what_reads_it(town: CommandLine) -> None:
     """So the names above are those that would be seen."""
-    assert "dateutil" in loaded("next", "--rrule", "FREQ=DAILY", folder=town.folder)
-    line = ("worker", "--jobs", "shell", "--until-idle")
-    assert "apscheduler" in loaded(*line, folder=town.folder)
+    rule, worker = "next --rrule FREQ=DAILY", "worker --jobs shell --until-idle"
+    found = loaded(rule, worker, folder=town.folder)
+    assert too_early({rule: found[rule]}, slow=SLOW) == {rule: {"dateutil"}}
+    assert "apscheduler" in found[worker]

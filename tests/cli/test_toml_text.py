@@ -4,7 +4,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.cli.apply import item_text
@@ -21,7 +21,7 @@ VALUES = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner) | st.dictionaries(TEXTS | AWKWARD, inner),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 
@@ -31,7 +31,8 @@ def test_any_table_is_read_back_the_same(table: dict[str, Any]) -> None:
     assert text_of(tomllib.loads(text)) == text_of(table)
 
 
-@given(st.lists(st.tuples(TEXTS, st.dictionaries(TEXTS | AWKWARD, VALUES)), max_size=4))
+@settings(max_examples=30)  # of items: of what is in them the test above tries more
+@given(st.lists(st.tuples(TEXTS, st.dictionaries(TEXTS | AWKWARD, VALUES)), max_size=3))
 def test_any_items_are_read_back_the_same(items: list[tuple[str, dict[str, Any]]]) -> None:
     declared = [{"id": one, "type": "t", "retries": 1, "params": params} for one, params in items]
     text = "\n".join(item_text(one) for one in declared)

@@ -9,6 +9,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("types are those of the jobs, on any store")
+
 JOBS = """
 import sys
 from dataclasses import dataclass

@@ -12,6 +12,10 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store(
+    "the verbs themselves are in tests/protocol, and test_actions.py calls each on each store"
+)
+
 
 @pytest.fixture(name="towns")
 def _towns(blackboard: CommandLine) -> CommandLine:

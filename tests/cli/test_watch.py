@@ -11,6 +11,7 @@ from tests.support.terminals import Terminal, terminal
 
 __all__ = ["blackboard"]
 
+above_the_store = pytest.mark.of_one_store("keys and the terminal are the same above any store")
 LEAVE_OTHER_SCREEN = "\x1b[?1049l"
 ENTER_OTHER_SCREEN = "\x1b[?1049h"
 UP, DOWN, PAGE_DOWN, END, HOME = "\x1b[A", "\x1b[B", "\x1b[6~", "\x1b[F", "\x1bOH"
@@ -95,6 +96,7 @@ def test_a_running_item_is_cancelled_and_its_run_says_by_whom(towns: CommandLine
     assert (run["outcome"], run["note"]["reason"]) == ("cancelled", "wrong feeds")
 
 
+@above_the_store
 def test_all_that_matches_is_reached_on_a_small_screen(towns: CommandLine) -> None:
     towns("add", *(f"town-{n:02}" for n in range(20)), "--type", "calendars", "--every", "8h")
     with terminal("show", "--watch", "60", folder=towns.folder, size=(10, 40)) as screen:
@@ -113,6 +115,7 @@ def test_all_that_matches_is_reached_on_a_small_screen(towns: CommandLine) -> No
         assert screen.end() == 0
 
 
+@above_the_store
 def test_items_are_filtered_and_sorted_by_keys(towns: CommandLine) -> None:
     with terminal("show", "--watch", "60", folder=towns.folder, size=(10, 60)) as screen:
         screen.wait_to_see("> davis", "keene")
@@ -124,8 +127,10 @@ def test_items_are_filtered_and_sorted_by_keys(towns: CommandLine) -> None:
         screen.wait_to_see("state: 'gone' is none")
         screen.press(ESC)
         screen.wait_to_see("filter ke   ")
-        screen.press("/", "\x15", ENTER, "S")
-        screen.wait_to_see("> keene", "davis", "by id, reversed")
+        screen.press("/", "X", ENTER)
+        screen.wait_to_see("no item matches; Esc takes the filter away", "0 of 2 items")
+        screen.press(ESC, "S")
+        screen.wait_to_see("> keene", "davis", "by id, reversed", gone="filter")
         screen.press("s")
         screen.wait_to_see("by type, reversed")
         screen.press(" ")
@@ -134,6 +139,7 @@ def test_items_are_filtered_and_sorted_by_keys(towns: CommandLine) -> None:
         assert screen.end() == 0
 
 
+@above_the_store
 def test_an_item_is_opened_and_scrolled(towns: CommandLine) -> None:
     held = towns.start("davis")
     towns.finish(held, error="ValueError: boom\n" + "\n".join(f"line {n}" for n in range(30)))
@@ -153,6 +159,7 @@ def test_an_item_is_opened_and_scrolled(towns: CommandLine) -> None:
         assert screen.end() == 0
 
 
+@above_the_store
 def test_a_stop_leaves_the_terminal_and_a_start_takes_it_again(towns: CommandLine) -> None:
     """Where no shell waits for it, the kernel lets a process go on at once."""
     with terminal("show", "--watch", "60", folder=towns.folder) as screen:
@@ -172,6 +179,7 @@ def test_a_stop_leaves_the_terminal_and_a_start_takes_it_again(towns: CommandLin
         assert left_as_it_was(screen)
 
 
+@above_the_store
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_it_with_the_terminal_as_it_was(
     towns: CommandLine, number: signal.Signals
@@ -183,6 +191,7 @@ def test_a_signal_ends_it_with_the_terminal_as_it_was(
         assert left_as_it_was(screen)
 
 
+@above_the_store
 @pytest.mark.parametrize(
     ("line", "seen"),
     [
@@ -220,6 +229,7 @@ def test_a_first_reading_that_cannot_be_is_an_error_on_the_first_screen(
         assert "\x1b" not in screen.text
 
 
+@above_the_store
 def test_colours_are_for_terminals(towns: CommandLine) -> None:
     with terminal("show", folder=towns.folder) as screen:
         assert screen.end() == 0
@@ -227,6 +237,7 @@ def test_colours_are_for_terminals(towns: CommandLine) -> None:
     assert "\x1b[" not in towns("show").out
 
 
+@above_the_store
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_declined(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str, value: str

@@ -37,6 +37,8 @@ from tests.support.stores import Run
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("keys and the terminal are the same above any store")
+
 NEVER = 86_400.0
 PATIENCE = patience(30.0)
 

@@ -176,6 +176,7 @@ def test_a_filter_is_typed_and_taken_back() -> None:
     assert (state.filter, state.chosen, state.prompt) == ("we tag:x", 0, None)
     again, _ = typed(state, "/", *" more", "esc")
     assert again.filter == "we tag:x"
+    assert typed(state, "esc")[0].filter == ""
     cleared, _ = typed(state, "/", "ctrl-u", "enter")
     assert cleared.filter == ""
     bad, _ = typed(state, "/", "ctrl-u", *"state:odd", "enter")

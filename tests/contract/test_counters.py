@@ -11,6 +11,8 @@ from tests.support.stores import OpenTable, Run
 
 P = "town"
 COUNTERS = ("left", "right")
+EACH = 40
+"""Increments of a task."""
 
 
 async def count_up(table: Table, name: str) -> int:
@@ -39,7 +41,7 @@ def test_me05_eight_tasks_count_two_counters_exactly(
     table: Table, open_table: OpenTable, clock: ManualClock, run: Run
 ) -> None:
     async def task(number: int, own: Table) -> int:
-        return sum([await count_up(own, COUNTERS[number % 2]) for _ in range(100)])
+        return sum([await count_up(own, COUNTERS[number % 2]) for _ in range(EACH)])
 
     async def race() -> int:
         other = await open_table(clock)
@@ -53,7 +55,7 @@ def test_me05_eight_tasks_count_two_counters_exactly(
         return sum(losses)
 
     assert run(race()) > 0, "nobody raced"
-    assert run(counts(table)) == [400, 400]
+    assert run(counts(table)) == [4 * EACH] * 2
 
 
 def test_a_caller_cancelled_at_any_point_leaves_a_whole_batch_or_none(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.page_commands import blocks
+from tests.support.patience import patience
 from tests.support.processes import own_environ
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,13 +23,13 @@ with TestClient(app) as client:
     added = client.post("/feeds/toronto", json={"url": "x"})
     assert added.status_code == 201, added.text
     assert client.post("/feeds/toronto", json={"url": "x"}).status_code == 400
-    until = time.monotonic() + 60
+    until = time.monotonic() + SECONDS
     while (found := client.get("/feeds/toronto").json())["outcome"] is None:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert found == {"outcome": "ok", "result": {"read": "x"}}, found
 print("stopped")
-"""
+""".replace("SECONDS", str(patience(60.0)))
 DJANGO = """
 import django
 from django.conf import settings

@@ -398,6 +398,11 @@ def test_no_file_names_a_registry_or_a_path_of_a_machine(pattern: str) -> None:
     assert [path for path in found if re.search(pattern, path.read_text(errors="replace"))] == []
 
 
+def test_no_file_has_the_marks_of_a_merge_that_was_not_finished() -> None:
+    marks = re.compile("^(<{7}|>{7}) ", re.MULTILINE)
+    assert [path for path in files() if marks.search(path.read_text(errors="replace"))] == []
+
+
 def test_every_rule_of_the_linter_that_is_ignored_says_why() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     section = text[text.index("[tool.ruff.lint]") : text.index("[tool.ruff.lint.pydocstyle]")]

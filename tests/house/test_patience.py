@@ -23,6 +23,17 @@ def test_who_waits_gives_up_later_where_the_machine_became_slower(
     assert patience.is_over(time.monotonic() - passed, 10) is over
 
 
+@pytest.mark.parametrize(
+    ("took", "now", "within"), [(9, 1.0, True), (11, 1.0, False), (19, 2.0, True), (21, 2.0, False)]
+)
+def test_what_took_longer_may_have_been_done_by_a_slower_machine(
+    took: float, now: float, monkeypatch: pytest.MonkeyPatch, *, within: bool
+) -> None:
+    monkeypatch.setattr(patience, "SLOWNESS", 1.0)
+    monkeypatch.setattr(patience, "measured", lambda: now)
+    assert patience.is_within(took, 10) is within
+
+
 def test_deadlines_are_multiples_of_what_was_measured_and_never_shorter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,7 +1,7 @@
 """The wheel: what is in it, and that it runs from an empty folder without the checkout.
 
 It is unpacked, as any installer does, into an environment of its own that borrows the
-dependencies of this one; so nothing is fetched.
+dependencies of this one; so nothing is fetched. tests/board/test_demo.py plays the demo from there.
 """
 
 import json
@@ -140,8 +140,3 @@ def test_the_emulator_of_the_wheel_is_the_one_the_tests_use(
         assert (Path(done.stdout.strip()) / "node_modules" / "azurite").is_dir()
         places.add(done.stdout)
     assert len(places) == 1
-
-
-def test_the_demo_runs_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
-    installed.call("demo", cwd=tmp_path)
-    assert len(list(tmp_path.glob("**/out/*.ics"))) == 16

@@ -81,6 +81,7 @@ def test_two_workers_tell_of_a_failure_and_its_end_once(place: Site, listener: L
     assert not [worker for worker in workers if SECRET in worker.text]
 
 
+@pytest.mark.of_one_store("notices are sent above the store")
 def test_a_worker_that_ends_still_tells_what_it_saw(place: Site, listener: Listener) -> None:
     settings(place.folder, listener)
     (place.folder / "picky.py").write_text(JOBS)
@@ -91,6 +92,7 @@ def test_a_worker_that_ends_still_tells_what_it_saw(place: Site, listener: Liste
     assert "GET" in {one.method for one in listener.asked}
 
 
+@pytest.mark.of_one_store("notices are sent above the store")
 def test_a_webhook_that_refuses_stops_no_worker_and_stays_secret(
     place: Site, listener: Listener
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_webhook_that_refuses_stops_no_worker_and_stays_secret(
     assert SECRET not in worker.text
 
 
+@pytest.mark.of_one_store("notices are sent above the store")
 def test_a_missing_variable_is_told_when_the_worker_starts(place: Site) -> None:
     (place.folder / "blackboard.toml").write_text('[notify]\nwebhook = "${NO_SUCH_HOOK}"\n')
     worker = place.works(place.worker())
@@ -127,6 +130,7 @@ def test_a_test_notice_goes_out_in_every_way(blackboard: CommandLine, listener: 
     assert not (blackboard.folder / "blackboard.db").exists()
 
 
+@pytest.mark.of_one_store("notices are sent above the store")
 def test_one_that_was_not_sent_is_exit_1(blackboard: CommandLine, listener: Listener) -> None:
     settings(blackboard.folder, listener)
     listener.answers.append(500)
@@ -140,6 +144,7 @@ def test_one_that_was_not_sent_is_exit_1(blackboard: CommandLine, listener: List
     ]
 
 
+@pytest.mark.of_one_store("notices are sent above the store")
 def test_without_an_address_it_is_refused(blackboard: CommandLine) -> None:
     assert blackboard.refused("notify", "--test").startswith(
         "notify: there is nowhere to send notices"

@@ -134,12 +134,12 @@ def test_names_are_any_text(tell: Tell) -> None:
 
 def test_a_message_reaches_all_listeners_of_its_group_in_order(tell: Tell) -> None:
     async def story(open_bus: Callable[[str], Bus]) -> None:
-        one, other, stranger = (open_bus(name) for name in ("town.a", "town.a", "town.b"))
+        one, other, apart = (open_bus(name) for name in ("town.a", "town.a", "town.b"))
         sent = [Notified(list(Channel)[number % 2], f"{number:02}") for number in range(20)]
-        async with one.listen() as first, other.listen() as second, stranger.listen() as third:
+        async with one.listen() as first, other.listen() as second, apart.listen() as third:
             for message in sent:
                 await one.publish(message.channel, message.partition)
-            await stranger.publish(Channel.ALLOCATED, "own")
+            await apart.publish(Channel.ALLOCATED, "own")
             assert [await next_of(first) for _ in sent] == sent
             assert [await next_of(second) for _ in sent] == sent
             assert await next_of(third) == Notified(Channel.ALLOCATED, "own")

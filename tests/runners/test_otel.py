@@ -5,6 +5,7 @@ process.
 import asyncio
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from blackboard.assembly import new_worker, worker_settings
+from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events
@@ -181,6 +183,12 @@ def blackboard(folder: Path, *args: str, **environ: str) -> subprocess.Completed
     )
 
 
+def called_in(folder: Path, *args: str) -> None:
+    """A command of this process, which neither works nor traces."""
+    with chdir(folder):
+        assert called(list(args)) == 0
+
+
 def received(collector: Listener) -> dict[tuple[str, str], Any]:
     """The spans that were sent, by name and item, and by the name of their service."""
     found = {}
@@ -200,10 +208,10 @@ def received(collector: Listener) -> dict[tuple[str, str], Any]:
 def test_spans_of_a_child_process_are_below_their_run(tmp_path: Path, service: str) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
     (tmp_path / "blackboard.toml").write_text(SETTINGS)
-    blackboard(tmp_path, "init")
-    blackboard(tmp_path, "add", "a", "--type", "loop")
-    blackboard(tmp_path, "add", "works", "again", "--type", "child")
-    blackboard(tmp_path, "add", "fails", "--type", "child", "--set", "token=${CANARY}")
+    called_in(tmp_path, "init")
+    called_in(tmp_path, "add", "a", "--type", "loop")
+    called_in(tmp_path, "add", "works", "again", "--type", "child")
+    called_in(tmp_path, "add", "fails", "--type", "child", "--set", "token=${CANARY}")
     with listening() as collector:
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address, "OTEL_SERVICE_NAME": service}
         done = blackboard(tmp_path, "worker", "--until-idle", "--slots", "1", **environ)
@@ -228,8 +236,8 @@ def test_spans_of_a_child_process_are_below_their_run(tmp_path: Path, service: s
 def test_a_collector_that_is_away_keeps_no_worker_from_its_work(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
     (tmp_path / "blackboard.toml").write_text(SETTINGS)
-    blackboard(tmp_path, "init")
-    blackboard(tmp_path, "add", "works", "--type", "child")
+    called_in(tmp_path, "init")
+    called_in(tmp_path, "add", "works", "--type", "child")
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     assert blackboard(tmp_path, "worker", "--until-idle", **away).returncode == 0
     shown = blackboard(tmp_path, "log", "works", "--output").stdout
@@ -292,7 +300,7 @@ def test_without_its_extra_a_worker_says_what_to_install(
     )
     (tmp_path / "blackboard.toml").write_text(SETTINGS)
     (tmp_path / "none.toml").write_text('[board]\njobs = ["jobs.py"]\n')
-    blackboard(tmp_path, "init")
+    called_in(tmp_path, "init")
     for more in ([], ["--processes", "2"]):
         code = WITHOUT.format(module=module, args=["worker", "--until-idle", *args, *more])
         done = subprocess.run(

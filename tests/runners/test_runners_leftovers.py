@@ -1,6 +1,8 @@
 """What one run leaves behind in its process, no other meets."""
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,18 +14,22 @@ from tests.jobs_for_tests import leaving
 from tests.support.runs import Told, eventually, is_gone, run, with_processes
 
 
-@pytest.mark.parametrize("what", leaving.WAYS)
-def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again(what: str) -> None:
+def all_gone(pids: Sequence[int]) -> bool:
+    return all(is_gone(pid) for pid in pids)
+
+
+def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again() -> None:
     async def story(runner: ProcessRunner) -> None:
-        told = Told()
-        ended = await run(runner, "leave-behind", told=told, what=what)
-        assert ended.outcome is Outcome.OK, ended.error
-        await eventually(lambda: all(is_gone(pid) for pid in ended.result))
-        after = await run(runner, "tidy")
-        assert after.result[0] not in ended.result
-        ((level, text),) = told.logs
-        assert level == logging.DEBUG
-        assert text.startswith("its child process is not used again, because it left behind: ")
+        for what in leaving.WAYS:
+            told = Told()
+            ended = await run(runner, "leave-behind", told=told, what=what)
+            assert ended.outcome is Outcome.OK, (what, ended.error)
+            await eventually(partial(all_gone, ended.result))
+            after = await run(runner, "tidy")
+            assert after.result[0] not in ended.result, what
+            ((level, text),) = told.logs
+            assert level == logging.DEBUG
+            assert text.startswith("its child process is not used again, because it left behind: ")
 
     with_processes(story)
 

@@ -8,6 +8,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.patience import patience
 from tests.support.processes import Started, eventually
 
 PREFIX = "blackboard_"
@@ -50,7 +51,7 @@ def urls(started: Started, count: int = 1) -> list[str]:
 
 def get(url: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=patience(30)) as answer:
             return int(answer.status), bytes(answer.read())
     except HTTPError as problem:
         with problem:

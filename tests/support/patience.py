@@ -42,3 +42,10 @@ def is_over(begun: float, seconds: float) -> bool:
     """
     passed = time.monotonic() - begun
     return passed > seconds and passed > seconds * measured() / SLOWNESS
+
+
+def is_within(took: float, seconds: float) -> bool:
+    """Whether something took no longer than that on a machine that is as slow as this one was when
+    the tests began, or has become.
+    """
+    return took <= patience(seconds) or took <= seconds * measured()

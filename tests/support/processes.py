@@ -8,11 +8,12 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -40,17 +41,42 @@ Answer = TypeVar("Answer")
 
 
 def eventually(condition: Callable[[], Answer], what: str, *, seconds: float = PATIENCE) -> Answer:
-    """What `condition` answers as soon as that is something."""
+    """What `condition` answers as soon as that is something. Looks that take long, as those of
+    processes do, are further apart: two thirds of the time are for what is waited for.
+    """
     begun = time.monotonic()
-    while not (found := condition()):
+    while True:
+        looked = time.monotonic()
+        if found := condition():
+            return found
         assert not is_over(begun, seconds), f"it did not happen within {seconds:g} s: {what}"
-        time.sleep(0.02)
-    return found
+        time.sleep(max(0.02, 2 * (time.monotonic() - looked)))
 
 
 def whole_lines(path: Path) -> list[str]:
     """The lines of a file that other processes write to: the last one may be half written yet."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def halt(process: subprocess.Popen[bytes], store: str) -> None:
+    """SIGSTOP at a moment when the process does not write: one that stands still in the middle of a
+    write to SQLite holds up all others for as long.
+    """
+    process.send_signal(signal.SIGSTOP)
+    while Path(store).is_file() and not can_write(Path(store)):
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGSTOP)
+
+
+def can_write(file: Path) -> bool:
+    """Whether others can write to a board's file now, or soon."""
+    with closing(sqlite3.connect(file, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+    return True
 
 
 def own_environ() -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""Another process at a board: `sqlite_child.py count PATH TIMES`, `sqlite_child.py write PATH`."""
+"""Another process at a board: `sqlite_child.py count PATH TIMES`, `write PATH` or `hold PATH`."""
 
 import asyncio
+import sqlite3
 import sys
 from contextlib import suppress
 from itertools import count
@@ -47,6 +48,15 @@ async def write_for_ever(table: SqliteTable) -> None:
         sys.stdout.flush()
 
 
+def hold(path: str) -> None:
+    """Begin to write, and never end."""
+    file = sqlite3.connect(path, isolation_level=None)
+    file.execute("BEGIN IMMEDIATE")
+    sys.stdout.write("held\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
 async def main(verb: str, path: str, *rest: str) -> None:
     table = await SqliteTable.open(path, SystemClock(), Opening(create=True, wait=30))
     try:
@@ -58,4 +68,7 @@ async def main(verb: str, path: str, *rest: str) -> None:
         await table.close()
 
 
-asyncio.run(main(*sys.argv[1:]))
+if sys.argv[1] == "hold":
+    hold(sys.argv[2])
+else:
+    asyncio.run(main(*sys.argv[1:]))

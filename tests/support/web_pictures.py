@@ -34,12 +34,14 @@ ARGUMENTS = (
     "--disable-sync",
 )
 SIZE = {"width": 1280, "height": 800}
+OF_A_PHONE = {"width": 390, "height": 780}
 WORKED = timedelta(hours=48)
 TOWNS = ("brattleboro", "davis", "derry", "exeter", "keene", "montclair", "salem", "westlafcals")
 FEEDS = ("arts", "council", "library", "parks", "schools", "weather")
 PICTURES: Mapping[str, tuple[str, str]] = {
     "board": ("", "light"),
     "board-dark": ("?sort=next", "dark"),
+    "board-phone": ("?sort=next", "dark"),
     "item": ("item?id=keene", "light"),
     "run": ("runs?outcome=failed", "light"),
     "timeline": ("timeline?hours=24", "light"),
@@ -176,11 +178,16 @@ def served(folder: Path) -> Iterator[tuple[Site, str]]:
             ("run", "keene", "exeter", "--set", "days=90"),
         ):
             assert place.start(*line).ended() == 0
-        for host in ("rabbit", "badger"):
-            command = ("worker", "--cycle", "1s", "--slots", "6")
+        command = ("worker", "--cycle", "1s", "--slots", "6")
+        workers = [
             place.works(place.start(*command, program=("-c", AS_HOST, host)))
+            for host in ("rabbit", "badger")
+        ]
         eventually(lambda: place.item("keene").running, "a calendar is read")
         eventually(lambda: place.item("morning-report").running, "the report goes on")
+        eventually(
+            lambda: any("coordinator elected" in one.text for one in workers), "one coordinates"
+        )
         pages = place.start("serve", "--operator", "--listen", "127.0.0.1:0", "--json")
         eventually(lambda: "url" in pages.text, "the pages are served")
         yield place, json.loads(pages.text.splitlines()[0])["url"]
@@ -196,7 +203,8 @@ def make(folder: Path) -> list[Path]:
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         for name, (address, theme) in PICTURES.items():
-            context = browser.new_context(viewport=SIZE, color_scheme=theme)  # type: ignore[arg-type]
+            size = OF_A_PHONE if name.endswith("-phone") else SIZE
+            context = browser.new_context(viewport=size, color_scheme=theme)  # type: ignore[arg-type]
             page = context.new_page()
             page.goto(url + address)
             page.wait_for_timeout(700)

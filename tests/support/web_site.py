@@ -1,6 +1,7 @@
 """How a test looks at the pages of a board, without a browser."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web.access import REFUSAL_PAUSE
-from tests.support.boards import make_board
+from tests.support.boards import Scene, make_board
 from tests.support.clocks import ManualClock
+from tests.support.faults import FaultyTable
+from tests.support.patience import patience
 
 T = TypeVar("T")
 LOCAL = "http://127.0.0.1"
@@ -41,6 +44,8 @@ PATHS = (
     "/actions",
 )
 HERE = ("127.0.0.1", 50_000)
+PATIENCE = patience(20.0)
+"""Seconds that something may take here before it counts as not happening."""
 
 
 class PageClock(ManualClock):
@@ -77,6 +82,12 @@ class WebSite:
     client: TestClient
     board: BoardTable
     clock: PageClock
+
+    @property
+    def scene(self) -> Scene:
+        """The same board, for what a worker does to it."""
+        faulty = FaultyTable(self.board.table)
+        return Scene(table=faulty, clock=self.clock, board=self.board, other=self.board)
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What happens on the board, in the event loop of the pages."""
@@ -138,6 +149,9 @@ class _Page(HTMLParser):
         super().__init__()
         self.addresses: list[str] = []
         self.forms: list[dict[str, str]] = []
+        self.fields: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """By the id of their form."""
+        self._form = ""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         said = {name: value or "" for name, value in attrs}
@@ -145,8 +159,11 @@ class _Page(HTMLParser):
         self.addresses += [said[name] for name in names if name in said]
         if tag == "form":
             self.forms.append({})
+            self._form = said.get("id", "")
         if tag in {"input", "textarea"} and self.forms and "name" in said:
             self.forms[-1][said["name"]] = said.get("value", "")
+        if tag in {"input", "textarea"} and "name" in said:
+            self.fields[said.get("form", self._form)][said["name"]] = said.get("value", "")
 
 
 def addresses_of(html: str) -> list[str]:
@@ -161,6 +178,13 @@ def forms_of(html: str) -> list[dict[str, str]]:
     page = _Page()
     page.feed(html)
     return [one for one in page.forms if "csrf" in one]
+
+
+def fields_of(html: str, form: str) -> dict[str, str]:
+    """What a browser sends of a form: also fields that stand elsewhere and name it."""
+    page = _Page()
+    page.feed(html)
+    return page.fields[form]
 
 
 def main_of(html: str) -> str:
@@ -190,7 +214,7 @@ class Stream:
 
     async def until(self, holds: Callable[["Stream"], bool]) -> None:
         """Wait for what is sent."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not holds(self):  # noqa: ASYNC110 - what is sent is looked at, not signalled
                 await asyncio.sleep(0.002)
 

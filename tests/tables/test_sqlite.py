@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -159,6 +160,27 @@ def test_a_lock_held_too_long_by_another_is_busy(table: SqliteTable, path: Path,
             run(table.commit(P, [Insert("a", {"n": 1})]))
         assert run(rows_of(table, P)) == []
     assert caught.value.retry_after > 0
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel lists no locks here")
+def test_a_process_that_was_stopped_while_it_wrote_is_named(
+    table: SqliteTable, path: Path, run: Run
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, CHILD, "hold", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"held\n"
+            with pytest.raises(Busy, match=rf"process {child.pid} \(.+\) writes to it; again"):
+                run(table.commit(P, [Insert("a", {"n": 1})]))
+            os.kill(child.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            with pytest.raises(Busy, match=rf"was stopped while.+kill -CONT {child.pid}`"):
+                run(table.commit(P, [Insert("a", {"n": 1})]))
+        finally:
+            child.kill()
     run(table.commit(P, [Insert("a", {"n": 1})]))
 
 

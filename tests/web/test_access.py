@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.web.access import COOKIE, HEADERS, SESSION_LASTS, host_in, networks
+from blackboard.web.access import COOKIE, HEADERS, SESSION_LASTS, cookie_name, host_in, networks
 from blackboard.web.app import _local
 from tests.support.web_site import WebSite, served
 
@@ -229,6 +229,15 @@ def test_a_cookie_of_https_is_secure() -> None:
     with served(token=TOKEN, base="https://127.0.0.1") as site:
         answer = site.post("/login", {"token": TOKEN})
         assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_two_boards_of_one_machine_have_their_own_sessions() -> None:
+    """A browser hands a cookie to all ports of a host."""
+    for port in (8080, 8081):
+        with served(operator=True, base=f"http://127.0.0.1:{port}") as site:
+            assert [*site.get("/").cookies] == [f"{COOKIE}_{port}"]
+            assert site.post("/act/pause", {"csrf": site.csrf(), "id": "x"}).status_code == 404
+    assert cookie_name("127.0.0.1:x") == cookie_name("localhost") == COOKIE
 
 
 def test_cookies_of_other_applications_do_not_end_a_session(locked: WebSite) -> None:

@@ -77,7 +77,7 @@ def test_what_is_answered_is_what_is_described(generated: Any, operation: Any, m
 
     @given(case=found.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=15,
+        max_examples=8,
         derandomize=True,
         database=None,
         deadline=None,

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -129,6 +130,15 @@ def soon(page: Page, condition: Callable[[], object], what: str, *, seconds: flo
         page.wait_for_timeout(50)
 
 
+def seconds_since(board: BlockingBoard, item_id: str) -> float:
+    """How long ago the last run of an item ended: what is that young, a page calls `now`, and it
+    is drawn again when something changes, or after half a minute.
+    """
+    stop = board.item(item_id).stop
+    assert stop is not None
+    return (SystemClock().now() - stop).total_seconds()
+
+
 def row(page: Page, item_id: str) -> str:
     return page.locator(f"table.items tr:has(a.id:text-is('{item_id}'))").inner_text()
 
@@ -142,10 +152,11 @@ def board(place: tuple[Site, str]) -> Iterator[BlockingBoard]:
 def test_a_change_from_elsewhere_is_shown_without_loading_the_page_again(
     page: Page, place: tuple[Site, str], board: BlockingBoard
 ) -> None:
+    soon(page, lambda: seconds_since(board, HOSTILE) > 2, "a run is over", seconds=PATIENCE)
     page.goto(place[1])
     page.evaluate("window.mark = 1")
     page.locator("input[value=quick]").check()
-    soon(page, lambda: "ago" in page.locator("main").inner_text(), "times", seconds=PATIENCE)
+    assert "s ago" in page.locator("main").inner_text()
     board.pause("quick", reason="lunch")
     soon(page, lambda: "paused" in row(page, "quick"), "it is live", seconds=PATIENCE)
     board.resume("quick")
@@ -180,32 +191,98 @@ def test_filters_are_in_the_address_and_survive_reload_and_back(
 def test_each_action_is_done_and_recorded(
     page: Page, place: tuple[Site, str], board: BlockingBoard
 ) -> None:
-    def click(name: str) -> None:
+    def does(name: str, **fields: str) -> None:
+        page.locator("details.act summary", has_text=name).click()
+        for field, text in fields.items():
+            page.locator(f"details[open] [name={field}]").fill(text)
         with page.expect_navigation():
-            page.get_by_role("button", name=name, exact=True).click()
+            page.locator("details[open] button").click()
 
     page.goto(f"{place[1]}item?id=calm")
-    page.locator("textarea[name=params]").fill('{"days": 3}')
-    click("Run now")
+    does("Run now", params='{"days": 3}')
+    assert page.locator("[role=status].banner").inner_text() == "A run was requested."
     eventually(lambda: (board.item("calm").result or {}).get("params") == {"days": 3}, "it ran")
-    page.locator("form#do input[name=reason]").fill("because")
-    click("Pause")
+    does("Pause", reason="because")
     paused = board.item("calm").paused
     assert paused is not None
     assert paused.reason == "because"
-    click("Resume")
+    does("Resume")
     assert board.item("calm").state == "active"
-    page.locator("input[name=every]").fill("3h")
-    click("Save")
+    does("Edit", every="3h")
     assert board.item("calm").schedule == "every 3h"
-    page.locator("input[name=every]").fill("soon")
-    click("Save")
+    does("Edit", every="soon")
     assert "every" in page.locator("[role=alert]").inner_text()
+    page.get_by_role("link", name="calm").click()
+    page.wait_for_url("**/item?id=calm")
     page.goto(f"{place[1]}item?id=slow")
-    click("Cancel")
+    does("Cancel")
     eventually(lambda: [run.outcome for run in board.runs("slow")] == ["cancelled"], "it ended")
     done = [one.verb for one in board.actions() if one.via == "web"]
     assert sorted(done) == ["cancel", "edit", "pause", "resume", "run"]
+
+
+def test_what_is_typed_and_picked_outlives_updates(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    page.goto(f"{place[1]}item?id=calm")
+    page.locator("#act-pause summary").click()
+    page.locator("#act-pause input").fill("half a sent")
+    board.edit("calm", description="told by another")
+    main = page.locator("main")
+    soon(page, lambda: "told by another" in main.inner_text(), "it is live", seconds=PATIENCE)
+    assert page.locator("#act-pause input").input_value() == "half a sent"
+    page.keyboard.press("Escape")
+    assert not page.locator("#act-pause input").is_visible()
+
+    page.goto(f"{place[1]}?type=works")
+    page.locator("input[name=pick][value=quick]").check()
+    assert page.locator("#which").inner_text() == "With the 1 picked:"
+    board.add("before", "works", every="1h", first="next")
+    soon(page, lambda: "before" in main.inner_text(), "there is one more", seconds=PATIENCE)
+    picked = "[...document.querySelectorAll('input[name=pick]:checked')].map((one) => one.value)"
+    assert page.evaluate(picked) == ["quick"]
+    board.remove("before")
+
+
+def test_times_in_sentences_follow_the_zone(page: Page, place: tuple[Site, str]) -> None:
+    page.goto(f"{place[1]}item?id=calm")
+    exact = page.locator("main time.exact").first
+    soon(page, lambda: exact.inner_text().endswith("UTC"), "in UTC", seconds=PATIENCE)
+    page.locator("#zone").select_option("Asia/Tokyo")
+    soon(page, lambda: "GMT+9" in exact.inner_text(), "in Japan", seconds=PATIENCE)
+
+
+def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]) -> None:
+    """In a page of its own: the console of a browser reports what was not answered."""
+    context = browser.new_context()
+    page = context.new_page()
+    served = place[0].start("serve", "--listen", "127.0.0.1:0", "--json")
+    eventually(lambda: "url" in served.text, "the pages are served")
+    url = json.loads(served.text.splitlines()[0])["url"]
+    page.goto(url)
+    sign = page.locator("a.live")
+    soon(page, lambda: "ago" in page.locator("main").inner_text(), "times", seconds=PATIENCE)
+    assert sign.inner_text() == "live"
+    served.process.terminate()
+    assert served.ended() == 0
+    soon(page, lambda: sign.inner_text() == "not connected", "it is said", seconds=PATIENCE)
+    again = place[0].start("serve", "--listen", url.removeprefix("http://").strip("/"), "--json")
+    soon(page, lambda: sign.inner_text() == "live", "it is live again", seconds=PATIENCE)
+    context.close()
+    again.process.terminate()
+    assert again.ended() == 0
+
+
+def test_a_connection_that_fell_silent_is_made_anew(page: Page, place: tuple[Site, str]) -> None:
+    """As that of a laptop that slept: it is never closed."""
+    streams: list[str] = []
+    page.on("request", lambda one: streams.append(one.url) if "/live/" in one.url else None)
+    page.clock.install()
+    page.goto(place[1])
+    soon(page, lambda: len(streams) == 1, "it is live", seconds=PATIENCE)
+    page.wait_for_function("document.getElementById('live')._htmx?.sse?.reader")
+    page.clock.fast_forward(3_600_000)
+    soon(page, lambda: len(streams) == 2, "it is live again", seconds=PATIENCE)
 
 
 def test_five_hundred_items_are_paused_after_their_number_was_confirmed(
@@ -251,17 +328,36 @@ def test_texts_of_items_are_text(page: Page, place: tuple[Site, str]) -> None:
 def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
     browser: Browser, place: tuple[Site, str], theme: str
 ) -> None:
+    """All rules in light colours; in dark ones the rule about colours."""
     context = browser.new_context(color_scheme=theme, bypass_csp=True)  # type: ignore[arg-type]
     page = context.new_page()
-    for address in PAGES:
-        page.goto(place[1] + address)
-        found = Axe().run(page).response["violations"]
+    options = {"runOnly": ["color-contrast"]} if theme == "dark" else None
+
+    def check(where: str) -> None:
+        found = Axe().run(page, options=options).response["violations"]
         grave = [one for one in found if one["impact"] in {"serious", "critical"}]
-        where = [(one["id"], one["nodes"][0]["html"][:200]) for one in grave]
-        assert where == [], address
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == [], where
         page.set_viewport_size({"width": 360, "height": 740})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
         page.set_viewport_size({"width": 1280, "height": 800})
+
+    hostile = quote(HOSTILE)
+    others = (f"run?id={hostile}&fence=1", f"item?id={hostile}&done=edit", "report?id=slow")
+    for address in (*PAGES, *others, "item?id=none", "?q=none", "?live=off"):
+        page.goto(place[1] + address)
+        check(address)
+    page.goto(f"{place[1]}item?id=calm")
+    for verb in ("run", "edit"):
+        page.locator(f"#act-{verb} summary").click()
+        check(f"what {verb} asks")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    check("the keys")
+    for verb in ("run", "edit", "pause"):
+        page.goto(f"{place[1]}?type=works")
+        page.locator(f".bulk button[value={verb}]").click()
+        page.wait_for_url("**/confirm")
+        check(f"whether to {verb} them")
     context.close()
 
 

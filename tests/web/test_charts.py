@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from blackboard.model import Outcome, Run
 from blackboard.web.charts import (
     LEAST_BAR,
+    LEAST_ROW,
+    MOST_LANES,
     MOST_MARKS,
     MOST_ROWS,
-    ROW,
     WIDTH,
     HeatCell,
     axis,
@@ -159,19 +161,46 @@ def test_rows_of_a_timeline() -> None:
     ]
     picture = timeline(spans_of(runs), since=since, until=NOW, by="item")
     assert [one.name for one in picture.rows] == ["a", "b", "c"]
-    assert [one.y for one in picture.rows] == [0.0, ROW, 2.0 * ROW]
+    assert [one.y for one in picture.rows] == [0.0, LEAST_ROW, 2.0 * LEAST_ROW]
     whole, quarter, short = (one.bars[0] for one in picture.rows)
     assert (whole.x, whole.width, whole.style) == (0.0, WIDTH, "bad")
     assert (quarter.x, quarter.width) == (250.0, 250.0)
     assert (short.x, short.width) == (0.0, LEAST_BAR)
     by = timeline(spans_of(runs), since=since, until=NOW, by="worker")
-    assert [one.name for one in by.rows] == ["host:1:a", "host:2:b"]
+    assert [one.name for one in by.rows] == ["host:1", "host:2"]
     none = timeline([], since=since, until=NOW, by="item")
-    assert (none.rows, none.height, none.left_out) == ([], ROW, 0)
+    assert (none.rows, none.height, none.left_out) == ([], LEAST_ROW, 0)
     many = spans_of([run(f"i{n:03d}", ago=n) for n in range(MOST_ROWS + 5)] + [run("z"), run("z")])
     drawn = timeline(many, since=since, until=NOW, by="item")
     assert (len(drawn.rows), drawn.left_out) == (MOST_ROWS, 6)
     assert drawn.rows[-1].name == "z"
+
+
+def test_runs_at_the_same_time_lie_below_each_other() -> None:
+    since = NOW - timedelta(hours=1)
+    runs = [run(f"i{n}", ago=600 - 60 * n, took=300) for n in range(4)]  # each begins 60 s later
+    runs += [run("late", ago=0, took=100), run("other", ago=0, worker="host:2:b")]
+    row, other = timeline(spans_of(runs), since=since, until=NOW, by="worker").rows
+    assert (row.lanes, [bar.id for bar in row.bars]) == (4, ["i0", "i1", "i2", "i3", "late"])
+    assert [bar.y for bar in row.bars] == [4.0, 12.0, 20.0, 28.0, 4.0]
+    assert all(bar.y + bar.height < row.height for bar in row.bars)
+    assert (other.y, other.height, other.lanes) == (row.height, LEAST_ROW, 1)
+    many = spans_of([run(f"i{n}", took=300) for n in range(50)])
+    (row,) = timeline(many, since=since, until=NOW, by="worker").rows
+    assert (row.lanes, len(row.bars)) == (MOST_LANES, 50)
+
+
+def test_the_style_sheet_has_the_height_of_each_row() -> None:
+    """The names beside a timeline are no part of its picture."""
+    sheet = (files("blackboard.web") / "static" / "app.css").read_text()
+    for lanes in range(1, MOST_LANES + 1):
+        runs = spans_of([run(f"i{n}", took=300) for n in range(lanes)])
+        (row,) = timeline(runs, since=NOW - timedelta(hours=1), until=NOW, by="worker").rows
+        is_least = row.height == LEAST_ROW
+        rule = (
+            ".names a { display: block; height:" if is_least else f".names .lanes{lanes} {{ height:"
+        )
+        assert f"{rule} {row.height:g}px;" in sheet, lanes
 
 
 def test_bars_of_durations() -> None:

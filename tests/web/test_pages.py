@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import html
 import random
 import re
 from collections.abc import Iterator
@@ -13,15 +14,21 @@ import pytest
 import blackboard
 from blackboard.errors import BadInput
 from blackboard.history import RunQuery
-from blackboard.model import Item
+from blackboard.metrics.board import BoardFigures, read
+from blackboard.model import Item, Mark
 from blackboard.protocol.actions import actions
-from blackboard.protocol.edits import pause
+from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.reading import BoardTable
 from blackboard.queries import SORTS, ItemQuery
 from blackboard.rules.status import STATES
-from blackboard.web import live, recent
+from blackboard.table import Unavailable
+from blackboard.web import app, live, recent
+from blackboard.web.actions import ACTS, DONE
 from blackboard.web.app import PAGES, web_app
 from blackboard.web.filters import PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
+from blackboard.web.site import prose
 from blackboard.web.snapshot import Snapshot
 from tests.support.boards import Scene, story
 from tests.support.web_site import (
@@ -29,6 +36,7 @@ from tests.support.web_site import (
     WebSite,
     addresses_of,
     door,
+    fields_of,
     forms_of,
     main_of,
     served,
@@ -66,9 +74,7 @@ def _odd() -> Iterator[WebSite]:
         site.add("davis", "keene", item_type="a/<i>type")
 
         async def ran() -> None:
-            scene = Scene.__new__(Scene)
-            scene.board = scene.other = site.board
-            scene.clock = site.clock
+            scene = site.scene
             made = await scene.claimed("davis")
             site.clock.advance(3)
             await scene.let_go(made, "failed", error="<script>alert(1)</script>", result={"a": "<"})
@@ -110,7 +116,7 @@ def test_odd_ids(odd: WebSite, item_id: str) -> None:
     assert odd.get(f"/report?{said}").status_code == 200
     assert odd.get(f"/run?{said}&fence=1").status_code == 404
     fields = {"csrf": odd.csrf(f"/item?{said}"), "id": item_id, "reason": item_id}
-    assert odd.post("/act/pause", fields).headers["location"] == f"/item?{said}"
+    assert odd.post("/act/pause", fields).headers["location"] == f"/item?{said}&done=pause"
     assert odd.get(f"/item?{said}").status_code == 200
     assert odd.get("/actions").status_code == 200
 
@@ -331,6 +337,185 @@ def test_one_action_on_one_item(site: WebSite) -> None:
     assert {one.via for one in found} == {"web"}
 
 
+def test_an_edit_changes_what_its_form_changes(site: WebSite) -> None:
+    """Two visitors have opened the same form; neither undoes what the other changes."""
+    site.add("davis")
+    first, second = (form_of_edit(site) for _ in range(2))
+    assert site.post("/act/edit", first | {"every": "2h"}).status_code == 303
+    assert site.post("/act/edit", second | {"description": "mine"}).status_code == 303
+    page = site.get("/item?id=davis").text
+    assert "every 2 hours" in page
+    assert "mine" in page
+    answer = site.post("/act/edit", form_of_edit(site))
+    assert answer.status_code == 400
+    assert "nothing is changed" in answer.text
+    assert 'href="/item?id=davis"' in answer.text
+    answer = site.post("/act/edit", form_of_edit(site) | {"cron": "0 3 * * *"})
+    assert answer.status_code == 303
+    assert "every 2 hours" not in site.get("/item?id=davis").text
+    assert site.post("/act/edit", form_of_edit(site) | {"description": ""}).status_code == 303
+    assert "mine" not in site.get("/item?id=davis").text
+
+
+def form_of_edit(site: WebSite) -> dict[str, str]:
+    """What a browser sends of the form for editing."""
+    return fields_of(site.get("/item?id=davis").text, "do-edit")
+
+
+def test_an_edit_of_many_items(site: WebSite) -> None:
+    site.add("davis", "dayton", "keene")
+    fields = {"csrf": site.csrf(), "verb": "edit", "q": "da"}
+    asked = site.post("/confirm", fields)
+    assert "Edit 2 items?" in asked.text
+    form = fields_of(asked.text, "confirm")
+    assert site.post("/confirm", form).status_code == 400
+    wrong = site.post("/confirm", form | {"retries": "many"})
+    assert (wrong.status_code, "retries" in wrong.text) == (400, True)
+    over(site, form | {"every": "3h", "timeout": "5m"})
+
+    async def schedules() -> list[str]:
+        return sorted([f"{one.id} {one.schedule}" async for one in site.board.items()])
+
+    assert site.do(schedules) == ["davis every 3h", "dayton every 3h", "keene every 1h"]
+    (action,) = site.do(lambda: actions(site.board, limit=10))
+    assert (action.verb, action.count, action.detail) == ("edit", 2, "every, timeout")
+
+
+def test_locks_of_many_items_are_taken_away(site: WebSite) -> None:
+    site.add("davis", "keene")
+
+    site.do(lambda: site.scene.claimed("davis"))
+    asked = site.post("/confirm", {"csrf": site.csrf(), "verb": "unlock", "state": "running"})
+    assert "Unlock 1 item?" in asked.text
+    over(site, fields_of(asked.text, "confirm") | {"reason": "its host is gone"})
+    item = site.do(lambda: site.board.item("davis"))
+    assert item is not None
+    assert not item.running
+
+
+def over(site: WebSite, form: dict[str, str]) -> None:
+    """Change many items, and wait until that is done."""
+    answer = site.post("/confirm", form)
+    assert answer.status_code == 303
+    for _ in range(1000):
+        if "Done by" in site.get(answer.headers["location"]).text:
+            return
+    pytest.fail("it is not done")
+
+
+def test_what_was_done_is_said(site: WebSite) -> None:
+    site.add("davis")
+    for verb, said in DONE.items():
+        assert said in site.get(f"/item?id=davis&done={verb}").text
+    assert 'role="status">' not in main_of(site.get("/item?id=davis&done=<b>").text)
+
+
+def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
+    site.add("davis")
+    csrf = site.csrf("/item?id=davis")
+    site.do(lambda: remove(site.board, "davis"))
+    for verb in ACTS:
+        answer = site.post(f"/act/{verb}", {"csrf": csrf, "id": "davis", "every": "2h"})
+        assert answer.status_code in {404, 409}, verb
+        assert 'href="/item' not in answer.text
+
+
+# ---- what stands on all pages
+
+
+def test_a_paused_board_and_a_store_that_is_away_are_said_on_each_page(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("davis")
+    site.do(lambda: pause_board(site.board, Mark(by="ann", at=site.clock.now(), reason="moving")))
+    site.get("/")
+    for name in PAGES:
+        page = site.get(f"/{'' if name == 'board' else name}?id=davis&fence=1").text
+        assert "paused by ann" in main_of(page), name
+
+    def away(*_: object) -> object:
+        raise Unavailable("the disk is gone: `mount` it")
+
+    monkeypatch.setattr(type(site.board.table), "scan", away)
+    site.clock.advance(60)
+    for name in PAGES:
+        answer = site.get(f"/{'' if name == 'board' else name}?id=davis&fence=1")
+        assert "the disk is gone: <code>mount</code> it" in answer.text, name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("use `blackboard show`", "use <code>blackboard show</code>"),
+        (
+            "(2026-11-21 09:00:00Z)",
+            '(<time class="exact" datetime="2026-11-21T09:00:00Z">2026-11-21 09:00:00Z</time>)',
+        ),
+        ("`<b>`", "<code>&lt;b&gt;</code>"),
+        ("<script>2026-11-21</script>", "&lt;script&gt;2026-11-21&lt;/script&gt;"),
+        ("one ` alone", "one ` alone"),
+    ],
+)
+def test_sentences_of_the_command_line(text: str, shown: str) -> None:
+    assert str(prose(text)) == shown
+
+
+def test_numbers_lead_to_what_they_count(odd: WebSite) -> None:
+    failures = odd.get("/failures").text
+    leading = [one for one in addresses_of(failures) if one.startswith("/runs?")]
+    assert len(leading) == 4  # an hour, a day, of an item those that failed, and all
+    for address in leading:
+        page = odd.get(html.unescape(address)).text
+        assert "1 run" in page, address
+        assert "/run?id=davis" in page
+    item = odd.get("/item?id=davis").text
+    [timeline] = [one for one in addresses_of(item) if one.startswith("/timeline?")]
+    assert "1 runs of 1 items" in odd.get(html.unescape(timeline)).text
+    assert "0 runs" in odd.get("/timeline?id=keene&hours=24").text.replace("0 runs of 1", "0 runs")
+
+
+def test_all_runs_of_an_item_can_be_reached(site: WebSite) -> None:
+    site.add("davis")
+
+    async def ran() -> None:
+        for _ in range(120):
+            made = await site.scene.claimed("davis")
+            await site.scene.let_go(made, "ok")
+            site.clock.advance(3600)
+
+    site.do(ran)
+    first = site.get("/runs?id=davis").text
+    [earlier] = [one for one in addresses_of(first) if "until=" in one and "id=davis" in one]
+    last = site.get(html.unescape(earlier)).text
+    fences = set(re.findall(r"/run\?id=davis&amp;fence=(\d+)", first + last))
+    assert fences == {str(number) for number in range(1, 121)}
+    assert "all that are kept" in site.get("/item?id=davis").text
+
+
+def test_figures_that_take_long_are_read_less_often(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    async def slowly(board: BoardTable) -> BoardFigures:
+        reads.append(site.clock.monotonic())
+        site.clock.advance(2)
+        return await read(board)
+
+    def age() -> float:
+        text = site.get("/metrics").text
+        return float(text.partition("\nblackboard_board_statistics_age_seconds ")[2].split()[0])
+
+    monkeypatch.setattr(app, "read", slowly)
+    assert age() == 0
+    site.clock.advance(39)
+    assert age() == 39
+    assert len(reads) == 1
+    site.clock.advance(2)
+    assert age() == 0
+    assert len(reads) == 2
+
+
 # ---- below another application
 
 
@@ -348,7 +533,7 @@ def test_pages_below_a_path() -> None:
             assert site.get(one).status_code == 200, one
         csrf = site.csrf("/jobs/item?id=davis")
         answer = site.post("/jobs/act/pause", {"csrf": csrf, "id": "davis"})
-        assert answer.headers["location"] == "/jobs/item?id=davis"
+        assert answer.headers["location"] == "/jobs/item?id=davis&done=pause"
         site.client.cookies.clear()
         assert "path=/jobs" in site.get("/jobs/").headers["set-cookie"].lower()
         assert 'hx-sse:connect="/jobs/live/board' in site.get("/jobs/").text
@@ -374,13 +559,11 @@ def test_a_stream_sends_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> Non
             async with streamed(site.app, "/live/board", "sort=type") as stream:
                 await stream.until(lambda sent: "davis" in "".join(sent.events))
                 begun = len(stream.events)
-                quiet = stream.text.count(": nothing new")
-                await stream.until(lambda sent: sent.text.count(": nothing new") > quiet + 3)
+                quiet = stream.text.count(live.STILL_THERE)
+                await stream.until(lambda sent: sent.text.count(live.STILL_THERE) > quiet + 3)
                 assert stream.status == 200
                 assert len(stream.events) == begun
                 first = stream.events[-1]
-                from blackboard.model import Mark
-
                 await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
                 for _ in range(2):
                     await asyncio.sleep(0.01)

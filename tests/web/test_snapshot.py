@@ -3,11 +3,13 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from blackboard.errors import BadRow
 from blackboard.model import Claim, Item
+from blackboard.protocol.actions import record_action
 from blackboard.protocol.edits import add, edit, pause, remove, resume
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import read_status
@@ -21,6 +23,7 @@ from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.patience import patience
+from tests.support.web_site import door
 
 
 async def agree(scene: Scene, snapshot: Snapshot) -> None:
@@ -104,6 +107,7 @@ async def test_a_small_board_is_read_whole(scene: Scene) -> None:
 def _is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first time no board is read whole."""
     monkeypatch.setattr(module, "QUICK", -1.0)
+    monkeypatch.setattr(module, "SMALL", 0)
     monkeypatch.setattr(module, "READ_EVERY", 1e9)
 
 
@@ -126,6 +130,7 @@ async def test_many_changes_are_read_whole_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "QUICK", -1.0)
+    monkeypatch.setattr(module, "SMALL", 0)
     monkeypatch.setattr(module, "READ_EVERY", 1e9)
     monkeypatch.setattr(module, "MOST_CHANGES", 3)
     snapshot = Snapshot(scene.board, scene.clock)
@@ -233,6 +238,87 @@ async def test_an_action_is_seen_at_once(scene: Scene) -> None:
     await pause_board(scene.other, scene.mark("all"))
     await snapshot.look()
     assert snapshot.paused is not None
+
+
+@story
+async def test_a_small_board_is_read_whole_however_long_that_takes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUICK", -1.0)
+    await scene.add("davis", cron="0 3 * * *")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    await pause(scene.other, "davis", scene.mark("it leaves no trace"))
+    await snapshot.look()
+    await agree(scene, snapshot)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_what_people_do_elsewhere_is_seen_by_the_next_look(scene: Scene) -> None:
+    """Of a large board, and of items that are not due."""
+    people = door(scene.other)
+    for one in ("davis", "keene", "salem"):
+        await people.add(one, "feed", cron="0 3 * * *")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    changes: list[Callable[[], Awaitable[object]]] = [
+        lambda: people.pause("davis", by="ann"),
+        lambda: people.edit("keene", cron="0 4 * * *", by="ann"),
+        lambda: people.remove("salem", by="ann"),
+        lambda: people.resume("davis", by="ann"),
+        lambda: people.rename("davis", "dayton", by="ann"),
+    ]
+    for change in changes:
+        scene.later(seconds=1)
+        await change()
+        read = snapshot._full_at
+        await snapshot.look()
+        assert snapshot.trouble == ""
+        await agree(scene, snapshot)
+    assert read != snapshot._full_at  # a new id is in no action
+    scene.later(seconds=1)
+    for _ in range(3):
+        read = snapshot._full_at
+        await snapshot.look()
+    assert read == snapshot._full_at
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_many_items_that_are_changed_elsewhere_are_all_read(scene: Scene) -> None:
+    ids = await scene.fill(30, cron="0 3 * * *")
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    for one in ids:
+        await pause(scene.other, one, scene.mark())
+    await record_action(scene.other, by="ann", verb="pause", ids=ids, via="cli")
+    scene.later(seconds=1)
+    await snapshot.look()
+    await agree(scene, snapshot)
+
+
+@pytest.mark.usefixtures("_large")
+@story
+async def test_a_full_reading_does_not_put_off_the_next_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.add()
+    snapshot = Snapshot(scene.board, scene.clock)
+    read_all = snapshot._read_all
+
+    async def slowly(began: float) -> None:
+        scene.later(seconds=30)
+        await read_all(began)
+
+    monkeypatch.setattr(snapshot, "_read_all", slowly)
+    await snapshot.look()
+    assert snapshot._full_took >= 30
+    assert snapshot._look_took < 30
+    assert not snapshot._is_small
+    monkeypatch.setattr(module, "SMALL", 1)
+    await snapshot.look()
+    assert snapshot._look_took >= 30
 
 
 # ---- viewers

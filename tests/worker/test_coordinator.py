@@ -135,6 +135,8 @@ async def counted(board: BoardTable, **about: object) -> Statistics:
 
 # ---- who does it
 
+above_the_store = pytest.mark.of_one_store("a worker stands for election above the store")
+
 
 @with_workers
 async def test_one_of_two_workers_coordinates_and_the_other_when_it_is_shut_down(
@@ -167,6 +169,7 @@ async def test_the_items_are_counted_again_and_again(place: Workplace) -> None:
     assert again.at - first.at <= COUNTED_EVERY + timedelta(seconds=10)
 
 
+@above_the_store
 @pytest.mark.parametrize(
     ("mode", "coordinator"), [(Mode.FOREVER, False), (Mode.ONCE, True), (Mode.UNTIL_IDLE, True)]
 )
@@ -185,6 +188,7 @@ async def test_a_worker_that_has_an_end_or_is_not_to_takes_no_part(
     assert await read_statistics(place.other) is None
 
 
+@above_the_store
 @with_workers
 async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplace) -> None:
     made = await worker(place, coordinator=True)
@@ -197,6 +201,7 @@ async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplac
 # ---- trouble
 
 
+@above_the_store
 @with_workers
 async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> None:
     """The election is of another kind: it belongs to a program."""
@@ -210,6 +215,7 @@ async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> Non
     assert await place.ended("davis") == [(1, "ok")]
 
 
+@above_the_store
 @with_workers
 async def test_a_store_that_is_away_is_counted_the_next_time(place: Workplace) -> None:
     made = await worker(place, coordinator=True)
@@ -223,6 +229,7 @@ async def test_a_store_that_is_away_is_counted_the_next_time(place: Workplace) -
     assert (made.of(HousekeepingTrouble), made.of(CoordinatorEnded)) == ([], [])
 
 
+@above_the_store
 @with_workers
 async def test_housekeeping_that_fails_ends_no_worker(
     place: Workplace, monkeypatch: pytest.MonkeyPatch

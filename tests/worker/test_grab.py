@@ -2,10 +2,14 @@
 shares.
 """
 
+import pytest
+
 from blackboard.events import BusBack, BusUnavailable
 from blackboard.rules.grab import Times
 from blackboard.rules.shares import names_of
 from tests.support.groups import LEASE, ROUND, Group, sharing
+
+above_the_store = pytest.mark.of_one_store("where partitions go is decided on the bus")
 
 TIMES = Times()
 EVEN = 3 * TIMES.normal
@@ -26,6 +30,7 @@ async def test_workers_that_start_share_within_the_normal_time_and_nothing_moves
     assert len(group.log.began) == began
 
 
+@above_the_store
 @sharing(partitions=6, balance="grab")
 async def test_a_worker_that_joins_gets_its_share_within_the_normal_time(group: Group) -> None:
     await group.join("ann", "ben")
@@ -37,6 +42,7 @@ async def test_a_worker_that_joins_gets_its_share_within_the_normal_time(group: 
     assert max(group.log.gaps(joined)) <= 3.0
 
 
+@above_the_store
 @sharing(partitions=1, balance="grab")
 async def test_one_partition_stays_where_it_is(group: Group) -> None:
     await group.join("ann", "ben", "cleo")
@@ -59,6 +65,7 @@ async def test_what_a_dead_worker_held_is_back_within_the_maximum_time(group: Gr
     assert max(group.log.gaps(died)) <= TIMES.maximum + TIMES.minimum
 
 
+@above_the_store
 @sharing(partitions=6, balance="grab")
 async def test_a_worker_that_is_to_stop_hands_over_within_seconds(group: Group) -> None:
     await group.join("ann", "ben", "cleo")
@@ -73,6 +80,7 @@ async def test_a_worker_that_is_to_stop_hands_over_within_seconds(group: Group) 
     assert group.log.counts == [3, 3]
 
 
+@above_the_store
 @sharing(partitions=6, balance="grab")
 async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is_back(
     group: Group,
@@ -95,6 +103,7 @@ async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is
     assert (BusUnavailable in told, BusBack in told) == (True, True)
 
 
+@above_the_store
 @sharing(partitions=6, balance="grab")
 async def test_a_pump_that_fails_is_raced_for_at_once(group: Group) -> None:
     await group.join("ann", "ben")

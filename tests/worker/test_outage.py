@@ -31,7 +31,7 @@ from tests.support.workers import HANDLERS, FakeRunner, board_on
 
 Found = TypeVar("Found", bound=BoardEvent)
 
-WORKERS, LONG_ITEMS, SHORT_ITEMS = 24, 30, 60
+WORKERS, LONG_ITEMS, SHORT_ITEMS = 16, 20, 40
 SLOTS = 8
 CYCLE, AWAY, BACK_WITHIN = 10.0, 300.0, 30.0
 STEP = 0.25
@@ -216,7 +216,7 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
             assert one.of(LockLost) == []
         await place.turn(BACK_WITHIN)
         firsts = [min(when for when in one.table.walked if when > back) for one in place.workers]
-        assert max(firsts) - min(firsts) > 5
+        assert max(firsts) - min(firsts) > WORKERS / 5
         assert max(Counter(round(first) for first in firsts).values()) <= WORKERS / 3
         stops = await place.stops("plain")
         assert len(stops) == SHORT_ITEMS

@@ -18,6 +18,10 @@ from blackboard.worker.partitions import UNASKED
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, LEASE, ROUND, Group, sharing
 
+above_the_store = pytest.mark.of_one_store(
+    "which worker has which partition is decided above the store"
+)
+
 
 @pytest.mark.case("BAL02")
 @sharing()
@@ -193,6 +197,7 @@ async def test_a_worker_started_while_the_store_is_away_overrides_nothing_for_tw
     assert group.log.counts == [12]
 
 
+@above_the_store
 @sharing()
 async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Group) -> None:
     await group.join("ann", "ben")
@@ -219,6 +224,7 @@ async def test_no_pump_outlasts_its_lease_while_the_store_is_away_and_all_go_on_
     assert group.log.counts == [4, 4, 4]
 
 
+@above_the_store
 @sharing()
 async def test_a_worker_cut_off_is_replaced_and_gets_its_share_again(group: Group) -> None:
     cut = Network()
@@ -290,6 +296,7 @@ async def test_all_leases_of_a_worker_are_renewed_by_one_batch_a_time(group: Gro
     assert group.hands["ann"].table.requests.commits - before - saves <= 4 * rounds
 
 
+@above_the_store
 @pytest.mark.parametrize("balance", ["steal"])
 def test_one_partition_moves_at_a_time_by_the_published_rule(
     balance: str, open_table: object

@@ -190,7 +190,7 @@ def test_three_shards_go_on_while_the_fourth_is_in_trouble(trouble: Trouble, slo
     """Each of their items runs as often as it is due. The sick one is asked about once a second,
     and is at work again soon after.
     """
-    rounds = 10
+    rounds = 6
 
     async def story(place: Town) -> None:
         put(place, trouble, place.board.shard(SICK))

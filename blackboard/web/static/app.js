@@ -1,5 +1,6 @@
-// Times relative to now, in the zone that was chosen; keys; themes; picking; zooming. The pages work
-// without it: times stand there in full, everything is a link or a form.
+// Times relative to now, in the zone that was chosen; whether the page is live; keys; themes;
+// picking; what actions ask; zooming. The pages work without it: times stand there in full,
+// everything is a link or a form.
 "use strict";
 (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
@@ -29,9 +30,11 @@
     const away = (at - now) / 1000;
     const past = away <= 0;
     const words = brief(Math.abs(away));
-    const text = element.classList.contains("elapsed") ? words : past ? `${words} ago` : `in ${words}`;
+    const { classList } = element;
+    const text = classList.contains("exact") ? formatter().format(at).replace(",", "")
+      : classList.contains("elapsed") ? words : past ? `${words} ago` : `in ${words}`;
     if (element.textContent !== text) element.textContent = text;
-    if (element.dataset.zone !== zoneOf()) {
+    if (!classList.contains("exact") && element.dataset.zone !== zoneOf()) {
       element.dataset.zone = zoneOf();
       element.title = formatter().format(at);
     }
@@ -80,21 +83,51 @@
     localStorage.setItem("blackboard-theme", root.dataset.theme);
   };
 
+  // ---- whether the page is live
+
+  const SILENCE = 40000; // milliseconds; the server sends something every 15 s
+  const PATIENCE = 3000; // a connection that is made anew within that is not worth a word
+  let heard = Date.now();
+  let lost = 0;
+
+  const connected = (is) => {
+    const link = document.querySelector("a.live:not(.paused)");
+    if (!link || link.classList.contains("away") === !is) return;
+    link.classList.toggle("away", !is);
+    link.lastElementChild.textContent = is ? "live" : "not connected";
+    link.dataset.title ??= link.title;
+    link.title = is ? link.dataset.title : `As it was at ${formatter().format(new Date(heard))}`;
+  };
+
+  const hears = () => {
+    [heard, lost] = [Date.now(), 0];
+    connected(true);
+  };
+
+  const loses = () => { lost ||= Date.now(); };
+
+  const watch = () => {
+    if (document.hidden) return;
+    if (!lost && Date.now() - heard > SILENCE) {
+      // A machine that slept, or a network that changed, leaves a connection that is never closed.
+      loses();
+      document.getElementById("live")?._htmx?.sse?.reader?.cancel();
+    }
+    if (lost && Date.now() - lost > PATIENCE) connected(false);
+  };
+
   // ---- keys
 
-  const ADDRESSES = { b: "", t: "timeline", r: "runs", f: "failures", w: "workers", l: "leases", h: "health" };
+  const ADDRESSES = { b: "", t: "timeline", r: "runs", f: "failures", w: "workers", l: "leases", e: "leaders", a: "actions", h: "health" };
   let went = 0;
 
   const lines = () => [...document.querySelectorAll("tr[data-href]")];
-  const chosen = () => document.querySelector("tr.chosen");
+  const chosen = () => document.activeElement.closest("tr[data-href]");
 
   const step = (by) => {
     const all = lines();
     if (!all.length) return;
-    const at = all.indexOf(chosen());
-    const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-    chosen()?.classList.remove("chosen");
-    next.classList.add("chosen");
+    const next = all[Math.min(Math.max(all.indexOf(chosen()) + by, 0), all.length - 1)];
     next.querySelector("a").focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
   };
@@ -108,6 +141,7 @@
   const pressed = (event) => {
     const typing = event.target.closest("input:not([type=checkbox]), textarea, select, dialog[open]");
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && document.querySelector("details.act[open]")) return close(event);
     if (event.key === "Escape" && typing && !typing.matches("dialog")) {
       event.preventDefault(); // else a search is emptied, and all is shown
       return event.target.blur();
@@ -135,9 +169,41 @@
 
   // ---- picking
 
-  const picked = (event) => {
-    if (event.target.id !== "pick-all") return;
-    for (const one of document.querySelectorAll("input[name=pick]")) one.checked = event.target.checked;
+  const picks = () => [...document.querySelectorAll("input[name=pick]")];
+
+  const pick = (event) => {
+    if (event.target.id === "pick-all") {
+      for (const one of picks()) one.checked = event.target.checked;
+    }
+    count();
+  };
+
+  const count = () => {
+    const which = document.getElementById("which");
+    if (!which) return;
+    const [all, number] = [picks(), picks().filter((one) => one.checked).length];
+    const box = document.getElementById("pick-all");
+    box.checked = number > 0 && number === all.length;
+    box.indeterminate = number > 0 && number < all.length;
+    which.parentNode.classList.toggle("picking", number > 0);
+    const text = number ? `With the ${number} picked:` : `With all ${which.dataset.all}:`;
+    if (which.textContent !== text) which.textContent = text;
+  };
+
+  // ---- what an action asks: one at a time; what is typed there is left alone by updates
+
+  const opened = (event) => {
+    const one = event.target;
+    if (!one.matches?.("details.act")) return;
+    one.toggleAttribute("hx-morph-skip", one.open);
+    if (one.open) one.querySelector("input, textarea, button")?.focus();
+  };
+
+  const close = (event) => {
+    for (const one of document.querySelectorAll("details.act[open]")) {
+      if (event.type === "keydown" || !one.contains(event.target)) one.open = false;
+      if (event.type === "keydown") one.querySelector("summary").focus();
+    }
   };
 
   // ---- zooming a timeline by dragging
@@ -172,13 +238,29 @@
 
   const begin = () => {
     zones();
-    times();
-    setInterval(times, 1000);
-    new MutationObserver(() => times()).observe(document.querySelector("main").parentNode, { childList: true, subtree: true });
+    const all = () => {
+      times();
+      count();
+    };
+    all();
+    setInterval(() => {
+      times();
+      watch();
+    }, 1000);
+    new MutationObserver(all).observe(document.querySelector("main").parentNode, { childList: true, subtree: true });
+    document.querySelector(".top [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     document.getElementById("theme").addEventListener("click", theme);
     document.getElementById("keys").addEventListener("click", () => document.getElementById("help").showModal());
     document.addEventListener("keydown", pressed);
-    document.addEventListener("change", picked);
+    document.addEventListener("change", pick);
+    document.addEventListener("toggle", opened, true);
+    document.addEventListener("click", close);
+    document.addEventListener("htmx:sse:after:connection", hears);
+    document.addEventListener("htmx:sse:after:message", hears);
+    document.addEventListener("htmx:sse:error", loses);
+    document.addEventListener("htmx:sse:before:connection", (event) => {
+      if (event.detail.connection.attempt) loses();
+    });
     for (const kind of ["pointerdown", "pointermove", "pointerup"]) document.addEventListener(kind, brush);
     document.addEventListener("dragstart", (event) => event.target.closest?.(".picture") && event.preventDefault());
   };

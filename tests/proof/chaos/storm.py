@@ -6,19 +6,17 @@ that is would not be due, for the others, until they are there too.
 """
 
 import signal
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from blackboard.protocol.reading import BoardTable
 from blackboard.tables.azurite import Emulator
 from tests.proof.chaos.skewed import DAY, HOUR, WallClock
 from tests.proof.chaos.troubles import SEATS, Strike, Trouble
-from tests.support.processes import Site, Started, all_gone, eventually
+from tests.support.processes import Site, Started, all_gone, eventually, halt
 from tests.support.proxy import BUSY, Fault, Lost, Proxy, Stall, proxied
 
 BUSY_RATE, LOST_RATE = 0.05, 0.02
@@ -163,14 +161,7 @@ class Storm:
         self._take_seat(seat)
 
     def _stop(self, seat: Seat) -> None:
-        """At a moment when it does not write: whoever stands still in the middle of a write to
-        SQLite holds up everybody else for as long, and nothing could be asked of the others.
-        """
-        while True:
-            seat.worker.send(signal.SIGSTOP)
-            if seat.proxy is not None or can_write(Path(seat.store)):
-                return
-            seat.worker.send(signal.SIGCONT)
+        halt(seat.worker.process, seat.store)
 
     def _part(self, seat: Seat, trouble: Trouble) -> None:
         assert seat.proxy is not None
@@ -199,17 +190,6 @@ def walks(worker: Started) -> int:
 
 async def _fences_of(board: BoardTable) -> dict[str, int]:
     return {item.id: item.fence async for item in board.items()}
-
-
-def can_write(file: Path) -> bool:
-    """Whether somebody could write to a board's file now, or soon."""
-    with closing(sqlite3.connect(file, timeout=0.5, isolation_level=None)) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
-        connection.execute("ROLLBACK")
-    return True
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from blackboard.rules.shares import names_of
 from tests.proof.chaos.serving import all_go_on, leases, served
 from tests.proof.form import LONG
 from tests.support.patience import patience
-from tests.support.processes import Site, Started
+from tests.support.processes import Site, Started, halt
 
 PUMPS = Path(__file__).resolve().parents[2] / "pump_jobs"
 TAKEN = 3.0 + 2 * 1.0 + 5.0
@@ -62,7 +62,7 @@ def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
                 assert victim.ended() == 0
                 is_silent = False
             case _:
-                victim.send(signal.SIGSTOP)
+                halt(victim.process, site.store)
         workers.append(worker(site))
         all_go_on(site, PARTITIONS["clicks"])
         served_in_time(site, moment, silent=victim if is_silent else None)

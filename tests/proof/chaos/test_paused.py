@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import Site, Started, eventually
+from tests.support.processes import Site, Started, eventually, halt
 
 LEASE = 3.0
 
@@ -40,7 +40,7 @@ def test_a_worker_that_stood_still_comes_too_late_with_all_it_had(site: Site) ->
     no newer one, or not at all. The worker lives on.
     """
     first = at_work(site)
-    first.send(signal.SIGSTOP)
+    halt(first.process, site.store)
     stopped = time.monotonic()
     second = site.worker()
     for one in LATE:

@@ -36,8 +36,7 @@ def test_under_load_a_guard_keeps_them_where_they_are(
             assert world.spread() <= 3
 
 
-@pytest.mark.parametrize("guarded", [False, True])
-@pytest.mark.parametrize("partitions", [10, 12])
+@pytest.mark.parametrize(("partitions", "guarded"), [(10, False), (12, True)])
 def test_nothing_moves_in_a_quiet_hour(partitions: int, *, guarded: bool) -> None:
     for seed in SEEDS:
         with GrabWorld(partitions, seed=seed, guarded=guarded) as world:

@@ -1,0 +1,17 @@
+"""Marks say on which stores a test runs. That no store is missing, test_cases.py shows."""
+
+import pytest
+
+from tests.conftest import FIXTURES
+
+ABOVE = pytest.mark.of_one_store("as an example")
+
+
+@pytest.mark.parametrize("kind", ["plain", pytest.param("above", marks=ABOVE)])
+def test_parameters_of_one_store_are_tried_on_the_quickest(kind: str, store: str) -> None:
+    assert kind == "plain" or store == FIXTURES["store"][0]
+
+
+@ABOVE
+def test_a_test_of_one_store_runs_on_the_quickest(lasting_store: str) -> None:
+    assert lasting_store == FIXTURES["lasting_store"][0]
