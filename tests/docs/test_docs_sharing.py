@@ -98,7 +98,7 @@ def test_durations_are_as_said(tmp_path: Path) -> None:
     )
     pump = load(["clicks.py"], tmp_path)["clicks"].pump
     assert isinstance(pump, Pump)
-    assert f"| lease ({pump.lease.seconds} s) |" in TEXT
+    assert f"| lease ({pump.lease.seconds} s, 3 s at the least) |" in TEXT
     assert f"| drain ({pump.drain.seconds} s) |" in TEXT
 
 
