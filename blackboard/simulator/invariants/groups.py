@@ -190,7 +190,9 @@ class GroupInvariants:
 
     @property
     def _until_handed_over(self) -> float:
-        """Seconds. A race that nobody is in follows within a normal time."""
+        """Seconds that a partition may lack a pump while it moves. Where no node runs in a race,
+        another race is published within a normal lease time.
+        """
         if self.group.is_raced_for:
             return self.group.times.normal + self.group.times.minimum + SPARE
         return HANDOVER + SLOW
