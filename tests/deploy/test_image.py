@@ -6,6 +6,8 @@ import fnmatch
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,7 +81,8 @@ def test_its_commands_run_with_an_empty_environment_on_a_read_only_system(
         assert done.returncode == 0, done.stdout + done.stderr
     outcomes = {run["id"]: run["outcome"] for run in container.json("log")}
     assert outcomes == {"davis": "ok", "montclair": "ok", "toronto": "ok"}
-    done = container.run(*health_check())
+    with working(container):
+        done = container.run(*health_check())
     assert (done.returncode, done.stdout) == (0, "all well: 3 items\n")
     written = {path.name.partition("-")[0] for path in container.state.iterdir()}
     assert written == {"board.db", ".cache"}, "nothing but the board, and what can be made again"
@@ -112,17 +115,20 @@ def test_the_health_check_says_no_when_an_item_fails(container: Container) -> No
 
 def test_the_default_command_works_until_it_gets_the_stop_signal(container: Container) -> None:
     container.run("blackboard", "init")
+    with working(container) as worker:
+        worker.send_signal(signal.Signals[image()["STOPSIGNAL"].text])
+        assert worker.wait(PATIENCE) == 0
+    assert container.json("workers") == []
+
+
+@contextmanager
+def working(container: Container) -> Iterator[subprocess.Popen[bytes]]:
+    """The default command, which has announced itself: an item whose slot comes is served."""
     command = [*image()["ENTRYPOINT"].argv, *image()["CMD"].argv]
-    told = container.state.parent / "told"
-    with told.open("wb") as stderr:
-        worker = subprocess.Popen(
-            container.argv(*command), cwd=container.board, env=container.environ, stderr=stderr
-        )
+    worker = subprocess.Popen(container.argv(*command), cwd=container.board, env=container.environ)
     try:
         eventually(lambda: container.json("workers"), "the worker announces itself")
-        worker.send_signal(signal.Signals[image()["STOPSIGNAL"].text])
-        assert worker.wait(PATIENCE) == 0, told.read_text()
+        yield worker
     finally:
         worker.kill()
         worker.wait()
-    assert container.json("workers") == []
