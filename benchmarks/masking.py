@@ -107,7 +107,7 @@ async def _longest_pause(folder: Path, count: int) -> float:
         handlers=jobs,
         settings={},
         inline=InlineRunner(),
-        process=ProcessRunner(),
+        process=ProcessRunner(idle=1),
         events=Events(),
         clock=SystemClock(),
         save=_not_saved,

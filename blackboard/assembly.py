@@ -396,7 +396,7 @@ def new_worker(
     traced = _traced(board.clock) if declared.worker.otel else _untraced
     pumps = [one for one in handlers.values() if one.pump is not None]
     handlers = {name: one for name, one in handlers.items() if one.pump is None}
-    process = ProcessRunner()
+    process = ProcessRunner(idle=settings.slots)
     wake = CycleWake(settings.cycle.total_seconds())
     worker = assemble(
         board,
@@ -413,7 +413,8 @@ def new_worker(
     )
     groups = []
     for pump in pumps:
-        process = ProcessRunner()  # with a guard of its own, which waits for this group's heartbeat
+        # With a guard of its own, which waits for this group's heartbeat.
+        process = ProcessRunner(idle=settings.slots)
         groups.append(
             group_worker(
                 board.group(pump.type),

@@ -82,14 +82,15 @@ class IdleChildren:
 
 
 class ProcessRunner:
-    """`idle`: how many children are kept for another run; `idle_after`: for how many seconds;
-    `stop_timeout`: seconds in which a stopped process ends; `runs`: the most of one child.
+    """`idle`: how many children are kept for another run; with fewer than there are slots, each round
+    of short runs starts some anew, which takes longer than the runs. `idle_after`: for how many
+    seconds; `stop_timeout`: seconds in which a stopped process ends; `runs`: the most of one child.
     """
 
     def __init__(
         self,
         *,
-        idle: int = 4,
+        idle: int,
         idle_after: float = 60.0,
         stop_timeout: float = 5.0,
         runs: int = 5_000,

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 import threading
@@ -45,6 +46,11 @@ async def long(item: Item, ctx: Context) -> str:
     ctx.progress(1, 3)
     await ctx.lost.wait()
     return "lost"
+
+
+@handler("pid", every="1h")
+def pid(item: Item, ctx: Context) -> int:
+    return os.getpid()
 
 
 @handler("plain", every="1h")
@@ -472,6 +478,14 @@ def test_a_worker_without_handlers_is_refused(tmp_path: Path) -> None:
 
 
 # ---- plain functions, which run in child processes
+
+
+def test_a_worker_starts_no_more_child_processes_than_it_has_slots(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db"), handlers=[pid]) as board:
+        for n in range(64):
+            board.add(f"item-{n}", "pid")
+        board.worker(slots=8).work("idle")
+        assert len({board.item(f"item-{n}").result for n in range(64)}) <= 8
 
 
 def test_a_plain_function_of_a_module_runs_in_a_child_process(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_child_that_died_while_it_waited_is_not_given_a_run() -> None:
 def test_closing_stops_what_runs_as_cancelled_and_leaves_no_process() -> None:
     async def story() -> None:
         before = psutil.Process().children(recursive=True)
-        runner = ProcessRunner()
+        runner = ProcessRunner(idle=1)
         execution, told = await started(runner, "never-ends", how="spin")
         idle = (await run(runner, "describe")).result["pid"]
         children = set(psutil.Process().children(recursive=True)) - set(before)

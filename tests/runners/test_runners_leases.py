@@ -189,7 +189,7 @@ from tests.support.runs import Told, call_of, eventually
 from blackboard.runners.process import ProcessRunner
 
 async def main():
-    runner = ProcessRunner()
+    runner = ProcessRunner(idle=1)
     told = Told()
     execution = runner.start(call_of({type_!r}, **{params!r}), told, math.inf)
     await eventually(lambda: bool(told.progressed))
@@ -255,7 +255,7 @@ def stand_still():
 
 async def main():
     faulthandler.enable()
-    runner = ProcessRunner()
+    runner = ProcessRunner(idle=1)
     runner.turning(time.monotonic() + 600)
     runner.turning(time.monotonic() + 0.5)
     print(runner.watch.guard, flush=True)

@@ -28,7 +28,7 @@ def hold_the_lock() -> None:
 
 async def main() -> None:
     faulthandler.enable()
-    runner = ProcessRunner()
+    runner = ProcessRunner(idle=1)
     words = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(words), sys.stdin

@@ -93,7 +93,7 @@ def is_gone(pid: int) -> bool:
 
 @asynccontextmanager
 async def processes(**settings: Any) -> AsyncIterator[ProcessRunner]:
-    runner = ProcessRunner(**settings)
+    runner = ProcessRunner(**{"idle": 4, **settings})
     try:
         yield runner
     finally:
