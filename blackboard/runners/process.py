@@ -82,9 +82,9 @@ class IdleChildren:
 
 
 class ProcessRunner:
-    """`idle`: how many children are kept for another run; with fewer than there are slots, each round
-    of short runs starts some anew, which takes longer than the runs. `idle_after`: for how many
-    seconds; `stop_timeout`: seconds in which a stopped process ends; `runs`: the most of one child.
+    """`idle`: how many children are kept for another run; with fewer than slots, each round of
+    short runs starts some anew, which takes longer than the runs. `idle_after`: for how many
+    seconds. `stop_timeout`: seconds in which a stopped process ends. `runs`: the most of one child.
     """
 
     def __init__(
