@@ -331,7 +331,8 @@ def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
     """All rules in light colours; in dark ones the rule about colours."""
     context = browser.new_context(color_scheme=theme, bypass_csp=True)  # type: ignore[arg-type]
     page = context.new_page()
-    options = {"runOnly": ["color-contrast"]} if theme == "dark" else None
+    rules = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
+    options = {"resultTypes": ["violations"], **rules}
 
     def check(where: str) -> None:
         found = Axe().run(page, options=options).response["violations"]
