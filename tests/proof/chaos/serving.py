@@ -33,13 +33,16 @@ class Served:
     problems: list[str] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     worker: str = ""
-    """That noted something last."""
+    """That served it last. What a pump notes that has lost it, such as a save that it was told of
+    only after it stood still, is no service.
+    """
     moment: float = 0.0
 
     def note(self, what: str, position: int, fence: int, *, worker: str, moment: float) -> None:
         if what == "began" and self.worker:
             self.gaps.append(Gap(self.worker, self.moment, moment - self.moment))
-        self.worker, self.moment = worker, moment
+        if fence >= self.fence:
+            self.worker, self.moment = worker, moment
         if what == "began":
             if fence in self.fences or fence < self.fence:
                 self.problems.append(f"a second pump, or an older one, begins with fence {fence}")

@@ -12,7 +12,7 @@ import pytest
 from blackboard.rules.shares import names_of
 from tests.proof.chaos.serving import all_go_on, leases, served
 from tests.proof.form import LONG
-from tests.support.patience import patience
+from tests.support.patience import is_within
 from tests.support.processes import Site, Started, halt
 
 PUMPS = Path(__file__).resolve().parents[2] / "pump_jobs"
@@ -41,7 +41,7 @@ def served_in_time(site: Site, since: float, *, silent: Started | None) -> None:
                 continue
             is_silent = silent is not None and f":{silent.pid}:" in gap.worker
             bound = TAKEN if is_silent else HANDED_OVER
-            assert gap.seconds <= patience(bound), f"{name}: {gap}"
+            assert is_within(gap.seconds, bound), f"{name}: {gap}"
 
 
 @pytest.mark.timeout(600)
