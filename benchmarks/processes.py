@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks.boards import new_board, new_table, work_off
 from benchmarks.measure import Measured, seconds, tell
 
-ITEMS = 2_000
+ITEMS = 20_000
 ALONE = 30
 SLOTS = 8
 

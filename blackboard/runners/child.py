@@ -37,7 +37,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -65,19 +64,25 @@ _PR_SET_PDEATHSIG = 1
 class _Signal:
     """`ctx.lost` and `ctx.stopping` of a plain handler."""
 
+    _came = threading.Condition()
+    """One for all signals: to make one takes longer than all else that a signal costs."""
+
     def __init__(self) -> None:
         self.reason = ""
-        self._event = threading.Event()
+        self._is_set = False
 
     def set(self, reason: str) -> None:
-        self.reason = reason
-        self._event.set()
+        with self._came:
+            self.reason = reason
+            self._is_set = True
+            self._came.notify_all()
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        return self._event.wait(timeout)
+        with self._came:
+            return self._came.wait_for(lambda: self._is_set, timeout)
 
 
 Signals = Mapping[str, _Signal]
@@ -264,7 +269,7 @@ _SETLOCALE.restype = ctypes.c_char_p
 _LC_ALL: Final = 6
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS = [int(number) for number in signal.valid_signals()]
-_LIMITS = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+_LIMITS = {number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
 
 
 def state() -> State:
@@ -294,21 +299,25 @@ OF_RESOURCES: Final = (_FILES, _THREADS, _PROCESS)
 """What is not looked at after a run whose handler has resources."""
 
 
+try:
+    _ENVIRON: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+except ValueError:  # it cannot be read
+    _ENVIRON = None
+
+
 def _environment() -> object:
-    """As C code has it, if that can be read: it includes what Python sets."""
-    try:
-        lines = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
-    except ValueError:
+    """As C code has it: it includes what Python sets."""
+    if _ENVIRON is None:
         return id(os.environ), dict(os.environ)
     found: list[bytes] = []
-    while lines and (line := lines[len(found)]) is not None:
+    while _ENVIRON and (line := _ENVIRON[len(found)]) is not None:
         found.append(line)
     return id(os.environ), sorted(found)  # removed and set again, its place changes
 
 
 def _folder() -> object:
-    places = (Path(), Path("/"))  # by identity: the name may belong to another folder
-    return [(one.st_dev, one.st_ino) for one in (place.stat() for place in places)]
+    places = (os.stat("."), os.stat("/"))  # noqa: PTH116 - as quickly as can be
+    return [(one.st_dev, one.st_ino) for one in places]  # the name may belong to another folder
 
 
 def _umask() -> int:

@@ -22,10 +22,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from subprocess import Popen
 from typing import Final, Literal
+
+import msgspec
 
 from blackboard import loaded
 from blackboard.handlers import Source
@@ -69,15 +71,23 @@ def _on_end_by_thread(
 
 RESTART: Final = 0.2
 """Seconds until another guard is started after one that failed to start, or died."""
+TOLD_EVERY: Final = 0.5
+"""Seconds in which the guard is told of later deadlines, where the one that it has is not near."""
 
 
 class Watch:
     """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
     still die with their worker, but not with a worker that stands still.
+
+    The guard is told of later deadlines together, twice a second: until then it has an earlier one
+    of the same child, which can only end a child of a worker that stands still too early.
     """
 
     def __init__(self) -> None:
         self._deadlines: dict[int, float] = {}
+        self._told: dict[int, float] = {}
+        """The deadlines that the guard has."""
+        self._telling: asyncio.TimerHandle | None = None
         self._killed: set[int] = set()
         self._guard: subprocess.Popen[bytes] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -94,13 +104,19 @@ class Watch:
         self._deadlines[pid] = deadline
         if self._guard is None and self._retry is None:
             self._start()
-        else:
-            self._send_lines(f"{pid} {deadline!r}\n")
+            return
+        loop = asyncio.get_running_loop()
+        told = self._told.get(pid, math.inf)
+        if pid == guard.LOOP or deadline < told or told < loop.time() + 2 * TOLD_EVERY:
+            self._tell({pid: deadline})
+        elif self._telling is None:
+            self._telling = loop.call_later(TOLD_EVERY, self._tell_all)
 
     def forget(self, pid: int) -> bool:
         """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
         self._read_killed()
         self._deadlines.pop(pid, None)
+        self._told.pop(pid, None)
         self._send_lines(f"{pid}\n")
         killed = pid in self._killed
         self._killed.discard(pid)
@@ -109,9 +125,10 @@ class Watch:
     async def close(self) -> None:
         """Ends the guard, and with it any child that is left."""
         self._deadlines.clear()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        for timer in (self._retry, self._telling):
+            if timer is not None:
+                timer.cancel()
+        self._retry = self._telling = None
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
         await self._gone.wait()
@@ -137,7 +154,22 @@ class Watch:
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(pipe.fileno(), False)
         on_end(process, self._ended)
-        self._send_lines("".join(f"{pid} {until!r}\n" for pid, until in self._deadlines.items()))
+        self._told.clear()
+        self._tell(self._deadlines)
+
+    def _tell_all(self) -> None:
+        self._telling = None
+        self._tell(
+            {
+                pid: deadline
+                for pid, deadline in self._deadlines.items()
+                if self._told.get(pid) != deadline
+            }
+        )
+
+    def _tell(self, deadlines: Mapping[int, float]) -> None:
+        self._told.update(deadlines)
+        self._send_lines("".join(f"{pid} {until!r}\n" for pid, until in deadlines.items()))
 
     def _start_later(self) -> None:
         self._retry = asyncio.get_running_loop().call_later(RESTART, self._start)
@@ -181,6 +213,34 @@ _PIPE = 65536
 occupy the loop."""
 
 
+Receive = Callable[[wire.ToWorker | Exception | None], None]
+"""Gets the messages of a child. Last comes what is wrong with one, or None when it has closed the
+socket.
+"""
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._data = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        try:
+            for message in wire.messages_in(self._data):
+                self._receive(message)
+        except (msgspec.MsgspecError, wire.TooLong) as problem:
+            self._data.clear()
+            self._receive(problem)
+
+    def eof_received(self) -> bool:
+        self._receive(None)
+        return True  # the child may go on, and this end stays open until it is hung up
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it was
+        self._receive(None)
+
+
 class ChildProcess:
     """A child process, just started; call `connect` first. Raises OSError if it cannot start."""
 
@@ -194,23 +254,36 @@ class ChildProcess:
         self._tail = Tail()
         self._process, self._socket, self._output = _spawn()
         self.pid = self._process.pid
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._transport: asyncio.Transport | None = None
+        self._receive: Receive | None = None
+        self._is_closed = False
+        """Whether it has closed the socket."""
+        self._readable = select.poll()
+        for one in (self._socket.fileno(), self._output):
+            self._readable.register(one, select.POLLIN)
         watch.keep(self.pid)
         on_end(self._process, self._has_ended)
         asyncio.get_running_loop().add_reader(self._output, self._drain)
 
     async def connect(self) -> None:
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_unix_connection(
+            lambda: _Connection(self._received), sock=self._socket
+        )
         self._send(wire.CodeMessage(loaded.code()))
 
-    def let_run(self, run: wire.RunMessage, deadline: float) -> None:
-        """Gives it a handler to call. Earlier output belongs to no run."""
+    def let_run(self, run: wire.RunMessage, deadline: float, receive: Receive) -> None:
+        """Gives it a handler to call, and its messages to `receive` until `rest`. Earlier output
+        belongs to no run.
+        """
+        self._receive = receive
         self._drain()
         self._tail = Tail()
         self._watch.keep(self.pid, deadline)
         self.runs += 1
         self._send(run)
+        if self._is_closed:
+            receive(None)
 
     def extend(self, deadline: float) -> None:
         if not self.ended.done():
@@ -222,18 +295,6 @@ class ChildProcess:
     def answer(self, saved: wire.SavedMessage) -> None:
         self._send(saved)
 
-    async def receive(self) -> wire.ToWorker | None:
-        """Its next message; None when it has closed the socket.
-
-        Raises msgspec.MsgspecError or wire.TooLong when what comes is no message.
-        """
-        assert self._reader is not None
-        try:
-            size = wire.size_of(await self._reader.readexactly(wire.HEAD))
-            return wire.message_of(await self._reader.readexactly(size))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-
     def output(self) -> str:
         """The last bytes that it has printed by now, as text."""
         self._drain()
@@ -241,17 +302,15 @@ class ChildProcess:
 
     def rest(self) -> None:
         """Takes away the deadline, between two runs."""
+        self._receive = None
         self._watch.keep(self.pid)
 
     def is_alive(self) -> bool:
         """Whether an idle child runs. It sends nothing, so its socket is readable only when it has
         ended, also before the loop takes notice.
         """
-        if self.ended.done() or self._socket.fileno() < 0:
-            return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        place = self._socket.fileno()
+        return not self.ended.done() and place >= 0 and place not in dict(self._readable.poll(0))
 
     def kill(self) -> None:
         """Ends it and all that it started, at once."""
@@ -266,23 +325,27 @@ class ChildProcess:
 
     def hang_up(self) -> None:
         """Closes the socket, which ends an idle child."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._transport is not None:
+            self._transport.close()
         else:
             self._socket.close()
 
     def _send(self, message: wire.ToChild) -> None:
-        if self._writer is not None and not self.ended.done():
-            self._writer.write(wire.frame(message))
+        if self._transport is not None and not self.ended.done():
+            self._transport.write(wire.frame(message))
+
+    def _received(self, message: wire.ToWorker | Exception | None) -> None:
+        self._is_closed |= message is None
+        if self._receive is not None:
+            self._receive(message)
 
     def _drain(self) -> None:
-        if self._output < 0:
+        if self._output < 0 or self._output not in dict(self._readable.poll(0)):
             return
-        with suppress(BlockingIOError):
-            data = os.read(self._output, _PIPE)
-            self._tail.add(data)
-            if not data:
-                self._close_output()
+        data = os.read(self._output, _PIPE)
+        self._tail.add(data)
+        if not data:
+            self._close_output()
 
     def _close_output(self) -> None:
         asyncio.get_running_loop().remove_reader(self._output)

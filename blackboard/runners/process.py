@@ -14,8 +14,6 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
 from blackboard.errors import LeaseLost
 from blackboard.handlers import Source
 from blackboard.model import Ended, Outcome, replace
@@ -36,14 +34,16 @@ class IdleChildren:
         self._most = most
         self._rest = rest
         self._stop_timeout = stop_timeout
-        self._waiting: dict[ChildProcess, asyncio.TimerHandle] = {}
+        self._waiting: dict[ChildProcess, float] = {}
+        """With the time of the loop until when it waits; the one that waits longest comes first."""
+        self._timer: asyncio.TimerHandle | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
     def take(self, source: Source) -> ChildProcess | None:
         """The latest child that has loaded this module, or None."""
         for child in reversed(self._waiting):
             if child.source == source:
-                self._waiting.pop(child).cancel()
+                del self._waiting[child]
                 if child.is_alive():
                     return child
                 self._let_go(child)
@@ -53,21 +53,34 @@ class IdleChildren:
     def put(self, child: ChildProcess) -> None:
         """Keeps a child that has finished a run and left nothing behind."""
         child.rest()
-        timer = asyncio.get_running_loop().call_later(self._rest, self._dismiss, child)
-        self._waiting[child] = timer
+        loop = asyncio.get_running_loop()
+        self._waiting[child] = loop.time() + self._rest
         if len(self._waiting) > self._most:
-            self._dismiss(next(iter(self._waiting)))
+            self._dismiss_first()
+        if self._timer is None:
+            self._timer = loop.call_later(self._rest, self._dismiss_rested)
 
     async def close(self) -> None:
-        for child in list(self._waiting):
-            self._dismiss(child)
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._waiting:
+            self._dismiss_first()
         while self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _dismiss(self, child: ChildProcess) -> None:
-        if child in self._waiting:
-            self._waiting.pop(child).cancel()
-            self._let_go(child)
+    def _dismiss_rested(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and next(iter(self._waiting.values())) <= loop.time():
+            self._dismiss_first()
+        self._timer = None
+        if self._waiting:
+            nearest = next(iter(self._waiting.values()))
+            self._timer = loop.call_at(nearest, self._dismiss_rested)
+
+    def _dismiss_first(self) -> None:
+        child = next(iter(self._waiting))
+        del self._waiting[child]
+        self._let_go(child)
 
     def _let_go(self, child: ChildProcess) -> None:
         task = asyncio.get_running_loop().create_task(self._leave(child))
@@ -121,6 +134,10 @@ class ProcessRunner:
         await self.watch.close()
 
 
+Answer = wire.FinishedMessage | str
+"""How a handler ended; or, without that, what is wrong with its child: "" when it has ended."""
+
+
 class _ProcessRun:
     def __init__(
         self, runner: ProcessRunner, call: HandlerCall, report: Reporter, *, deadline: float
@@ -135,7 +152,9 @@ class _ProcessRun:
         self._saves = set[asyncio.Task[None]]()
         self._notes = Notes()
         self._answered = False
-        self.task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[Answer] = loop.create_future()
+        self.task = loop.create_task(self._run())
 
     async def wait(self) -> Ended:
         return await asyncio.shield(self.task)
@@ -187,10 +206,10 @@ class _ProcessRun:
             self._child = child = await self._started_child()
         except OSError as problem:
             return _failed(f"the child process could not be started: {problem}")
-        child.let_run(_message(self._call), self._deadline)
+        child.let_run(_message(self._call), self._deadline, self._received)
         for name, reason in self._signals.items():
             child.send_signal(name, reason)
-        answer = await self._listen(child)
+        answer = await self._answer
         if isinstance(answer, wire.FinishedMessage):
             return self._finished(child, answer)
         return await self._without_answer(child, answer)
@@ -203,34 +222,38 @@ class _ProcessRun:
             await child.connect()
         return child
 
-    async def _listen(self, child: ChildProcess) -> wire.FinishedMessage | str:
-        """Its answer; or, without one, what is wrong, and "" when it has ended."""
-        while True:
-            try:
-                message = await child.receive()
-            except (msgspec.MsgspecError, wire.TooLong) as problem:
-                child.kill()
-                return f"the child process sent an invalid message: {problem}"
-            match message:
-                case wire.FinishedMessage():
-                    return message
-                case wire.Progress(done, total) if self._verdict is None:
-                    self._report.progress(done, total)
-                case wire.Warned(text):
-                    self._notes.warn(text)
-                case wire.SaveMessage(number, checkpoint) if self._verdict is None:
-                    # Beside this: what the handler logs is read meanwhile, and its end, too.
-                    save = asyncio.create_task(self._save(child, number, checkpoint))
-                    self._saves.add(save)
-                    save.add_done_callback(self._saves.discard)
-                case wire.Log(logged) if self._verdict is None:
-                    self._notes.log(logged)
-                    if not logged.logger:
-                        self._report.log(logged.level, logged.text)
-                case None:
-                    return ""
+    def _received(self, message: wire.ToWorker | Exception | None) -> None:
+        if self._answer.done():
+            return
+        match message:
+            case wire.FinishedMessage():
+                self._answer.set_result(message)
+            case None:
+                self._answer.set_result("")
+            case Exception():
+                self._answer.set_result(f"the child process sent an invalid message: {message}")
+                if self._child is not None:
+                    self._child.kill()
+            case wire.Warned(text):
+                self._notes.warn(text)
+            case _ if self._verdict is None:
+                self._pass_on(message)
 
-    async def _save(self, child: ChildProcess, number: int, checkpoint: str) -> None:
+    def _pass_on(self, message: wire.Progress | wire.Log | wire.SaveMessage) -> None:
+        match message:
+            case wire.Progress(done, total):
+                self._report.progress(done, total)
+            case wire.Log(logged):
+                self._notes.log(logged)
+                if not logged.logger:
+                    self._report.log(logged.level, logged.text)
+            case wire.SaveMessage(number, checkpoint):
+                # Beside this: what the handler logs is read meanwhile, and its end, too.
+                save = asyncio.create_task(self._save(number, checkpoint))
+                self._saves.add(save)
+                save.add_done_callback(self._saves.discard)
+
+    async def _save(self, number: int, checkpoint: str) -> None:
         saved = wire.SavedMessage(number=number)
         try:
             await self._report.save(checkpoint)
@@ -238,7 +261,8 @@ class _ProcessRun:
             saved.lost = str(lost)
         except Exception as problem:  # noqa: BLE001 - the handler waits for an answer
             saved.error = str(problem)
-        child.answer(saved)
+        if self._child is not None:
+            self._child.answer(saved)
 
     def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
         self._answered = True

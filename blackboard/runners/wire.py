@@ -4,6 +4,7 @@ A frame is four bytes of length, the highest first, and the message. No pickle: 
 is data, and data cannot run code in the worker.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 from io import BufferedReader
 from typing import Any, Final, Literal
@@ -134,16 +135,16 @@ def read_message(stream: BufferedReader) -> ToChild | None:
     return _to_child.decode(body) if len(head) == HEAD and len(body) == size else None
 
 
-def size_of(head: bytes) -> int:
-    """The length of the body after these first `HEAD` bytes of a child's message. Raises
-    TooLong.
+def messages_in(data: bytearray) -> Iterator[ToWorker]:
+    """The child's messages that are complete in `data`, and takes them out of it. Raises TooLong,
+    or msgspec.MsgspecError for an invalid one.
     """
-    size = int.from_bytes(head)
-    if size > LARGEST_ANSWER:
-        raise TooLong(size, LARGEST_ANSWER)
-    return size
-
-
-def message_of(body: bytes) -> ToWorker:
-    """The child's message. Raises msgspec.MsgspecError for an invalid one."""
-    return _to_worker.decode(body)
+    while len(data) >= HEAD:
+        size = int.from_bytes(data[:HEAD])
+        if size > LARGEST_ANSWER:
+            raise TooLong(size, LARGEST_ANSWER)
+        if len(data) < HEAD + size:
+            return
+        body = bytes(data[HEAD : HEAD + size])
+        del data[: HEAD + size]
+        yield _to_worker.decode(body)

@@ -1,8 +1,9 @@
 """The queue of runs that have ended: released in batches, emitted, and their history pruned.
 
 While other runs of the worker are about to end, a run that has ended waits for them, about as long
-as the writing takes: many are released with one request, and none much later. Each shard is written
-by itself; where that takes long, its runs keep their locks and not their slots.
+as the writing takes: many are released with one request, and none much later. Where writing is
+cheap, as to a file, none waits: those that end while a batch is written are the next one. Each
+shard is written by itself; where that takes long, its runs keep their locks and not their slots.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ from blackboard.worker.running import Holding, Holdings
 
 LONGEST_WAIT = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""
+CHEAP = 0.001
+"""Seconds of writing for each run of a batch up to which no run waits for others."""
 LAST_RENEWAL = 2.0
 """Seconds, at the most, that it waits for the answer to a renewal of its lock."""
 STUCK = 0.7
@@ -47,7 +50,7 @@ class _Shard:
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
     writing: float = 0.0
-    """Seconds that the last batch took to write."""
+    """Seconds that the last batch took to write; 0 where that was cheap."""
     stuck: bool = False
     """Whether the present one takes too long."""
 
@@ -99,7 +102,8 @@ class Releases:
             results = await each_for_itself(write, finished)
         finally:
             late.cancel()
-        shard.writing, shard.stuck = self.board.clock.monotonic() - begun, False
+        took = self.board.clock.monotonic() - begun
+        shard.writing, shard.stuck = took if took > CHEAP * len(batch) else 0.0, False
         for one, released in zip(finished, results, strict=True):
             self.runs += 1
             self.holdings.release(one.claim.nonce)

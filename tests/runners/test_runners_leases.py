@@ -129,7 +129,7 @@ def test_a_guard_that_does_not_listen_is_replaced() -> None:
         assert guard is not None
         os.kill(guard, signal.SIGSTOP)
         for n in range(20_000):
-            execution.extend(time.monotonic() + 600 + n)
+            runner.turning(time.monotonic() + 600 + n)
         await eventually(lambda: runner.watch.guard not in {None, guard})
         execution.extend(time.monotonic())
         ended = await asyncio.wait_for(execution.wait(), PATIENCE)

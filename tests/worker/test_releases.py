@@ -12,9 +12,9 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Leases, Released, release
 from blackboard.protocol.retention import Retention
 from blackboard.rules.due import HOLDERS_SHARE
-from blackboard.table import Busy, Etag, Merge, Op, Unknown
+from blackboard.table import Busy, Delete, Etag, Merge, Op, Unknown
 from blackboard.worker import release_queue as releases
-from blackboard.worker.release_queue import STUCK
+from blackboard.worker.release_queue import CHEAP, STUCK
 from tests.support.workers import Workplace, ids_of_shard, until, with_workers
 
 
@@ -194,6 +194,43 @@ def renewed(place: Workplace, item_id: str) -> list[Op]:
     key = keys.lock_key(item_id)
     sent = [op for batch in place.table.batches for op in batch]
     return [op for op in sent if isinstance(op, Merge) and op.key == key]
+
+
+@pytest.mark.parametrize("took", [CHEAP / 2, 0.05], ids=["cheap", "dear"])
+def test_a_run_that_has_ended_waits_for_others_where_writing_is_dear(
+    took: float, open_table: object
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        for item_id in ("davis", "elko", "fargo"):
+            await place.add(item_id, every="1h")
+        worker = await place.worker(slots=3)
+        davis, elko, fargo = [await worker.run(name) for name in ("davis", "elko", "fargo")]
+        sent, written = place.board.table.commit, list[int]()
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if isinstance(ops[0], Delete) and ops[0].key.startswith("lock:"):
+                place.later(seconds=took)
+                written.append(sum(isinstance(op, Delete) for op in ops))
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        davis.end()
+        await worker.tells(RunEnded)
+        elko.end()
+        if took > CHEAP:
+            await place.sleeps(took)
+            fargo.end()
+            await until(lambda: worker.worker.releases.waiting, "the other waits, too")
+            place.later(seconds=took)
+            await worker.tells(RunEnded, 3)
+            assert written == [1, 2]
+        else:
+            await worker.tells(RunEnded, 2)
+            assert written == [1, 1]
+            fargo.end()
+
+    story(open_table=open_table)
 
 
 @with_workers
