@@ -55,14 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Timeouts are those of this machine. Also a set of parameters may be `of_one_store`."""
-    more = []
+    more = set[pytest.Item]()
     for item in items:
         if (mark := item.get_closest_marker("timeout")) and mark.args:
             item.add_marker(pytest.mark.timeout(patience(mark.args[0])), append=False)
         if item.get_closest_marker("of_one_store") and not _is_on_quickest(item):
-            more.append(item)
+            more.add(item)
     if more:
-        config.hook.pytest_deselected(items=more)
+        config.hook.pytest_deselected(items=list(more))
         items[:] = [item for item in items if item not in more]
 
 

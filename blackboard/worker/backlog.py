@@ -55,8 +55,8 @@ LONGEST_PAUSE = 16.0
 ROUNDING = 0.001
 """Seconds of imprecision of a clock."""
 AHEAD = 48
-"""Tokens read beyond those that the free slots take, or twice the slots if that is more. With the
-locks of a few slots that is still one page of any store."""
+"""Tokens read beyond those that the free slots take, or four times the slots if that is more. With
+the locks of a few slots that is still one page of any store."""
 CHOICE = 4
 """Tokens for each free slot that are read of a contended shard, to choose among them."""
 
@@ -270,7 +270,7 @@ class Selection:
         """By id: a token that moves meanwhile may be read twice."""
         self._contended = contended
         self._slots = slots
-        self._ahead = max(AHEAD, 2 * total)
+        self._ahead = max(AHEAD, 4 * total)
         self._most = CHOICE * slots.left if contended else slots.left + self._ahead
         if not slots.left:
             self._most = 0

@@ -138,6 +138,10 @@ class Slots:
         self._running[item_type] += 1
         return True
 
+    def has(self, nonce: str) -> bool:
+        """Whether a run has a slot."""
+        return nonce in self._occupied
+
     def vacate(self, nonce: str) -> None:
         """Free the slot of a run, if it has one."""
         item_type = self._occupied.pop(nonce, None)
@@ -273,6 +277,11 @@ class Holdings:
         del self._held[nonce]
         self.slots.vacate(nonce)
         self.released(nonce)
+
+    @property
+    def frees_slots(self) -> bool:
+        """Whether runs have ended whose slots are free once they are released."""
+        return any(one.ended and self.slots.has(nonce) for nonce, one in self._held.items())
 
     @property
     def nonces(self) -> set[str]:

@@ -503,16 +503,26 @@ class Walk:
         while True:
             chosen, before = self._chosen(progress), progress.claims
             silent, refused = len(progress.silent), progress.refused
-            counts = Counter(shard_of(one.id, self.board.shards) for one in chosen)
+            counts = self._in_whole_batches(shard_of(one.id, self.board.shards) for one in chosen)
             await self._each(counts, partial(self._claim, counts), progress)
             if (len(progress.silent), progress.refused) == (silent, refused):
                 break  # else slots are left for others: a shard does not answer, a limit is full
-        has_lost = progress.claims - before < len(chosen)
+        has_lost = progress.claims - before < counts.total()
         if has_lost and self._chosen(progress):
             self._read_all_again(progress)
         if has_lost or progress.refused:
             # Shards, or a part of them, may have been passed over for candidates that were lost.
             progress.crowded |= bool(self.backlog.to_read(progress.now))
+
+    def _in_whole_batches(self, numbers: Iterable[int]) -> Counter[int]:
+        """How many tokens of each shard to claim now. Where slots are about to become free, what
+        fills no batch after others is left to be claimed with those.
+        """
+        counts, most = Counter(numbers), claims_at_once(self.board)
+        if self.runs.holdings.frees_slots:
+            for number, count in counts.items():
+                counts[number] -= count % most if count > most else 0
+        return counts
 
     def _read_all_again(self, progress: _Progress) -> None:
         """Let the shards of all candidates be read, a little later, before these are claimed: slots

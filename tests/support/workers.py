@@ -34,7 +34,7 @@ from tests.support.stores import OpenTable
 
 Found = TypeVar("Found", bound=BoardEvent)
 
-SINGLY, IN_BULK = 2.2, 0.1
+SINGLY, IN_BULK = 2.2, 0.085
 """Requests of a run, at the most."""
 PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
