@@ -71,16 +71,18 @@ def _on_end_by_thread(
 
 RESTART: Final = 0.2
 """Seconds until another guard is started after one that failed to start, or died."""
-TOLD_EVERY: Final = 0.5
-"""Seconds in which the guard is told of later deadlines, where the one that it has is not near."""
+TOLD_WITHIN: Final = 0.5
+"""Seconds in which the guard is told of a later deadline."""
+NEAR: Final = 5.0
+"""Seconds until the deadline that the guard has from which on it is told of a later one at once."""
 
 
 class Watch:
     """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
     still die with their worker, but not with a worker that stands still.
 
-    The guard is told of later deadlines together, twice a second: until then it has an earlier one
-    of the same child, which can only end a child of a worker that stands still too early.
+    The guard is told of later deadlines together, twice a second at the most. Until then it has an
+    earlier one of the same child, so a worker that stands still loses its child a little early.
     """
 
     def __init__(self) -> None:
@@ -107,10 +109,10 @@ class Watch:
             return
         loop = asyncio.get_running_loop()
         told = self._told.get(pid, math.inf)
-        if pid == guard.LOOP or deadline < told or told < loop.time() + 2 * TOLD_EVERY:
+        if pid == guard.LOOP or deadline < told or told < loop.time() + NEAR:
             self._tell({pid: deadline})
         elif self._telling is None:
-            self._telling = loop.call_later(TOLD_EVERY, self._tell_all)
+            self._telling = loop.call_later(TOLD_WITHIN, self._tell_all)
 
     def forget(self, pid: int) -> bool:
         """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
@@ -159,13 +161,7 @@ class Watch:
 
     def _tell_all(self) -> None:
         self._telling = None
-        self._tell(
-            {
-                pid: deadline
-                for pid, deadline in self._deadlines.items()
-                if self._told.get(pid) != deadline
-            }
-        )
+        self._tell(self._deadlines)
 
     def _tell(self, deadlines: Mapping[int, float]) -> None:
         self._told.update(deadlines)

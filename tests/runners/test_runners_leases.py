@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from blackboard.model import Outcome
+from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
     PATIENCE,
@@ -67,6 +68,37 @@ def test_the_deadline_of_a_run_does_not_outlive_it() -> None:
         first = await execution.wait()
         await eventually(lambda: time.monotonic() > soon + 0.2)
         assert (await run(runner, "describe")).result["pid"] == first.result["pid"]
+
+    with_processes(story)
+
+
+def test_the_guard_is_told_of_later_deadlines_together_and_of_earlier_ones_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution, _ = await started(runner, "never-ends", how="hold-the-lock")
+        lines = list[str]()
+        send = runner.watch._send_lines
+
+        def noted(text: str) -> None:
+            lines.extend(text.splitlines())
+            send(text)
+
+        monkeypatch.setattr(runner.watch, "_send_lines", noted)
+        soon = time.monotonic() + NEAR + 60
+        execution.extend(soon)
+        assert len(lines) == 1, "an earlier deadline"
+        for seconds in range(1, 101):
+            execution.extend(soon + seconds)
+        assert len(lines) == 1, "later ones"
+        await eventually(lambda: len(lines) > 1)
+        assert lines[1].endswith(f" {soon + 100!r}")
+        execution.extend(time.monotonic() + NEAR - 1)
+        execution.extend(time.monotonic() + 600)
+        assert len(lines) == 4, "one that is near is replaced at once"
+        execution.extend(time.monotonic())
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert ended.error.startswith("stopped: its lease ran out")
 
     with_processes(story)
 
@@ -186,6 +218,7 @@ WORKER = """
 import asyncio, json, math, sys, time
 sys.path[:] = {path!r}
 from tests.support.runs import Told, call_of, eventually
+from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
 
 async def main():
@@ -248,6 +281,7 @@ def test_a_child_ends_past_its_lease_while_its_worker_is_stopped(how: str) -> No
 LOOP_THAT_STANDS = """
 import asyncio, ctypes, faulthandler, sys, time
 sys.path[:] = {path!r}
+from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
 
 def stand_still():
