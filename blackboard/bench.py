@@ -107,7 +107,7 @@ async def measure(
             measured = await scratch.worked_off(runs, coroutine, slots=slots)
             yield Measurement(
                 name=f"coroutines, {slots} slots",
-                value=runs / measured.seconds,
+                value=measured.rate,
                 unit="runs/s",
                 beside=alone,
                 reference="the same rows, no worker",
@@ -119,12 +119,12 @@ async def measure(
             beside=2.0,
             reference="a claim and a release each",
         )
-        few = max(runs // 10, FEWEST)
+        few = max(runs // 4, FEWEST)
         progress(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
-        measured = await scratch.worked_off(few, function, slots=SLOTS[0])
+        measured = await scratch.worked_off(few, function, slots=SLOTS[0], warm=few // 10)
         yield Measurement(
             name=f"plain functions, {SLOTS[0]} slots",
-            value=few / measured.seconds,
+            value=measured.rate,
             unit="runs/s",
             beside=alone,
             reference="the same rows, no worker",
@@ -203,9 +203,10 @@ async def _delete(table: Table, name: str, clock: Clock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What it took to work off a board."""
+    """How a board was worked off."""
 
-    seconds: float
+    rate: float
+    """Runs in a second."""
     requests: int
 
 
@@ -232,14 +233,23 @@ class Scratch:
                 break
         return done / (self._clock.monotonic() - begun)
 
-    async def worked_off(self, items: int, what: Callable[..., Any], *, slots: int) -> Worked:
-        """So many items that are due, by one worker."""
+    async def worked_off(
+        self, items: int, what: Callable[..., Any], *, slots: int, warm: int = 0
+    ) -> Worked:
+        """So many items that are due, by one worker. The rate is that after the first `warm` runs:
+        a worker starts its child processes once.
+        """
         board = await self._filled(items, what)
         before = replace(self._table.requests)
-        begun = self._clock.monotonic()
-        await self._work(board, slots=slots, runs=items)
+        moments = [self._clock.monotonic()]
+
+        def note(event: BoardEvent) -> None:
+            if isinstance(event, RunEnded):
+                moments.append(self._clock.monotonic())
+
+        await self._work(board, slots=slots, runs=items, also=note)
         spent = self._table.requests.since(before).total
-        return Worked(self._clock.monotonic() - begun, spent)
+        return Worked((items - warm) / (moments[-1] - moments[warm]), spent)
 
     async def idle_look(self, items: int) -> float:
         """Seconds that a worker takes to see that nothing is due, at the least."""
