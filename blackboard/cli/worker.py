@@ -162,6 +162,20 @@ def worker_command(
     return _start_again() if changed else 0
 
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""What asks a worker to stop."""
+
+
+def _ignore_signals() -> None:
+    """The work is done: a signal to stop that comes now does not change the exit code."""
+    loop = asyncio.get_running_loop()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    for one in STOPPING:
+        loop.remove_signal_handler(one)
+        signal.signal(one, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 LOOK_EVERY = 0.5
 """Seconds between two looks at the files of the jobs, with --reload."""
 
@@ -281,18 +295,22 @@ async def _work(
             guards_loop=True,
         )
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGTERM, signal.SIGINT):
+        for one in STOPPING:
             loop.add_signal_handler(one, worker.stop)
         when_abandoned(worker.stop)
+        changed = False
         if not reload:
             await worker.work(until)
-            return False
-        change = loop.create_task(_change(worker.stop))
-        try:
-            await worker.work(until)
-            return change.done()
-        finally:
-            change.cancel()
+        else:
+            change = loop.create_task(_change(worker.stop))
+            try:
+                await worker.work(until)
+                changed = change.done()
+            finally:
+                change.cancel()
+    if not changed:  # else signals would be ignored in the process that follows, too
+        _ignore_signals()
+    return changed
 
 
 async def _opened(
@@ -352,7 +370,14 @@ def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) 
     serves its metrics at `endpoint`.
     """
     arguments = without("--metrics", without("--processes", sys.argv[1:]))
-    return asyncio.run(_Supervisor(arguments, restart=restart, endpoint=endpoint).run(count))
+    supervisor = _Supervisor(arguments, restart=restart, endpoint=endpoint)
+
+    async def supervised() -> int:
+        code = await supervisor.run(count)
+        _ignore_signals()
+        return code
+
+    return asyncio.run(supervised())
 
 
 def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
@@ -383,7 +408,7 @@ class _Supervisor:
 
     async def run(self, count: int) -> int:
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGTERM, signal.SIGINT):
+        for one in STOPPING:
             loop.add_signal_handler(one, self._pass_on, one)
         return max(await asyncio.gather(*map(self._keep, range(count))))
 
