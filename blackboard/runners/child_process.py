@@ -1,4 +1,4 @@
-"""A child process and its guard, as the worker sees them.
+"""A child process, as the worker sees it.
 
 A child has a socket for messages and a pipe for all that it prints. It leads a session of its own,
 so Ctrl-C in the worker's terminal does not reach it, and it can be killed together with what it
@@ -6,198 +6,29 @@ started. When a child ends, the rest of its group is killed: a process that a ha
 ends with it, unless the handler gave that process a session of its own. A child has the environment
 of its worker, without the connection string of the store.
 
-`Watch` keeps one guard running while there are children, and sends it their deadlines; the head of
-`guard.py` says why there is a guard.
-
 A child is reaped by the code that waits for it. asyncio's own subprocesses are reaped the moment
 they end; from then on the number may be another process's, and killing the group would be a gamble.
 """
 
 import asyncio
-import math
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from subprocess import Popen
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from blackboard import loaded
 from blackboard.handlers import Source
-from blackboard.runners import guard, wire
+from blackboard.runners import wire
 from blackboard.runners.output import Tail
+from blackboard.runners.watch import Watch, on_end
 from blackboard.tables.azure_address import child_environment
-
-
-def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
-    """Calls `callback` on the running loop once the process has ended. It is not reaped yet:
-    `process.wait()` then returns at once.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox that forbids it
-        _on_end_by_thread(process, loop, callback)
-        return
-
-    def ended() -> None:
-        loop.remove_reader(handle)
-        os.close(handle)
-        callback()
-
-    loop.add_reader(handle, ended)
-
-
-def _on_end_by_thread(
-    process: Popen[bytes], loop: asyncio.AbstractEventLoop, callback: Callable[[], None]
-) -> None:
-    def wait() -> None:
-        if sys.platform == "linux":
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            process.wait()
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(callback)
-
-    threading.Thread(target=wait, name=f"end of {process.pid}", daemon=True).start()
-
-
-RESTART: Final = 0.2
-"""Seconds until another guard is started after one that failed to start, or died."""
-TOLD_WITHIN: Final = 0.5
-"""Seconds in which the guard is told of a later deadline."""
-NEAR: Final = 5.0
-"""Seconds until the deadline that the guard has from which on it is told of a later one at once."""
-
-
-class Watch:
-    """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
-    still die with their worker, but not with a worker that stands still.
-
-    The guard is told of later deadlines together, twice a second at the most. Until then it has an
-    earlier one of the same child, so a worker that stands still loses its child a little early.
-    """
-
-    def __init__(self) -> None:
-        self._deadlines: dict[int, float] = {}
-        self._told: dict[int, float] = {}
-        """The deadlines that the guard has."""
-        self._telling: asyncio.TimerHandle | None = None
-        self._killed: set[int] = set()
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._retry: asyncio.TimerHandle | None = None
-        self._gone = asyncio.Event()
-        self._gone.set()
-
-    @property
-    def guard(self) -> int | None:
-        """The process id of the guard, or None."""
-        return self._guard.pid if self._guard is not None else None
-
-    def keep(self, pid: int, deadline: float = math.inf) -> None:
-        """Lets a child run until `deadline`, in monotonic seconds."""
-        self._deadlines[pid] = deadline
-        if self._guard is None and self._retry is None:
-            self._start()
-            return
-        loop = asyncio.get_running_loop()
-        told = self._told.get(pid, math.inf)
-        if pid == guard.LOOP or deadline < told or told < loop.time() + NEAR:
-            self._tell({pid: deadline})
-        elif self._telling is None:
-            self._telling = loop.call_later(TOLD_WITHIN, self._tell_all)
-
-    def forget(self, pid: int) -> bool:
-        """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
-        self._read_killed()
-        self._deadlines.pop(pid, None)
-        self._told.pop(pid, None)
-        self._send_lines(f"{pid}\n")
-        killed = pid in self._killed
-        self._killed.discard(pid)
-        return killed
-
-    async def close(self) -> None:
-        """Ends the guard, and with it any child that is left."""
-        self._deadlines.clear()
-        for timer in (self._retry, self._telling):
-            if timer is not None:
-                timer.cancel()
-        self._retry = self._telling = None
-        if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.close()
-        await self._gone.wait()
-
-    def _start(self) -> None:
-        self._retry = None
-        try:
-            process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [sys.executable, "-I", "-S", guard.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except OSError:
-            self._start_later()
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._guard = process
-        self._gone.clear()
-        for pipe in (process.stdin, process.stdout):
-            os.set_blocking(pipe.fileno(), False)
-        on_end(process, self._ended)
-        self._told.clear()
-        self._tell(self._deadlines)
-
-    def _tell_all(self) -> None:
-        self._telling = None
-        self._tell(self._deadlines)
-
-    def _tell(self, deadlines: Mapping[int, float]) -> None:
-        self._told.update(deadlines)
-        self._send_lines("".join(f"{pid} {until!r}\n" for pid, until in deadlines.items()))
-
-    def _start_later(self) -> None:
-        self._retry = asyncio.get_running_loop().call_later(RESTART, self._start)
-
-    def _send_lines(self, lines: str) -> None:
-        if self._guard is None or self._guard.stdin is None or self._guard.stdin.closed:
-            return
-        data = lines.encode()
-        try:
-            written = self._guard.stdin.write(data)
-        except BrokenPipeError:
-            return  # it has died; `_ended` starts another, which gets all deadlines
-        if written != len(data):
-            self._guard.kill()  # it does not read
-
-    def _read_killed(self) -> None:
-        if self._guard is not None and self._guard.stdout is not None:
-            while numbers := self._guard.stdout.read(65536):
-                self._killed.update(int(pid) for pid in numbers.split())
-
-    def _ended(self) -> None:
-        self._read_killed()
-        process, self._guard = self._guard, None
-        assert process is not None
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._gone.set()
-        if self._deadlines:
-            self._start_later()
-
 
 _MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.runners.child import main; main()"
 """With the module search path of the worker."""

@@ -6,7 +6,7 @@ The worker cannot end it: it is stopped. The child cannot be trusted to end itse
 code that holds the interpreter's lock keeps every Python thread of the child from running, its
 signal handlers too. An alarm set in the child beforehand (setitimer, RLIMIT_CPU) would kill it, but
 could not be postponed: the same handler cannot receive that the lease was renewed, and a healthy
-one would die with each renewal it missed. So a process that runs no handler, receives every renewal
+one would die with each renewal it missed. So a process that runs no handler, receives the renewals
 and has nothing else to do keeps the time.
 
 It also ends all children when the worker has ended, for whatever reason, together with what they

@@ -19,9 +19,10 @@ from blackboard.handlers import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners import wire
-from blackboard.runners.child_process import ChildProcess, Watch
+from blackboard.runners.child_process import ChildProcess
 from blackboard.runners.guard import LOOP
 from blackboard.runners.output import Notes, failure
+from blackboard.runners.watch import Watch
 
 
 class IdleChildren:

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from blackboard.model import Outcome
-from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.watch import NEAR
 from tests.support.runs import (
     PATIENCE,
     Told,
@@ -218,8 +218,8 @@ WORKER = """
 import asyncio, json, math, sys, time
 sys.path[:] = {path!r}
 from tests.support.runs import Told, call_of, eventually
-from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.watch import NEAR
 
 async def main():
     runner = ProcessRunner(idle=1)
@@ -281,8 +281,8 @@ def test_a_child_ends_past_its_lease_while_its_worker_is_stopped(how: str) -> No
 LOOP_THAT_STANDS = """
 import asyncio, ctypes, faulthandler, sys, time
 sys.path[:] = {path!r}
-from blackboard.runners.child_process import NEAR
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.watch import NEAR
 
 def stand_still():
     ctypes.PyDLL(None).sleep(600)
