@@ -320,6 +320,10 @@ class GroupWorker:
         self._left = {one: self._left.get(one, now) for one in sorted(there)}
         left = [one for one, since in self._left.items() if since <= now - self._round]
         decision = decide(picture, me, balance=balance, late=late, left=left)
+        if decision.let_go:
+            # A partition that moved while the rows were read may be in none of them.
+            second = decide(self._picture(await self._look()), me, balance=balance, late=late)
+            decision = replace(decision, let_go=min(decision.let_go, second.let_go))
         if self._stopping:
             return 0.0
         await self._take(look, decision.take)

@@ -188,9 +188,12 @@ class FakeRunner:
 
 
 class FaultyShards(FaultyTable):
-    """Membership rows are written beside everything else: they come to no harm, so that a script
-    tells what happens to the board.
+    """Membership rows are written and read beside everything else: they come to no harm, so that a
+    script tells what happens to the board.
     """
+
+    looks_at_members = 0
+    """Pages of membership rows that were read."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         if partition.endswith("-workers"):
@@ -201,6 +204,7 @@ class FaultyShards(FaultyTable):
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
         if partition.endswith("-workers"):
+            self.looks_at_members += 1
             rows = self.table.scan(partition, first, last, limit)
         else:
             rows = super().scan(partition, first, last, limit)

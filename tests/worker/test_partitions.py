@@ -1,6 +1,8 @@
 """Workers share the partitions of a group: real pumps, on a clock that is turned by hand."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace as dataclass_replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +16,7 @@ from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, names_o
 from blackboard.table import ANY, Merge
 from blackboard.worker import partitions
 from blackboard.worker.membership import workers
-from blackboard.worker.partitions import UNASKED
+from blackboard.worker.partitions import UNASKED, GroupWorker
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, LEASE, ROUND, Group, sharing
 
@@ -35,6 +37,33 @@ async def test_workers_that_start_together_share_at_once_and_nothing_moves_after
     await group.fleet.turn(20 * ROUND)
     assert len(group.log.began) == 12
     assert all(saved > 100 for saved in group.log.saved.values())
+
+
+@above_the_store
+@sharing()
+async def test_a_partition_that_was_in_none_of_the_rows_read_moves_nothing(
+    group: Group,
+) -> None:
+    """It is claimed after the locks are read, and before the tokens are."""
+    await group.join("ann", "ben", "cleo", "dora", "eve")
+    await group.fleet.turn(GATHERING + 2.0)
+    assert group.log.counts == [2, 2, 2, 3, 3]
+    holds = Counter(group.log.owners.values())
+    unseen = next(one for one, owner in group.log.owners.items() if holds[owner] == 2)
+    look, have_looked = GroupWorker._look, set[str]()
+
+    async def look_past_one(worker: GroupWorker, **about: Any) -> Any:
+        found = await look(worker, **about)
+        if worker.member.owner in have_looked:
+            return found
+        have_looked.add(worker.member.owner)
+        return dataclass_replace(found, locks=[one for one in found.locks if one.id != unseen])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupWorker, "_look", look_past_one)
+        await group.fleet.turn(3 * ROUND)
+    assert len(have_looked) == 5
+    assert len(group.log.began) == 12, "nothing has moved"
 
 
 @pytest.mark.case("BAL02")
