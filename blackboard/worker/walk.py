@@ -426,8 +426,10 @@ class Walk:
         if selection.passed_over:
             unread = [*unread, (progress.now, False)]  # their next tokens
         self.backlog.put(number, selection.candidates)
-        if left := selection.still_left(progress.now):
-            self.backlog.expect(number, *left)
+        if (found := selection.still_left(progress.now)) is not None:
+            ready, left = found
+            self.backlog.expect(number, ready, left)
+            progress.crowded |= left.until <= progress.now  # for slots that its own do not take
         for ready, claimable in unread:
             self._expect_contended(number, ready, claimable=claimable)
 

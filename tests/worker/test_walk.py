@@ -265,6 +265,23 @@ async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) ->
     assert worker.order[0] in ids
 
 
+@with_workers
+async def test_free_slots_soon_take_what_is_left_to_a_worker_that_does_not_take_it(
+    place: Workplace,
+) -> None:
+    """Its own go first; the next look is soon, and not when one of these has ended."""
+    await place.add("long")
+    await place.claimed("long", board=place.other, owner="another")
+    ids = await place.fill(20)
+    place.later(seconds=30)
+    worker = await place.worker(slots=20, cycle=timedelta(hours=1))
+    own = set(worker.order)
+    assert 0 < len(own) < 20
+    assert worker.wake.wishes[-1] < 1
+    await worker.looks_again()
+    assert set(worker.order) == set(ids)
+
+
 @pytest.mark.case("CR02")
 @with_workers
 async def test_a_token_without_its_item_goes_and_the_rest_is_claimed(place: Workplace) -> None:
