@@ -68,7 +68,8 @@ packages() {
 }
 
 # The locks name all packages there are to install. Without --no-deps pip would look for some of what
-# they need by itself: it does not see that `coverage[toml]` is the `coverage` that is locked.
+# they need by itself: it does not see that `coverage[toml]` is the `coverage` that is locked. As with
+# uv, Python compiles a module when it is first imported.
 make_with_uv() {
     uv venv --quiet --python "$python" "$venv" &&
         uv pip install --python "$venv" --no-deps --require-hashes -r "$home/requirements.lock" "$@" &&
@@ -78,7 +79,8 @@ make_with_uv() {
 make_with_pip() {
     rm -rf "$venv"
     "$python" -m venv "$venv" &&
-        "$venv/bin/python" -m pip install --no-deps --require-hashes -r "$home/requirements.lock" "$@" &&
+        "$venv/bin/python" -m pip install --no-compile --no-deps --require-hashes \
+            -r "$home/requirements.lock" "$@" &&
         "$venv/bin/python" -m pip install --no-deps --no-build-isolation -e "$home"
 }
 
@@ -104,7 +106,7 @@ add_tests() {
 install_tests() {
     set -- --no-deps --require-hashes -r "$home/requirements.lock" -r "$home/requirements-test.lock"
     if [ -x "$venv/bin/pip" ]; then
-        "$venv/bin/python" -m pip install "$@"
+        "$venv/bin/python" -m pip install --no-compile "$@"
     else
         uv pip install --python "$venv" "$@"
     fi
@@ -164,7 +166,7 @@ test)
     cd "$home"
     if [ $# -eq 0 ]; then
         lint_and_compile --ignore=tests/proof
-        set -- -n 4 --dist worksteal --durations=20 --ignore=tests/proof
+        set -- -n 6 --dist worksteal --durations=20 --ignore=tests/proof
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;

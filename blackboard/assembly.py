@@ -27,11 +27,12 @@ from blackboard.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from blackboard.handlers import Handler, check_importable
+from blackboard.handlers import Handler
 from blackboard.model import Member, Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
+from blackboard.registry import check_importable
 from blackboard.rules.grab import Times
 from blackboard.rules.shares import Balance
 from blackboard.schedule.durations import format_duration, parse_duration

@@ -45,7 +45,7 @@ from blackboard.assembly import (
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Events, Subscriber, log_event
 from blackboard.explained import explained, read_one
-from blackboard.handlers import as_text, check_type, importing, load, registry_of
+from blackboard.handlers import as_text, check_type
 from blackboard.inputs import (
     changed,
     check_id,
@@ -70,6 +70,7 @@ from blackboard.records import (
     item_record,
     run_record,
 )
+from blackboard.registry import importing, load, registry_of
 from blackboard.rules.status import STATES
 from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params, encode_spec

@@ -1,36 +1,14 @@
-"""`@handler`: which function runs which type, and how a worker and its child processes find it.
+"""`@handler` and `@pump`: which function runs which type.
 
-`@handler` only marks a function. A worker gets its handlers from what a person named when it was
-started: the entries of `--jobs`, or functions that a program passes. A row on the board can name a
-type, never what to import. An entry is, in this order,
-
-    a shipped name       calendars               found beside the package or inside its wheel
-    a folder or a file   jobs, ./calendars, x.py relative to where the settings file is
-    a module             mypackage.jobs          importable as Python is set up, or from there
-
-A shipped name means the same wherever the worker is started; `./calendars` is the folder.
-
-A folder is loaded as a package of its own name, whether it has an `__init__.py` or not, and a file
-as a module of its folder's package (see `loaded.py`). Every module in a folder or a package is
-loaded, and every package in it, but for names that begin with `_` or a dot. A worker and its child
-processes run the code that was there when the worker started.
-
-A plain function runs in a child process, which imports its module by name and looks for the mark
-of the type. The module of a function of `__main__` is the file of the program under its real name,
-so nothing below `if __name__ == "__main__":` runs there. `check_importable` refuses a function that
-no child could find: a lambda, a function inside another one, one of a program that is no file.
+They only mark a function. A worker gets its handlers from what a person named when it was started,
+and a child process finds a plain function by its module and the mark of the type (`registry.py`).
+The module of a function of `__main__` is the file of the program under its real name, so nothing
+below `if __name__ == "__main__":` runs there.
 """
 
-import ast
-import importlib
-import importlib.util
 import inspect
-import os
 import sys
-import tokenize
-import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -41,7 +19,6 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 import msgspec
 from msgspec import Struct
 
-from blackboard import loaded
 from blackboard.errors import BadInput
 from blackboard.model import replace
 from blackboard.params import Params, described
@@ -58,10 +35,7 @@ PUMPED = {"every": "1m", "retries": 6, "backoff": "1s"}
 """How the pump of a partition is run again after it failed. A schedule, because an item without one
 is done after its last retry.
 """
-_MAIN = "__main__"
-AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
-importing: ContextVar[bool] = ContextVar("importing", default=False)
-"""Whether a child process imports a module to call a handler in it."""
+MAIN = "__main__"
 DURATIONS = ("every", "timeout", "stale_after", "backoff", "jitter", "missed_after")
 """The fields of a spec that are durations."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -397,264 +371,21 @@ def as_text(value: Any, field: str = "") -> Any:
             return value
 
 
-class Registry(Mapping[str, Handler]):
-    """The handlers of a worker, by type."""
-
-    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
-        """Raises BadInput naming both places when two functions have one type. The same function
-        found twice, because another module imports it, is one handler.
-        """
-        self._handlers: dict[str, Handler] = {}
-        for one in handlers:
-            other = self._handlers.setdefault(one.type, one)
-            if other.function is not one.function:
-                both = f"{place(other.function)} and {place(one.function)}"
-                raise BadInput("jobs", f"the type {one.type!r} has two handlers: {both}")
-
-    def __getitem__(self, type_: str) -> Handler:
-        return self._handlers[type_]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._handlers)
-
-    def __len__(self) -> int:
-        return len(self._handlers)
-
-
-def load(jobs: Sequence[str], base: Path) -> Registry:
-    """The handlers of all entries. `base` is the folder that relative paths start from.
-
-    Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
-    """
-    folders: list[Path] = []
-    return Registry([one for entry in jobs for one in _handlers_at(entry, base.resolve(), folders)])
-
-
-def registry_of(handlers: Iterable[str | Callable[..., Any]]) -> Registry:
-    """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
-    if isinstance(handlers, str):
-        raise BadInput("handlers", f"{handlers!r} is text", "a list, such as [feed, 'jobs']")
-    found: list[Handler] = []
-    folders: list[Path] = []
-    for one in handlers:
-        some = _handlers_at(one, Path.cwd(), folders) if isinstance(one, str) else handlers_of(one)
-        if not some:
-            raise BadInput("handlers", f"{one!r} is no handler", "put @handler above it")
-        found += some
-    return Registry(found)
-
-
-def shipped() -> tuple[str, ...]:
-    """The names of the jobs that come with the package. Nothing is imported."""
-    folder = _shipped_folder()
-    return tuple(sorted(_modules_in(folder))) if folder else ()
-
-
-def import_source(source: Source) -> ModuleType:
-    """The module at `source`, imported now or before. Raises whatever the module raises."""
-    if not source.folder:
-        return importlib.import_module(source.module)
-    package = loaded.name_of(source.folder)
-    return importlib.import_module(f"{package}.{source.module}" if source.module else package)
-
-
-def find_handler(source: Source, type_: str) -> Handler:
-    """The handler of a type in the module at `source`, as a child process finds it. Raises BadInput
-    when the module, imported there, has none.
-    """
-    token = importing.set(True)
-    try:
-        module = import_source(source)
-    finally:
-        importing.reset(token)
-    found = Registry(handlers_in(module, source)).get(type_)
-    if found is None:
-        problem = f"{module.__name__}, imported in a child process, has no handler for {type_!r}"
-        raise BadInput("handlers", problem, AT_TOP_LEVEL)
-    return found
-
-
-def check_importable(one: Handler) -> None:
-    """Refuse a plain function that a child process could not import. Raises BadInput naming the
-    handler and the remedy. A coroutine function runs in this process and may be any.
-    """
-    problem = "" if one.is_async else _not_importable(one)
-    if problem:
-        name = f"handler {one.type!r} ({place(one.function)})"
-        raise BadInput(name, f"a child process cannot import it: {problem}", AT_TOP_LEVEL)
-
-
-def _not_importable(one: Handler) -> str:
-    """What keeps a child process from finding a plain function; "" if nothing does."""
-    function, name = one.function, getattr(one.function, "__qualname__", "")
-    is_main = function.__module__ == _MAIN
-    if one.source == Source("", _MAIN):
-        return "its program is not a Python file that can be imported by its name"
-    module = sys.modules[_MAIN] if is_main else import_source(one.source)
-    if all(value is not function for value in vars(module).values()):
-        if "<lambda>" in name:
-            return "it is a lambda"
-        if "<locals>" in name:
-            return f"it is defined inside another function, {name.partition('.<locals>')[0]}"
-        return f"it is no name of {one.source.module or one.source.folder}"
-    if is_main and _is_below_main(function):
-        return 'it is defined below `if __name__ == "__main__"`, which does not run there'
-    return ""
-
-
 def _source_of_function(function: Callable[..., Any]) -> Source:
     """Where a child process finds the module of a function: for one of `__main__` the module that
     was started with `python -m`, or the file of the script. Where there is neither, `__main__`.
     """
-    if function.__module__ != _MAIN:
+    if function.__module__ != MAIN:
         return Source("", function.__module__)
-    main = sys.modules[_MAIN]
+    main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name != _MAIN:
+    if spec is not None and spec.name != MAIN:
         return Source("", spec.name)
     path = Path(getattr(main, "__file__", None) or "").resolve()
     if path.suffix != ".py" or "." in path.stem or not path.is_file():
-        return Source("", _MAIN)
+        return Source("", MAIN)
     found = PathFinder.find_spec(path.stem)
     if found is None or path.stem in sys.stdlib_module_names or found.origin is None:
         return Source(str(path.parent), path.stem)
     is_it = Path(found.origin).resolve() == path
     return Source("" if is_it else str(path.parent), path.stem)
-
-
-def _is_below_main(function: Callable[..., Any]) -> bool:
-    """Whether a function of the program's script is defined in an `if` about `__name__`."""
-    code = inspect.unwrap(function).__code__
-    try:
-        with tokenize.open(code.co_filename) as file:
-            statements = ast.parse(file.read()).body
-    except (OSError, SyntaxError):
-        return False
-    return any(
-        isinstance(one, ast.If)
-        and one.lineno <= code.co_firstlineno <= (one.end_lineno or one.lineno)
-        and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(one.test))
-        for one in statements
-    )
-
-
-def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
-    """The handlers of an entry. `folders` are those of the entries before it, and then of it."""
-    field = f"jobs {entry!r}"
-    found: list[Handler] = []
-    for source in _sources(entry, base, folders):
-        try:
-            found += handlers_in(import_source(source), source)
-        except (Exception, SystemExit) as problem:
-            where = str(Path(source.folder, source.module)) if source.folder else source.module
-            said = f"cannot import {where}: {_in_a_line(problem)}"
-            raise BadInput(field, said, _remedy(problem, source)) from problem
-    if not found:
-        raise BadInput(field, "there is no handler in it", "mark one with @handler")
-    return found
-
-
-def _remedy(problem: BaseException, source: Source) -> str:
-    """How a module beside this one is imported, if that is what failed."""
-    name = problem.name or "" if isinstance(problem, ModuleNotFoundError) else ""
-    places = (Path(source.folder, f"{name}.py"), Path(source.folder, name, "__init__.py"))
-    if not (source.folder and name.isidentifier() and any(one.is_file() for one in places)):
-        return ""
-    return f"write `from . import {name}`, or `from {Path(source.folder).name} import {name}`"
-
-
-def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
-    if not entry.strip():
-        raise BadInput(f"jobs {entry!r}", "is empty", "a folder, a file, a shipped job, a module")
-    shipped_folder = _shipped_folder()
-    if shipped_folder and entry in shipped():
-        return [Source(str(shipped_folder), entry)]
-    try:
-        path = Path(os.path.abspath(base / Path(entry).expanduser()))  # noqa: PTH100 - links stay
-    except RuntimeError as problem:
-        raise BadInput(f"jobs {entry!r}", str(problem), "write the whole path") from None
-    if path.is_dir():
-        loaded.claim(path, f"jobs {entry!r}", others=folders)
-        folders.append(path)
-        return [Source(str(path.resolve()), name) for name in _modules_below(path)]
-    if path.is_file():
-        return [_source_of_file(entry, path)]
-    if "/" in entry or entry.endswith(".py"):
-        raise BadInput(f"jobs {entry!r}", f"there is no such file or folder: {path}")
-    return _sources_of_module(entry, base)
-
-
-def _modules_below(folder: Path) -> list[str]:
-    """The names of the modules in a folder, and of those in its packages, from there; its own
-    `__init__.py` is "".
-    """
-    found = [""] if (folder / "__init__.py").is_file() else []
-    for name in sorted(_modules_in(folder)):
-        is_package = (folder / name / "__init__.py").is_file()
-        inner = _modules_below(folder / name) if is_package else [""]
-        found += [f"{name}.{one}".rstrip(".") for one in inner]
-    return found
-
-
-def _source_of_file(entry: str, path: Path) -> Source:
-    if path.suffix != ".py" or "." in path.stem:
-        raise BadInput(f"jobs {entry!r}", "is not a Python file", "a name like feeds.py")
-    loaded.claim(path.parent, f"jobs {entry!r}", whole=False)
-    return Source(str(path.parent.resolve()), "" if path.stem == "__init__" else path.stem)
-
-
-def _sources_of_module(entry: str, base: Path) -> list[Source]:
-    if str(base) not in sys.path:
-        sys.path.append(str(base))  # last: a file lying here must not hide an installed module
-    known = ", ".join(shipped()) or "none"
-    nothing = BadInput(
-        f"jobs {entry!r}",
-        f"is neither a folder or file in {base}, nor a shipped job, nor an importable module",
-        f"shipped: {known}",
-    )
-    if not all(part.isidentifier() for part in entry.split(".")):
-        raise nothing
-    try:
-        top = importlib.util.find_spec(entry.partition(".")[0])
-        spec = importlib.util.find_spec(entry)
-    except (Exception, SystemExit) as problem:
-        if isinstance(problem, ModuleNotFoundError) and f"{entry}.".startswith(f"{problem.name}."):
-            raise nothing from None
-        raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
-    if spec is None or top is None:
-        raise nothing
-    loaded.claim_module(top, f"jobs {entry!r}")
-    names = {entry: None}
-    for folder in spec.submodule_search_locations or ():
-        names |= {f"{entry}.{one}".rstrip("."): None for one in _modules_below(Path(folder))}
-    return [Source("", name) for name in names]
-
-
-def _modules_in(folder: Path) -> Iterator[str]:
-    for path in folder.iterdir():
-        if path.name.startswith(("_", ".")) or "." in path.stem:
-            continue
-        if (path / "__init__.py").is_file():
-            yield path.name
-        elif path.suffix == ".py" and path.is_file():
-            yield path.stem
-
-
-def _shipped_folder() -> Path | None:
-    here = Path(__file__).resolve().parent
-    # In a wheel the jobs are inside the package; in a checkout they are beside it.
-    return next((one for one in (here / "_jobs", here.parent / "jobs") if one.is_dir()), None)
-
-
-def _in_a_line(problem: BaseException) -> str:
-    """Type, message and the place: one line instead of a traceback."""
-    if isinstance(problem, BadInput):
-        return str(problem)
-    if isinstance(problem, SyntaxError):
-        return f"{type(problem).__name__}: {problem.msg} ({problem.filename}:{problem.lineno})"
-    places = [
-        f" ({frame.filename}:{frame.lineno})"
-        for frame in traceback.extract_tb(problem.__traceback__)
-        if "importlib" not in frame.filename and frame.filename not in {__file__, loaded.__file__}
-    ]
-    return f"{type(problem).__name__}: {problem}{places[-1] if places else ''}"

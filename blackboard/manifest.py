@@ -23,8 +23,9 @@ import msgspec
 from blackboard import __version__, loaded
 from blackboard.cache import cache_folder
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler, Pump, Source, load, place
+from blackboard.handlers import Handler, Pump, Source, place
 from blackboard.params import Params
+from blackboard.registry import load
 from blackboard.rules.shares import Balance
 from blackboard.spec import decode_spec, encode_spec
 

@@ -53,10 +53,11 @@ from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.context import Context, HandlerItem, Signal, progress_of
 from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers import Handler, registry_of
+from blackboard.handlers import Handler
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
+from blackboard.registry import registry_of
 from blackboard.runners.inline import run_until_done
 from blackboard.runners.output import fitting_checkpoint
 from blackboard.runners.resources import ProcessResources

@@ -21,9 +21,9 @@ from blackboard.assembly import Location, name_of, store_of
 from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.handlers import load
 from blackboard.model import Item, Via, replace
 from blackboard.protocol.reading import BoardTable
+from blackboard.registry import load
 from blackboard.spec import Spec, decode_spec
 
 if TYPE_CHECKING:

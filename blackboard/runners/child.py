@@ -31,9 +31,10 @@ import msgspec
 from blackboard import loaded
 from blackboard.context import Context, progress_of
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.handlers import Handler, find_handler
+from blackboard.handlers import Handler
 from blackboard.model import Ended, Outcome
 from blackboard.params import with_params
+from blackboard.registry import find_handler
 from blackboard.runners import wire
 from blackboard.runners.leftovers import OF_RESOURCES, State, left, state
 from blackboard.runners.logs import Send, emitting_info, kept_logs, run_logger

@@ -13,19 +13,11 @@ from typing import Any
 import pytest
 
 import blackboard
-from blackboard import handlers
+from blackboard import registry
 from blackboard.context import HandlerItem, expand, unescaped
 from blackboard.errors import BadInput
-from blackboard.handlers import (
-    HandlerOptions,
-    Registry,
-    Source,
-    find_handler,
-    handler,
-    handlers_of,
-    load,
-    shipped,
-)
+from blackboard.handlers import HandlerOptions, Source, handler, handlers_of
+from blackboard.registry import Registry, find_handler, load, shipped
 from blackboard.spec import Spec
 
 HERE = Path(__file__).resolve().parents[1]
@@ -308,7 +300,7 @@ def test_a_shipped_name_wins_over_a_folder_that_happens_to_lie_here(
     write(tmp_path / "shipped", weather=good("weather"), _hidden=good("hidden"))
     init(tmp_path / "shipped/tides", good("tides"))
     write(tmp_path / "weather", mine=good("mine"))
-    monkeypatch.setattr(handlers, "_shipped_folder", lambda: tmp_path / "shipped")
+    monkeypatch.setattr(registry, "_shipped_folder", lambda: tmp_path / "shipped")
     assert shipped() == ("tides", "weather")
     assert sorted(load(["weather", "tides"], tmp_path)) == ["tides", "weather"]
     assert list(load(["./weather"], tmp_path)) == ["mine"]
@@ -318,7 +310,7 @@ def test_shipped_jobs_are_found_without_importing_them() -> None:
     before = set(sys.modules)
     names = shipped()
     assert set(sys.modules) == before
-    folder = handlers._shipped_folder()
+    folder = registry._shipped_folder()
     assert (folder is None) == (names == ())
     assert folder is None or folder.name in {"jobs", "_jobs"}
 

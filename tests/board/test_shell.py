@@ -14,8 +14,8 @@ import pytest
 
 from blackboard import BadInput, Context, Item
 from blackboard.context import expand
-from blackboard.handlers import load
 from blackboard.model import Ended, Outcome
+from blackboard.registry import load
 from blackboard.runner import HandlerCall
 from blackboard.runners.process import ProcessRunner
 from jobs import shell

@@ -11,7 +11,8 @@ from azure.data.tables.aio import TableClient
 
 from blackboard import bench
 from blackboard.context import Context, HandlerItem
-from blackboard.handlers import handler, registry_of
+from blackboard.handlers import handler
+from blackboard.registry import registry_of
 from blackboard.table import Busy, Delete, Etag, Op, Unusable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from blackboard.election import HURRY, JITTER, LONGEST_LEASE
-from blackboard.handlers import Pump, load
+from blackboard.handlers import Pump
+from blackboard.registry import load
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.rules.election import ElectionTimes
 from blackboard.schedule.durations import format_duration

@@ -24,8 +24,8 @@ LAYERS = {
     "the bus on Redis": "redis_bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard answers context handlers loaded manifest otel params runner runners runners.* "
-        "records events tables tables.* stores"
+        "blackboard answers context handlers loaded manifest otel params registry runner runners "
+        "runners.* records events tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost leases notify notify.*"

@@ -11,11 +11,11 @@ import pytest
 from blackboard.context import LONGEST_PARAMS, decoded_checkpoint, expand
 from blackboard.errors import BadInput
 from blackboard.events import RunEnded
-from blackboard.handlers import load
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
+from blackboard.registry import load
 from blackboard.results import warnings_in
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask

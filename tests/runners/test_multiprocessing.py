@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.handlers import Registry, load
 from blackboard.model import Outcome
+from blackboard.registry import Registry, load
 from blackboard.runner import Runner
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
 

@@ -27,8 +27,9 @@ from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events
-from blackboard.handlers import Registry, handler, handlers_of
+from blackboard.handlers import handler, handlers_of
 from blackboard.otel import TracingRunner, check
+from blackboard.registry import Registry
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.settings import Settings

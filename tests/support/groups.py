@@ -10,9 +10,10 @@ from blackboard.assembly import WorkerSettings, group_worker
 from blackboard.context import Context, HandlerItem
 from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent, Events
-from blackboard.handlers import Handler, Registry, handlers_of, pump
+from blackboard.handlers import Handler, handlers_of, pump
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
+from blackboard.registry import Registry
 from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver

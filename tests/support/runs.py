@@ -13,8 +13,8 @@ import psutil
 
 from blackboard.context import HandlerItem
 from blackboard.errors import BlackboardError
-from blackboard.handlers import Registry, load
 from blackboard.model import Ended
+from blackboard.registry import Registry, load
 from blackboard.runner import Execution, HandlerCall, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner

@@ -14,7 +14,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Requests
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY, MEETS_EVERY
+from blackboard.worker.membership import ANNOUNCE_EVERY, MEETS_EVERY
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.workers import (
@@ -94,9 +94,7 @@ async def test_an_idle_worker_writes_once_a_minute_and_meets_others_every_five(
     place: Workplace,
 ) -> None:
     await place.worker(cycle=HOUR)
-    await place.sleeps(ANNOUNCE_AGAIN)
-    place.later(seconds=ANNOUNCE_AGAIN)
-    await place.sleeps(ANNOUNCE_EVERY)
+    await place.announced()
     spent, before = counter(place), looks_at_members(place)
     for _ in range(MEETS_EVERY):
         for _ in range(60):

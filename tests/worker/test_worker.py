@@ -16,7 +16,7 @@ from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Etag, Merge, Op
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY, workers
+from blackboard.worker.membership import workers
 from blackboard.worker.shard_tasks import SLOW
 from blackboard.worker.worker import Mode
 from tests.support.boards import disagreements
@@ -559,9 +559,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(slots=3, cycle=timedelta(seconds=30))
     run = await worker.run("davis")
-    await place.sleeps(ANNOUNCE_AGAIN)
-    place.later(seconds=ANNOUNCE_AGAIN)
-    await place.sleeps(ANNOUNCE_EVERY)
+    await place.announced()
     (listed,) = await workers(place.other)
     assert listed.member.running == 1
     assert (listed.member.owner, listed.member.slots, listed.member.cycle) == ("me", 3, 30.0)
