@@ -309,8 +309,10 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
     await place.table.table.commit(partition, [Insert(row.key, row.data)])
     worker = await place.worker()
     await worker.run("davis")
+    worker.wake.wishes.clear()
+    await worker.looks_again()  # at what was left to the other one
     assert worker.order == ["davis"]
-    assert worker.wake.wishes == []
+    assert min(worker.wake.wishes) > 1
     await place.table.table.commit(partition, [Delete(keys.next_key(token.ready, "double"), "*")])
 
 
