@@ -18,7 +18,8 @@ from blackboard.rules.grab import Channel, Hash, Notified, Times
 from blackboard.tables.azure_address import child_environment
 from tests.support.grabbing import GrabNode, Pumps
 from tests.support.patience import is_over, patience
-from tests.support.redis_server import PASSWORD, RedisServer, free_port, needed
+from tests.support.ports import free_port
+from tests.support.redis_server import PASSWORD, RedisServer, needed
 
 OPENED: list[RedisBus] = []
 """By the story that is told."""

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import trustme
 
 from blackboard.tables.azurite import install, node_folder
+from tests.support.ports import free_port
 from tests.support.processes import eventually
 
 AUDIENCE = "https://storage.azure.com"
@@ -144,12 +145,6 @@ def emulator(*options: str, key: str = "") -> Iterator[int]:
     finally:
         process.kill()
         process.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def is_taken(port: int) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import is_over
+from tests.support.ports import free_port
 
 PASSWORD = "open%20sesame"
 """As it is written in a URL."""
@@ -77,12 +78,6 @@ class RedisServer:
                 return connection.recv(7) == b"-NOAUTH"
         except OSError:
             return False
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager
