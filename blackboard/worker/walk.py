@@ -86,8 +86,8 @@ class WalkResult:
     more: bool
     """Whether a slot that becomes free is a reason to go on."""
     crowded: bool
-    """Whether slots stayed free although more may be there: other workers were faster, or a claim
-    was not answered.
+    """Whether slots stayed free although more may be there: other workers were faster, a claim was
+    not answered, or its own went before what was left to others.
     """
     soonest: timedelta | None
     """Until there is something to do, if that is within a cycle."""
@@ -129,6 +129,8 @@ class _Progress:
     claims: int = 0
     locks: set[str] = field(default_factory=set)
     crowded: bool = False
+    passed_over: bool = False
+    """Whether tokens that were left to peers for long enough were passed over for its own."""
     failed: dict[int, TableError] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     missed: int = 0
@@ -270,7 +272,7 @@ class Walk:
             locks=frozenset(progress.locks),
             due=due,
             more=due > 0 or bool(self.backlog.to_read(now)),
-            crowded=progress.crowded,
+            crowded=progress.crowded or (progress.passed_over and progress.claims > 0),
             soonest=progress.soonest,
             failed=dict(progress.failed),
             late=frozenset(progress.late),
@@ -429,7 +431,7 @@ class Walk:
         if (found := selection.still_left(progress.now)) is not None:
             ready, left = found
             self.backlog.expect(number, ready, left)
-            progress.crowded |= left.until <= progress.now  # for slots that its own do not take
+            progress.passed_over |= left.until <= progress.now
         for ready, claimable in unread:
             self._expect_contended(number, ready, claimable=claimable)
 
