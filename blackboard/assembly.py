@@ -633,7 +633,6 @@ def assemble(
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
     from blackboard.worker.membership import Membership
-    from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
@@ -670,13 +669,11 @@ def assemble(
         holdings=parts.holdings,
         freed=wake.now,
     )
-    peers = Peers(owner, handlers)
     walk = Walk(
         board=board,
         owner=owner,
         handlers=handlers,
         runs=parts.runs,
-        peers=peers,
         permits=permits,
         heartbeat=parts.heartbeat,
         breaker=parts.breaker,
@@ -706,7 +703,7 @@ def assemble(
         runs=parts.runs,
         walk=walk,
         permits=permits,
-        membership=Membership(board, member, peers),
+        membership=Membership(board, member),
         notify=notifier.run if notifier else None,
         coordinate=coordinator.run if coordinator else None,
         steady=parts.breaker.steady,

@@ -15,8 +15,7 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          beginning with who lacks most. What lay there a round ago already is any
                          worker's.
     holds more           it lets go what it has held for the shortest time, once nothing is free
-                         and a second look has shown the same. Nothing is taken from a worker that
-                         lives.
+                         and it has looked twice. Nothing is taken from a worker that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides
                          nothing and lets nothing go, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.

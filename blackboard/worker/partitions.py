@@ -322,8 +322,9 @@ class GroupWorker:
         decision = decide(picture, me, balance=balance, late=late, left=left)
         if decision.let_go:
             # A partition that moved while the rows were read may be in none of them.
-            second = decide(self._picture(await self._look()), me, balance=balance, late=late)
-            decision = replace(decision, let_go=min(decision.let_go, second.let_go))
+            again = self._picture(await self._look())
+            if again.partitions > picture.partitions:
+                decision = decide(again, me, balance=balance, late=late)
         if self._stopping:
             return 0.0
         await self._take(look, decision.take)
