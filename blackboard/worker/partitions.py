@@ -322,9 +322,10 @@ class GroupWorker:
         decision = decide(picture, me, balance=balance, late=late, left=left)
         if decision.let_go:
             # A partition that moved while the rows were read may be in none of them.
-            again = self._picture(await self._look())
+            second = await self._look()
+            again = self._picture(second)
             if again.partitions > picture.partitions:
-                decision = decide(again, me, balance=balance, late=late)
+                look, decision = second, decide(again, me, balance=balance, late=late, left=left)
         if self._stopping:
             return 0.0
         await self._take(look, decision.take)
