@@ -5,7 +5,8 @@ built above this file, once, from five things that every store must do:
 
 - `commit` applies a batch to one partition, all or nothing, each row at most once in it;
 - every write but an insert states the etag it expects, or says ANY;
-- an etag is never used twice for a key, also not after delete, insert and restart;
+- an etag is never used twice for a key, also not after delete, insert and restart; rows of one
+  batch may have the same;
 - `scan` yields a key range in key order; it is no snapshot: a row that moves meanwhile may be
   seen twice or not at all;
 - `now` and `age` are the store's own clocks. `now` decides what is due, `age` what is stale.

@@ -65,6 +65,9 @@ MOST_OVERDUE = 1_000
 """Overdue tokens in one result."""
 MOST_LEFT = 100_000
 """Items left alone whose ids are kept, so that each is reported once."""
+_Version = tuple[str, str]
+"""The item and the etag of a token or a lock. Rows that were written in one batch may have the same
+etag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +179,12 @@ class Walk:
     _tasks: ShardTasks = field(init=False)
     _progress: _Progress = field(init=False)
     """Of the latest walk."""
-    _misfits: set[str] = field(default_factory=set)
-    """Etags of tokens that do not fit their items, or could not be passed over: not to be tried
-    again before the next walk over the board."""
-    _in_vain: set[str] = field(default_factory=set)
-    """Etags of stale locks that this walk over the board tried to take, and are as they were."""
-    _in_vain_before: set[str] = field(default_factory=set)
+    _misfits: set[_Version] = field(default_factory=set)
+    """Tokens that do not fit their items, or could not be passed over: not to be tried again before
+    the next walk over the board."""
+    _in_vain: set[_Version] = field(default_factory=set)
+    """Stale locks that this walk over the board tried to take, and are as they were."""
+    _in_vain_before: set[_Version] = field(default_factory=set)
     """The same of the walk before."""
     _paused: dict[int, Mark] = field(default_factory=dict)
     """Shards in which nothing is claimed: the board is paused."""
@@ -434,7 +437,7 @@ class Walk:
             return selection.add_later(token.ready, self._later(token))
         if self._is_overdue(token, progress) and len(progress.overdue) < MOST_OVERDUE:
             progress.overdue[token.id] = token
-        if token.type not in self.handlers or token.etag in self._misfits:
+        if token.type not in self.handlers or _version(token) in self._misfits:
             return True
         try:
             candidate = self._candidate(token)
@@ -477,7 +480,7 @@ class Walk:
             progress.skipped += 1
             self.events.emit_of(token, SlotSkipped, due=token.slot)
         else:
-            self._misfits.add(token.etag)
+            self._misfits.add(_version(token))
         return passed
 
     def _leave(self, row: Token | Lock, reason: str) -> None:
@@ -556,7 +559,7 @@ class Walk:
             if taken:
                 self.backlog.won(number, now)
             if answer.broken is not None:
-                self._misfits.add(answer.broken.etag)
+                self._misfits.add(_version(answer.broken))
             elif answer.reread:
                 progress.lost += 1
                 self.backlog.lost_race(number, now)
@@ -669,13 +672,13 @@ class Walk:
         be. If it is gone, its item may be ready again. If it is as it was, it is left to the next
         walk.
         """
-        if lock.etag in self._in_vain | self._in_vain_before:
+        if _version(lock) in self._in_vain | self._in_vain_before:
             progress.locks.discard(lock.nonce)
         else:
             progress.crowded = True
             number = shard_of(lock.id, self.board.shards)
             self._expect_contended(number, progress.now, claimable=False)
-        self._in_vain.add(lock.etag)
+        self._in_vain.add(_version(lock))
 
     async def _override(self, lock: Lock) -> list[Taken] | None:
         """Take a stale lock. What may be run: one claim, or none that is certain to be ours in
@@ -744,3 +747,7 @@ class Walk:
         if following is None:
             return None
         return max(following - await self.board.table.now(), timedelta(0))
+
+
+def _version(row: Token | Lock) -> _Version:
+    return row.id, row.etag

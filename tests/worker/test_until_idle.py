@@ -5,8 +5,9 @@ from typing import Any
 
 from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Delete, Insert, Merge
 from blackboard.worker.worker import Mode
+from tests.support.faults import Fault
 from tests.support.stores import OpenTable
 from tests.support.workers import (
     WorkerScene,
@@ -82,6 +83,30 @@ async def test_until_idle_does_not_wait_for_a_lock_that_cannot_be_taken_over(
         while not worker.task.done():
             assert worker.wake.rounds < 5
             await worker.looks_again()
+
+
+@with_workers
+async def test_until_idle_waits_for_a_lock_that_was_written_with_one_that_cannot_be_taken_over(
+    place: Workplace,
+) -> None:
+    """Rows of one batch may have the same etag."""
+    await place.add("odd", every="8h", stale_after="3s")
+    await place.add("other", every="8h", stale_after="60s")
+    await place.take("odd", "other", board=place.other, owner="dead")
+    partition, key = place.other.partition("odd"), keys.run_key("odd", 1)
+    await place.other.table.commit(partition, [Insert(key, {"outcome": "odd"})])
+    place.later(seconds=10)
+    worker = await waiting(place)
+    await worker.looks_again()
+    place.later(seconds=60)
+    place.table.script(Fault.NONE, Fault.NEVER)
+    await worker.looks_again()
+    assert place.table.quiet
+    place.later(seconds=1)
+    await worker.looks_again()
+    (await worker.run("other")).end()
+    await worker.ended()
+    await place.other.table.commit(partition, [Delete(key, ANY)])
 
 
 @with_workers

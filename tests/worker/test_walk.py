@@ -297,6 +297,18 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
     await place.table.table.commit(partition, [Delete(keys.next_key(token.ready, "double"), "*")])
 
 
+@with_workers
+async def test_a_token_that_fits_no_item_hides_none_that_was_written_with_it(
+    place: Workplace,
+) -> None:
+    """Rows of one batch may have the same etag."""
+    orphan, *others = await place.fill(3)
+    await place.other.delete(orphan, keys.item_key(orphan), "*")
+    worker = await place.worker()
+    for item_id in others:
+        await worker.run(item_id)
+
+
 # ---- locks
 
 
