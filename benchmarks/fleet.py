@@ -1,4 +1,5 @@
-"""Several workers on one SQLite file: a herd, their throughput, the way back after SIGKILL.
+"""Several workers on one SQLite file: a herd, the claims they lose to each other, their throughput,
+the way back after SIGKILL.
 
 python -m benchmarks.fleet            all of it, in two minutes
 python -m benchmarks.fleet --kills 5  so many kills, each of a worker with 40 runs [2]
@@ -23,14 +24,20 @@ from benchmarks.boards import worker_on
 from benchmarks.measure import Measured, tell
 from blackboard.bench import RESOLVE, filled_board
 from blackboard.clock import SystemChance, SystemClock
+from blackboard.protocol.keys import NEXT
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import open_table
-from blackboard.table import Etag, Op, Table
-from blackboard.worker.membership import workers
+from blackboard.table import Conflict, Etag, Op, Table
+from blackboard.worker.membership import ANNOUNCE_AGAIN, workers
 from blackboard.worker.worker import Mode
 
 BOARD = "blackboard"
 HERD, HERD_OF = 1_000, 8
+HERD_SLOTS = 8
+MEETING = ANNOUNCE_AGAIN + 1.0
+"""Seconds in which workers that have announced themselves get to know each other."""
+APART = timedelta(milliseconds=20)
+"""From one item to the next, where items are due one by one."""
 TOGETHER = 20_000
 HELD = 40
 STALE_AFTER = 10.0
@@ -54,10 +61,19 @@ def measured(kills: int) -> Iterator[Measured]:
     for percent in (50, 99):
         yield Measured(
             name=f"{HERD:,} at once, {HERD_OF} workers, p{percent}",
-            value=herd[percent - 1],
+            value=herd.late[percent - 1],
             unit="s late",
-            beside=alone[percent - 1],
+            beside=alone.late[percent - 1],
             reference="1 worker",
+        )
+    one_by_one = asyncio.run(_herd(HERD_OF, apart=APART))
+    for name, found in ((f"{HERD:,} at once", herd), ("one by one", one_by_one)):
+        yield Measured(
+            name=f"{name}, {HERD_OF} workers, claims lost",
+            value=found.lost,
+            unit="batches",
+            beside=found.claims,
+            reference="batches of claims",
         )
     one = together(1)
     for count in (2, 4):
@@ -90,18 +106,40 @@ def measured(kills: int) -> Iterator[Measured]:
 # ---- a herd
 
 
-async def _herd(count: int) -> list[float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Herd:
+    """How several workers have worked off items that were due at the same time, or one by one."""
+
+    late: Sequence[float]
     """Seconds from due to started, at each percent."""
+    claims: int
+    """Batches of claims."""
+    lost: int
+    """Of them, those that lost a race."""
+
+
+async def _herd(count: int, *, apart: timedelta = timedelta(0)) -> Herd:
     async with _folder() as folder, _opened(folder, create=True) as table:
         board = await _filled(table, 0, "bench-coroutine")
-        with _workers(folder, count):
+        command = [sys.executable, "-m", "benchmarks.fleet", "--herd", str(folder)]
+        with _started(command, count) as processes:
             await _until(board, lambda: _announced(board, count))
-            await _filled(table, HERD, "bench-coroutine", due_in=timedelta(seconds=4))
+            await board.clock.sleep(MEETING)
+            due_in = timedelta(seconds=4)
+            await _filled(table, HERD, "bench-coroutine", due_in=due_in, apart=apart)
             due = {item.id: item.slot async for item in board.items()}
             await _until(board, lambda: _have_run(board))
+            for one in processes:
+                one.send_signal(signal.SIGTERM)
+            told = [json.loads(one.communicate()[0]) for one in processes]
         starts = {item.id: item.start async for item in board.items()}
-    late = [(start - due[name]).total_seconds() for name, start in starts.items() if start]
-    return quantiles(late, n=100)
+    return Herd(
+        late=quantiles(
+            [(start - due[name]).total_seconds() for name, start in starts.items() if start], n=100
+        ),
+        claims=sum(one["claims"] for one in told),
+        lost=sum(one["lost"] for one in told),
+    )
 
 
 async def _announced(board: BoardTable, count: int) -> bool:
@@ -148,24 +186,37 @@ def together(
     return Together(TOGETHER / taken, 1000 * quantiles(batches, n=100)[98])
 
 
-async def _work(folder: Path) -> dict[str, Any]:
-    """One worker of several, and how long each of its batches took."""
+async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
+    """One worker of several: how long each of its batches took, and how many claims were lost."""
     batches: list[float] = []
+    claims: list[bool] = []
     async with _opened(folder) as table:
         commit = table.commit
 
         async def timed(partition: str, ops: Sequence[Op]) -> list[Etag]:
-            begun = time.monotonic()
+            begun, is_lost = time.monotonic(), False
             try:
                 return await commit(partition, ops)
+            except Conflict:
+                is_lost = True
+                raise
             finally:
                 batches.append(time.monotonic() - begun)
+                if ops[0].key.startswith(NEXT):
+                    claims.append(is_lost)
 
         table.commit = timed  # type: ignore[method-assign]
-        worker = worker_on(await _board(table), slots=100, cycle=timedelta(seconds=1))
+        worker = worker_on(await _board(table), slots=slots, cycle=timedelta(seconds=1))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         begun = time.monotonic()
-        await worker.work(Mode.UNTIL_IDLE)
-        return {"begun": begun, "ended": time.monotonic(), "batches": batches}
+        await worker.work(mode)
+    return {
+        "begun": begun,
+        "ended": time.monotonic(),
+        "batches": batches,
+        "claims": len(claims),
+        "lost": sum(claims),
+    }
 
 
 # ---- after SIGKILL
@@ -215,26 +266,27 @@ async def _board(table: Table) -> BoardTable:
     )
 
 
-async def _filled(
-    table: Table, items: int, item_type: str, *, due_in: timedelta = timedelta(0)
-) -> BoardTable:
-    return await filled_board(
-        table, BOARD, items, item_type=item_type, resolve=RESOLVE, due_in=due_in
-    )
+async def _filled(table: Table, items: int, item_type: str, **due: timedelta) -> BoardTable:
+    return await filled_board(table, BOARD, items, item_type=item_type, resolve=RESOLVE, **due)
+
+
+def _workers(
+    folder: Path, count: int, *, slots: int
+) -> AbstractContextManager[Sequence["subprocess.Popen[bytes]"]]:
+    """Workers as a user starts them, until the end of the block."""
+    options = ["--jobs", "jobs.py", "--cycle", "1s", "--slots", str(slots)]
+    command = [sys.executable, "-m", "blackboard", "worker", *options]
+    return _started(command, count, cwd=folder, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
-def _workers(
-    folder: Path, count: int, *, slots: int = 8
+def _started(
+    command: Sequence[str], count: int, *, cwd: Path | None = None, stdout: int = subprocess.PIPE
 ) -> Iterator[Sequence["subprocess.Popen[bytes]"]]:
-    """Workers as a user starts them, until the end of the block."""
-    options = ["--jobs", "jobs.py", "--cycle", "1s", "--slots", str(slots)]
+    """So many processes of one command, until the end of the block."""
     started = [
         subprocess.Popen(  # noqa: S603 - our own
-            [sys.executable, "-m", "blackboard", "worker", *options],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            command, cwd=cwd, stdout=stdout, stderr=subprocess.DEVNULL
         )
         for _ in range(count)
     ]
@@ -253,9 +305,12 @@ async def _until(board: BoardTable, holds: Callable[[], Awaitable[bool]]) -> Non
 
 
 if __name__ == "__main__":
-    if "--work" in sys.argv:
-        work = asyncio.run(_work(Path(sys.argv[sys.argv.index("--work") + 1])))
-        sys.stdout.write(json.dumps(work))
+    if sys.argv[1:2] == ["--work"]:
+        work = _work(Path(sys.argv[2]), slots=100, mode=Mode.UNTIL_IDLE)
+        sys.stdout.write(json.dumps(asyncio.run(work)))
+    elif sys.argv[1:2] == ["--herd"]:
+        work = _work(Path(sys.argv[2]), slots=HERD_SLOTS, mode=Mode.FOREVER)
+        sys.stdout.write(json.dumps(asyncio.run(work)))
     else:
         at = sys.argv.index("--kills") + 1 if "--kills" in sys.argv else 0
         tell(measured(int(sys.argv[at]) if at else 2))

@@ -633,6 +633,7 @@ def assemble(
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
     from blackboard.worker.membership import Membership
+    from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
     from blackboard.worker.walk import Walk
     from blackboard.worker.worker import Worker
@@ -669,11 +670,13 @@ def assemble(
         holdings=parts.holdings,
         freed=wake.now,
     )
+    peers = Peers(owner, handlers)
     walk = Walk(
         board=board,
         owner=owner,
         handlers=handlers,
         runs=parts.runs,
+        peers=peers,
         permits=permits,
         heartbeat=parts.heartbeat,
         breaker=parts.breaker,
@@ -703,7 +706,7 @@ def assemble(
         runs=parts.runs,
         walk=walk,
         permits=permits,
-        membership=Membership(board, member),
+        membership=Membership(board, member, peers),
         notify=notifier.run if notifier else None,
         coordinate=coordinator.run if coordinator else None,
         steady=parts.breaker.steady,

@@ -10,7 +10,7 @@
                  item's last run lasted
     races        1 a run, where there are several workers: a page that another has read in vain,
                  or a claim that it has lost (`backlog.py` has how workers avoid such races)
-    membership   1 a minute and worker
+    membership   1 a minute and worker, and a page every 5 minutes
     pruning      a look at the history and a deletion every 96 runs of an item; every 16 where runs
                  reach the largest age before the largest number
     coordinator  3 looks or renewals a lease and worker; a counting of the items each 5 minutes,
@@ -60,6 +60,8 @@ ITEM_BYTES, RUN_BYTES = 1_500, 650
 SLOTS_FORESEEN = 100
 """Slots of a cron or a rule from which its mean interval is computed."""
 
+MET_EVERY = timedelta(minutes=5)
+"""From one reading of the rows of other workers to the next."""
 CHECKED_EVERY = timedelta(minutes=5)
 """A third of the lease of the coordinator."""
 CHECKED_SOONER = 0.9
@@ -205,7 +207,7 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
         releases=releases,
         renewals=load.renewals,
         races=races,
-        membership=load.workers * (MONTH / timedelta(minutes=1)),
+        membership=load.workers * (MONTH / timedelta(minutes=1) + MONTH / MET_EVERY),
         pruning=sum(
             2 * one.runs / prune_every(load.retention, one.interval) for one in load.rhythms
         ),

@@ -11,31 +11,35 @@ has. A token that moved meanwhile is a lost race, as always. A walk that found a
 slot for it expires the backlog: the lock goes first. Not in the backlog, and found by the next
 walk: what other workers release, and what people add or ask for.
 
-**Contention.** In a shard where another worker was faster, the backlog keeps no more than the free
-slots take, and the shard is read a random part of a pause after a token is ready. The pause is a
-fifth of a second at first. It is multiplied by eight each time the worker comes for a token and
-none is left, up to sixteen cycles, and starts again when the worker gets a token. So each shard is
-watched closely by a few workers, any of them, and the others read it once a cycle. If those few
-die, the next worker that reads the shard gets a token, and watches it from then on. Tokens of the
-worker's own releases have no pause: no other worker has read them.
+**Peers.** Tokens that are left to other workers for a moment (`peers.py`) are not in the backlog.
+They are read when they are left no more, if they are there still. To keep as many of its own, a
+worker with peers reads further.
 
-These pauses pay where items become ready one by one. `benchmarks/herds.py` runs them beside a plain
-retry with jitter (fifty workers, a hundred items, four shards; the store's requests include the
-walk of each cycle, ten for each run):
+**Contention.** In a shard where another worker was faster, what is left to others is read after a
+part of a pause, the larger the more of them come first. The pause is a fifth of a second at first.
+It is multiplied by eight each time the worker comes for a token and none is left, up to sixteen
+cycles, and starts again when the worker gets a token. So each shard is watched closely by a few
+workers, and the others read it once a cycle. If those few die, the next worker that reads the shard
+gets a token, and watches it from then on. Tokens of the worker's own releases have no pause: no
+other worker has read them.
+
+`benchmarks/herds.py` runs these pauses beside a plain retry with jitter, where items become ready
+one by one (fifty workers, a hundred items, four shards; the store's requests include the walk of
+each cycle, ten for each run; the conflicts are of the first seconds, when no worker knows another):
 
     one by one, 50 workers      conflicts a run   requests a run   lateness: median   99 %   latest
-    no pause                              48.07            111.2             0.00 s    0.00     0.13
-    plain jitter, 0.2 s                    4.27             72.2             0.04      0.08     0.13
-    doubling, to 1 cycle                   0.46             28.1             0.01      0.33     0.73
-    times 8, to 16 cycles                  0.44             17.9             0.01      0.33     0.42
+    no pause                               0.36             63.6             0.01 s    0.33     0.44
+    plain jitter, 0.2 s                    0.36             63.6             0.01      0.33     0.44
+    doubling, to 1 cycle                   0.38             34.2             0.01      0.34     0.41
+    times 8, to 16 cycles                  0.40             23.1             0.01      0.38     0.50
 
-Where a thousand items are ready in the same second, no policy differs from plain jitter (0.26
-conflicts and 15.8 requests a run for a hundred workers): there are tokens enough for all.
+Where a thousand items are ready in the same second, no policy differs from another (0.01 conflicts
+and 15.5 requests a run for a hundred workers): there are tokens enough for all.
 """
 
 import math
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -43,6 +47,7 @@ from typing import NamedTuple
 from blackboard.model import Token
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
+from blackboard.worker.peers import OWN, Left
 from blackboard.worker.running import FreeSlots
 
 FIRST_PAUSE = 0.2
@@ -57,8 +62,11 @@ ROUNDING = 0.001
 AHEAD = 48
 """Tokens read beyond those that the free slots take, or four times the slots if that is more. With
 the locks of a few slots that is still one page of any store."""
-CHOICE = 4
-"""Tokens for each free slot that are read of a contended shard, to choose among them."""
+MOST_READ = 1_000
+"""Tokens that are read to find as many of this worker's own: one page of any store."""
+MUCH_LATER = timedelta(minutes=1)
+"""How much longer than its own a token that is left to peers may have been ready, and a worker
+takes its own first all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,8 @@ class Candidate:
     settings: RunSettings
     limit: Limit | None = None
     """What its run is counted by on the whole board."""
+    left: Left = OWN
+    """How it is left to peers."""
 
     @property
     def id(self) -> str:
@@ -84,8 +94,8 @@ class Unread(NamedTuple):
 
     ready: datetime
     """Of the first of them."""
-    share: float
-    """The part of the shard's pause after which they are read, in [0, 1)."""
+    left: Left
+    """To peers; they are read after its share of the shard's pause."""
     claimable: bool
     """Whether this worker can take one, unless another worker does."""
 
@@ -106,7 +116,7 @@ class _Shard:
 
     def moment(self, one: Unread) -> datetime:
         """When to read the shard for it, by the present pause."""
-        return one.ready + timedelta(seconds=self.pause * one.share)
+        return max(one.ready + timedelta(seconds=self.pause * one.left.share), one.left.until)
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
@@ -189,10 +199,10 @@ class Backlog:
     # ---- what was not read
 
     def expect(
-        self, shard: int, ready: datetime, *, share: float = 0.0, claimable: bool = True
+        self, shard: int, ready: datetime, left: Left = OWN, *, claimable: bool = True
     ) -> None:
-        """Note that there are tokens that were not read, from `ready` on."""
-        part, one = self._of[shard], Unread(ready, share, claimable)
+        """Note that there are tokens that were not read, from `ready` on, and are left to peers."""
+        part, one = self._of[shard], Unread(ready, left, claimable)
         part.unread.append(one)
         insort(part.read_at, part.moment(one))
 
@@ -233,10 +243,6 @@ class Backlog:
 
     # ---- contention
 
-    def contended(self, shard: int) -> bool:
-        """Whether other workers claim tokens of the shard."""
-        return self._of[shard].pause > 0.0
-
     def lost_race(self, shard: int, now: float) -> None:
         """Another worker was faster."""
         self._of[shard].raced = now
@@ -255,12 +261,14 @@ class Backlog:
 
 
 class Selection:
-    """What is kept of one shard while it is read, most overdue token first, and how far it is read.
-    Of a contended shard less is kept: other workers claim it before slots become free.
+    """What is kept of one shard while it is read, most overdue token first, and how far it is
+    read: until as many are kept as the free slots take, and some ahead.
     """
 
-    def __init__(self, slots: FreeSlots, *, total: int, contended: bool) -> None:
-        """`slots` are counted down, `total` is what the worker has, free or not."""
+    def __init__(self, slots: FreeSlots, *, total: int, peers: int = 0) -> None:
+        """`slots` are counted down, `total` is what the worker has, free or not. With `peers`, more
+        is read to keep as many.
+        """
         self.unread: list[tuple[datetime, bool]] = []
         """The first ready token that is not kept, and the first that is not ready yet: its time,
         and whether this worker can take it."""
@@ -268,12 +276,14 @@ class Selection:
         """Whether a slot was missed and its item moved on to the next."""
         self._kept: dict[str, Candidate] = {}
         """By id: a token that moves meanwhile may be read twice."""
-        self._contended = contended
+        self._runnable: list[Candidate] = []
+        """Those that are ready, and for which there is a slot but for others of them."""
+        self._left: list[Candidate] = []
+        """Those that are left to peers."""
         self._slots = slots
         self._ahead = max(AHEAD, 4 * total)
-        self._most = CHOICE * slots.left if contended else slots.left + self._ahead
-        if not slots.left:
-            self._most = 0
+        self._most = slots.left + self._ahead if slots.left else 0
+        self._to_read = max(self._most, min(self._most * (peers + 1), MOST_READ))
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -281,27 +291,63 @@ class Selection:
 
     def add(self, candidate: Candidate) -> bool:
         """Keep a token that is ready, if there is room. Returns whether to read on."""
-        if (
-            self._slots.take(candidate.token.type, candidate.settings.slots, candidate.limit)
-            or len(self._kept) < self._most
-        ):
+        settings, has_slots = candidate.settings, self._slots.left > 0
+        takes = self._slots.take(candidate.token.type, settings.slots, candidate.limit)
+        if takes or not has_slots:
+            self._runnable.append(candidate)
+        if takes or len(self._kept) < self._most:
             self._kept[candidate.id] = candidate
-            return True
+            return self._reads_on(candidate)
         self.unread = self.unread or [(candidate.ready, True)]
         return self._slots.left > 0
+
+    def leave(self, candidate: Candidate) -> bool:
+        """Leave a token to peers, ready or not. Returns whether to read on."""
+        self._left.append(candidate)
+        return self._reads_on(candidate)
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
         """Keep a token that is not ready yet; None: this worker cannot take it. Returns whether to
         read on.
         """
-        claimable = candidate is not None
-        if self._ahead <= 0 or (claimable and self._contended):
-            self.unread.append((ready, claimable))
+        if self._ahead <= 0:
+            self.unread.append((ready, candidate is not None))
             return False
         self._ahead -= 1
         if candidate is not None:
             self._kept[candidate.id] = candidate
         return True
+
+    def _reads_on(self, candidate: Candidate) -> bool:
+        """Whether to read on after a token: of many that are left to peers, not all are read."""
+        self._to_read -= 1
+        if self._to_read <= 0 and self._left:
+            self.unread = self.unread or [(candidate.ready, True)]
+            return False
+        return True
+
+    def in_turn(self, now: datetime) -> list[Candidate]:
+        """Those that were left to peers for long enough, and are the next that this worker takes:
+        it has nothing else to run that became ready at about the same time.
+        """
+        left = [one for one in self._left if one.left.until <= now]
+        found: list[Candidate] = []
+        for group in _groups(self._runnable + left):
+            first = min(one.left.share for one in group)
+            if first > 0.0:  # the last of them first: its peers begin at the other end
+                found += [one for one in reversed(group) if one.left.share == first]
+        return found[: self._most]
+
+    def still_left(self, now: datetime) -> tuple[datetime, Left] | None:
+        """When the first of those that are left to peers is to be taken, after all that is kept and
+        ready; None: there are none.
+        """
+        left = [one for one in self._left if one.id not in self._kept]
+        if not left:
+            return None
+        first = min(left, key=lambda one: one.left.until)
+        ready = (one.ready for one in self._kept.values() if one.ready <= now)
+        return max(first.ready, max(ready, default=first.ready)), first.left
 
 
 def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]:
@@ -315,13 +361,20 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
     return chosen
 
 
-def rotated(candidates: list[Candidate], by: float) -> list[Candidate]:
-    """Those that became ready in the same second as the first, rotated by a fraction of their
-    number; then the others. A higher priority goes first.
+def _groups(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
+    """Candidates of one priority that became ready at about the same time, most overdue first: in
+    what order they are taken does not matter.
     """
-    ties = sum(_second(one) == _second(candidates[0]) for one in candidates)
-    middle = int(by * ties)
-    return sorted(candidates[middle:ties] + candidates[:middle] + candidates[ties:], key=_urgency)
+    group: list[Candidate] = []
+    for one in sorted(candidates, key=lambda one: (_urgency(one), one.ready)):
+        if group and (
+            _urgency(one) != _urgency(group[0]) or one.ready - group[0].ready > MUCH_LATER
+        ):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
 
 
 def _urgency(candidate: Candidate) -> int:

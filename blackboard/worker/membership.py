@@ -1,9 +1,10 @@
 """Membership: one row for each worker, in a partition of its own.
 
-A membership row is for people and their commands. No decision about a lock or a token reads it: a
-worker that is not listed may run items, and one that is listed may be dead. A worker writes its row
-once a minute, whatever its cycle: that is all it costs. After two minutes and ten seconds without a
-write it is called lost; after a day, the next worker that starts deletes its row.
+Membership rows are for people and their commands, and for workers to know their peers (`peers.py`).
+They permit nothing: a worker that is not listed may run items, and one that is listed may be dead.
+A worker writes its row once a minute, whatever its cycle, and reads those of the others every five
+minutes: that is all it costs. After two minutes and ten seconds without a write it is called lost;
+after a day, the next worker that starts deletes its row.
 """
 
 import asyncio
@@ -33,9 +34,15 @@ from blackboard.table import (
     Unknown,
     read,
 )
+from blackboard.worker.peers import Peers
 
 ANNOUNCE_EVERY = 60.0
 """Seconds."""
+ANNOUNCE_AGAIN = 5.0
+"""Seconds after the first announcement: workers that start together meet."""
+MEETS_EVERY = 5
+"""Announcements from one reading of all rows to the next. Each of the first two is followed by one.
+"""
 LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
 """Seconds: two announcements are missed, and a slow store takes time."""
 FORGOTTEN_AFTER = timedelta(days=1)
@@ -47,17 +54,23 @@ LAST_WORD = 3.0
 class Membership:
     """The row of one worker."""
 
-    def __init__(self, board: BoardTable, member: Member) -> None:
+    def __init__(self, board: BoardTable, member: Member, peers: Peers) -> None:
         self._board = board
         self._member = member
+        self._peers = peers
+        self._announced = 0
+        """How many times."""
 
     async def announce(self, *, running: int) -> None:
-        """Write the row, and wait until it is to be written again. Raises Remade when the board was
-        made anew with other shards.
+        """Write the row, read those of the peers now and then, and wait until it is to be written
+        again. Raises Remade when the board was made anew with other shards.
         """
         board = self._board
         try:
             self._member = await announce(board, replace(self._member, running=running))
+            self._announced += 1
+            if self._announced <= 2 or self._announced % MEETS_EVERY == 0:
+                await self._meet_peers()
         except Remade:
             raise
         except (Busy, Unavailable) as trouble:
@@ -65,7 +78,13 @@ class Membership:
         except TableError:
             await board.clock.sleep(REFUSED.pause())
         else:
-            await board.clock.sleep(ANNOUNCE_EVERY)
+            await board.clock.sleep(ANNOUNCE_AGAIN if self._announced == 1 else ANNOUNCE_EVERY)
+
+    async def _meet_peers(self) -> None:
+        now = self._board.clock.monotonic()
+        for one in await workers(self._board):
+            if not one.lost:
+                self._peers.note(one.member.owner, one.member.types.split(","), now)
 
     async def leave(self) -> None:
         """Delete the row, if the store answers soon."""

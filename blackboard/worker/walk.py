@@ -5,7 +5,8 @@ the most overdue tokens that its free slots take. Each token is judged once, whe
 (`rules/due.py`): of a type without a handler here, or of a type whose slots are full, it is passed
 over, so one slow or poison item never blocks the others. What is read and not claimed goes into the
 backlog (`backlog.py`): for slots that become free, and tokens that become ready, no more is read
-until the next walk than the shards that have more (`go_on`).
+until the next walk than the shards that have more (`go_on`). Of many tokens, each is left to one
+worker for a moment (`peers.py`).
 
 Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
 is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
@@ -49,8 +50,9 @@ from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.spec import RunSettings
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Selection, choose, rotated
+from blackboard.worker.backlog import Backlog, Candidate, Selection, choose
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.peers import NEVER, OWN, Left, Peers
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import FreeSlots, Latest, Runs, Slots, Taken
 from blackboard.worker.shard_tasks import ShardTasks
@@ -87,8 +89,8 @@ class WalkResult:
     more: bool
     """Whether a slot that becomes free is a reason to go on."""
     crowded: bool
-    """Whether slots stayed free although more may be there: other workers were faster, or a claim
-    was not answered.
+    """Whether slots stayed free although more may be there: other workers were faster, a claim was
+    not answered, or its own went before what was left to others.
     """
     soonest: timedelta | None
     """Until there is something to do, if that is within a cycle."""
@@ -130,6 +132,8 @@ class _Progress:
     claims: int = 0
     locks: set[str] = field(default_factory=set)
     crowded: bool = False
+    passed_over: bool = False
+    """Whether tokens that were left to peers for long enough were passed over for its own."""
     failed: dict[int, TableError] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     missed: int = 0
@@ -166,6 +170,7 @@ class Walk:
     handlers: Mapping[str, Handler]
     """Of the types this worker takes."""
     runs: Runs
+    peers: Peers
     permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
@@ -182,6 +187,8 @@ class Walk:
     _misfits: set[_Version] = field(default_factory=set)
     """Tokens that do not fit their items, or could not be passed over: not to be tried again before
     the next walk over the board."""
+    _released: set[str] = field(default_factory=set)
+    """Items whose tokens this worker has written since the walk over the board."""
     _in_vain: set[_Version] = field(default_factory=set)
     """Stale locks that this walk over the board tried to take, and are as they were."""
     _in_vain_before: set[_Version] = field(default_factory=set)
@@ -206,9 +213,10 @@ class Walk:
         )
 
     def expect(self, item_id: str, ready: datetime) -> None:
-        """Note a token that this worker's own release has written. It has no pause: no other
+        """Note a token that this worker's own release has written. It is left to nobody: no other
         worker has read it.
         """
+        self._released.add(item_id)
         number = shard_of(item_id, self.board.shards)
         if not self.backlog.has(number, item_id):
             self.backlog.expect(number, ready)
@@ -221,6 +229,8 @@ class Walk:
         begun = await self.board.table.now()
         self.backlog.begin(self.board.clock.monotonic())
         self._misfits.clear()
+        self._released.clear()
+        self.peers.forget_lost(self.board.clock.monotonic())
         self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
         progress = self._progress = _Progress(now=begun, whole=True)
@@ -265,7 +275,7 @@ class Walk:
             locks=frozenset(progress.locks),
             due=due,
             more=due > 0 or bool(self.backlog.to_read(now)),
-            crowded=progress.crowded,
+            crowded=progress.crowded or (progress.passed_over and progress.claims > 0),
             soonest=progress.soonest,
             failed=dict(progress.failed),
             late=frozenset(progress.late),
@@ -377,8 +387,7 @@ class Walk:
         take, and some more.
         """
         locks: list[Lock] = []
-        contended = self.backlog.contended(number)
-        selection = Selection(self._free(), total=self._slots.total, contended=contended)
+        selection = Selection(self._free(), total=self._slots.total, peers=self.peers.most)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
         async for found in self.board.read_shard(number, until=progress.now + self.cycle):
@@ -386,15 +395,23 @@ class Walk:
                 is_first, progress.now = False, await self.board.table.now()
             if isinstance(found, Lock):
                 locks.append(found)
+                self._note_peer(found, progress.now)
             elif isinstance(found, Mark):
                 mark = found
                 break
             elif not await self._select(found, selection, progress):
                 break
+        for candidate in selection.in_turn(progress.now):
+            await self._judge(candidate, selection, progress)
         self._note_pause(number, mark)
         self._keep(number, selection, progress)
         progress.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
         return locks
+
+    def _note_peer(self, lock: Lock, now: datetime) -> None:
+        if lock.age < lock.stale_after:
+            claimed = lock.since if lock.since <= now else NEVER  # by a clock that was wrong
+            self.peers.note(lock.owner, [lock.type], self.board.clock.monotonic(), claimed=claimed)
 
     def _note_pause(self, number: int, mark: Mark | None) -> None:
         """Note whether the board is paused, as a shard says; report when that changes."""
@@ -409,44 +426,54 @@ class Walk:
             self.events.emit(BoardResumed)
 
     def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
-        """Put what was selected of a shard into the backlog: all, or, of a contended shard, what
-        the free slots take, from a random place among those that are equally overdue.
-        """
-        candidates, unread = selection.candidates, selection.unread
-        if self.backlog.contended(number):
-            kept = choose(rotated(candidates, self.board.chance.fraction()), self._free())
-            if len(kept) < len(candidates):
-                unread = [(candidates[0].ready, True), *unread]
-            candidates = kept
+        """Put what was selected of a shard into the backlog."""
+        unread = selection.unread
         if selection.passed_over:
             unread = [*unread, (progress.now, False)]  # their next tokens
-        self.backlog.put(number, candidates)
+        self.backlog.put(number, selection.candidates)
+        if (found := selection.still_left(progress.now)) is not None:
+            ready, left = found
+            self.backlog.expect(number, ready, left)
+            progress.passed_over |= left.until <= progress.now
         for ready, claimable in unread:
             self._expect_contended(number, ready, claimable=claimable)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Note tokens that were not read and that other workers claim as well."""
-        share = self.board.chance.fraction()
-        self.backlog.expect(number, ready, share=share, claimable=claimable)
+        left = Left(self.board.chance.fraction(), ready)
+        self.backlog.expect(number, ready, left, claimable=claimable)
 
     # ---- judging a token
 
     async def _select(self, token: Token, selection: Selection, progress: _Progress) -> bool:
         """Whether to read on after this token."""
         if token.ready > progress.now:
-            return selection.add_later(token.ready, self._later(token))
+            later = self._later(token)
+            if later is not None and later.left is not OWN:
+                return selection.leave(later)
+            return selection.add_later(token.ready, later)
         if self._is_overdue(token, progress) and len(progress.overdue) < MOST_OVERDUE:
             progress.overdue[token.id] = token
         if token.type not in self.handlers or _version(token) in self._misfits:
             return True
         try:
             candidate = self._candidate(token)
+        except (BadInput, ValueError) as error:
+            self._leave(token, str(error))
+            return True
+        if candidate.left is not OWN:
+            return selection.leave(candidate)
+        return await self._judge(candidate, selection, progress)
+
+    async def _judge(self, candidate: Candidate, selection: Selection, progress: _Progress) -> bool:
+        """Keep a token that is ready, if it is to be run. Returns whether to read on."""
+        try:
             move = self._decide(candidate, progress)
             if move is Move.SKIP:
                 progress.missed += 1
                 selection.passed_over |= await self._pass_over(candidate, progress)
         except (BadInput, ValueError) as error:
-            self._leave(token, str(error))
+            self._leave(candidate.token, str(error))
             return True
         return selection.add(candidate) if move is Move.RUN else True
 
@@ -466,7 +493,8 @@ class Walk:
     def _candidate(self, token: Token) -> Candidate:
         """Raises BadInput or ValueError where its settings cannot be computed."""
         settings = self.board.resolve(token.type, token.spec)
-        return Candidate(token, settings, limit_of(token, settings))
+        left = OWN if token.id in self._released else self.peers.left(token)
+        return Candidate(token, settings, limit_of(token, settings), left)
 
     def _decide(self, candidate: Candidate, progress: _Progress) -> Move:
         token, settings = candidate.token, candidate.settings

@@ -26,6 +26,7 @@ from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker import wake
 from blackboard.worker.coordinator import CoordinatorTimes
+from blackboard.worker.membership import ANNOUNCE_EVERY, MEETS_EVERY
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake
 from tests.support.workers import HANDLERS, FakeRunner, board_on
@@ -54,7 +55,7 @@ HOURS = cost.MONTH / HOUR
 def test_a_board_without_items_costs_its_walks_and_memberships() -> None:
     asked = asked_for(Load(rhythms=[], shards=2, workers=3, cycle=MINUTE))
     assert asked.walks == pytest.approx(3 * 2 * 60 * HOURS / cost.BEAT)
-    assert asked.membership == pytest.approx(3 * 60 * HOURS)
+    assert asked.membership == pytest.approx(3 * (60 + 12) * HOURS)
     assert asked.total == pytest.approx(asked.walks + asked.membership + asked.coordinator)
 
 
@@ -76,6 +77,11 @@ def test_the_times_of_the_coordinator_are_what_is_computed_with() -> None:
     assert times.lease / 3 == cost.CHECKED_EVERY
     assert 1 - JITTER / 2 == cost.CHECKED_SOONER
     assert times.counts_every == COUNTED_EVERY
+
+
+def test_the_times_of_membership_are_what_is_computed_with() -> None:
+    assert timedelta(seconds=ANNOUNCE_EVERY) == MINUTE
+    assert MEETS_EVERY * MINUTE == cost.MET_EVERY
 
 
 def test_a_run_by_itself_is_a_claim_and_a_release() -> None:
@@ -290,7 +296,8 @@ def predicted(asked: RequestCounts, time: timedelta) -> tuple[float, float]:
     """Batches and pages in some time."""
     commits = asked.claims + asked.releases + asked.renewals + asked.membership
     commits += asked.pruning / 2
-    pages = asked.walks + asked.pruning / 2
+    meetings = asked.membership / (MEETS_EVERY + 1)
+    commits, pages = commits - meetings, asked.walks + asked.pruning / 2 + meetings
     pages += asked.coordinator
     if asked.coordinator:  # of which the leader renews its lease, and writes the counts
         writes = cost.MONTH / (cost.CHECKED_EVERY * cost.CHECKED_SOONER)

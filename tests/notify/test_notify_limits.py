@@ -69,6 +69,7 @@ def test_a_notice_that_something_odd_happens_to_is_tried_again_a_few_times(
     @with_workers
     async def story(place: Workplace) -> None:
         box, at = Box(), await place.worker()
+        await place.announced()
         await place.add("davis", every="1h")
         async with notifying(at, box):
             await ends(place, at, Outcome.FAILED)
@@ -226,6 +227,7 @@ async def test_work_goes_on_while_a_way_hangs(place: Workplace) -> None:
 @with_workers
 async def test_a_store_that_is_away_puts_it_off(place: Workplace) -> None:
     box, at = Box(), await place.worker()
+    await place.announced()
     await place.add("davis", every="1h")
     async with notifying(at, box) as notifier:
         await at.walk()
@@ -249,7 +251,7 @@ def fail(notifier: Notifier, number: int) -> None:
 
 async def fail_until_it_is_too_much(place: Workplace, notifier: Notifier, number: int) -> None:
     """So many items have failed, and the notifier waits until it may tell more."""
-    await place.sleeps(MINUTE)
+    await place.announced()
     place.later(seconds=7)  # whoever slept for a minute has less of it left
     fail(notifier, number)
     await place.sleeps(MINUTE)

@@ -18,7 +18,7 @@ from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
-from blackboard.worker.membership import announce, workers
+from blackboard.worker.membership import ANNOUNCE_EVERY, announce, workers
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.verbs import VERBS, ready_for, says
@@ -236,9 +236,11 @@ async def test_a_waiting_item_of_a_higher_version_is_left_alone(place: Workplace
     worker = await place.worker()
     (await worker.run("davis")).end()
     await place.ended("davis")
+    await place.announced()
     place.later(hours=2)
     await worker.walk()
     await worker.run("davis", 1)
+    await place.sleeps(ANNOUNCE_EVERY)
     assert set(worker.order) == {"davis"}
     await looked_at(place, "davis", "newer")
     report = await examine(place.other, Examination(repair=True))

@@ -25,6 +25,7 @@ from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
+from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import ManualClock, SeededChance
@@ -188,9 +189,12 @@ class FakeRunner:
 
 
 class FaultyShards(FaultyTable):
-    """Membership rows are written beside everything else: they come to no harm, so that a script
-    tells what happens to the board.
+    """Membership rows are written and read beside everything else: they come to no harm, so that a
+    script tells what happens to the board.
     """
+
+    looks_at_members = 0
+    """Pages of membership rows that were read."""
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         if partition.endswith("-workers"):
@@ -201,6 +205,7 @@ class FaultyShards(FaultyTable):
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
         if partition.endswith("-workers"):
+            self.looks_at_members += 1
             rows = self.table.scan(partition, first, last, limit)
         else:
             rows = super().scan(partition, first, last, limit)
@@ -340,6 +345,12 @@ class Workplace(Scene):
             return any(abs(left - seconds) < 1e-6 for left in asleep)
 
         await until(found, f"something sleeps for {seconds:g} s")
+
+    async def announced(self) -> None:
+        """Let a worker that was just started announce itself again: next in a minute."""
+        await self.sleeps(ANNOUNCE_AGAIN)
+        self.later(seconds=ANNOUNCE_AGAIN)
+        await self.sleeps(ANNOUNCE_EVERY)
 
     async def ended(self, item_id: str, *, runs: int = 1) -> list[tuple[int, str]]:
         """The outcomes of an item, once there are so many."""

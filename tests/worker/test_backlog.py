@@ -1,27 +1,37 @@
 """What a worker claims between two walks over the board, and when it reads a shard for more."""
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from blackboard.model import Token
 from blackboard.spec import RunSettings
 from blackboard.worker.backlog import (
+    AHEAD,
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    MOST_READ,
     PAUSE_GROWTH,
     Backlog,
     Candidate,
-    rotated,
+    Selection,
 )
+from blackboard.worker.peers import OWN, Left
+from blackboard.worker.running import FreeSlots
 from tests.support.clocks import START
 
 SECOND = timedelta(seconds=1)
 
 
-def token(item_id: str, *, after: int, priority: int = 0) -> Candidate:
+def token(
+    item_id: str, *, after: int, priority: int = 0, item_type: str = "feed", left: Left = OWN
+) -> Candidate:
     ready = START + after * SECOND
     made = Token(
         id=item_id,
-        type="feed",
+        type=item_type,
         spec="{}",
         fence=0,
         born=0,
@@ -33,7 +43,7 @@ def token(item_id: str, *, after: int, priority: int = 0) -> Candidate:
         failures=0,
         once="",
     )
-    return Candidate(made, RunSettings(priority=priority))
+    return Candidate(made, RunSettings(priority=priority), left=left)
 
 
 def walked() -> Backlog:
@@ -115,21 +125,10 @@ def test_another_walk_forgets_the_last() -> None:
     assert backlog.lasts(200.0) == 60
 
 
-def test_a_shard_is_contended_from_a_lost_race_until_a_claim_a_cycle_later() -> None:
-    backlog = walked()
-    assert not backlog.contended(0)
-    backlog.lost_race(0, 110.0)
-    assert [backlog.contended(0), backlog.contended(1)] == [True, False]
-    backlog.won(0, 169.0)
-    assert backlog.contended(0)
-    backlog.won(0, 170.0)
-    assert not backlog.contended(0)
-
-
 def pause(backlog: Backlog) -> float:
     """Seconds from a ready token of the first shard to its reading, at the most."""
     backlog.expect_none(0)
-    backlog.expect(0, START, share=1.0)
+    backlog.expect(0, START, Left(1.0, START))
     ((moment, _),) = backlog.to_read(START + timedelta(days=1))
     return (moment - START).total_seconds()
 
@@ -143,6 +142,16 @@ def test_the_pause_grows_each_time_that_no_token_is_left() -> None:
         pauses.append(pause(backlog))
     assert pauses[:4] == [FIRST_PAUSE * PAUSE_GROWTH**n for n in range(4)]
     assert pauses[-1] == LONGEST_PAUSE * 60.0
+
+
+def test_the_pause_lasts_from_a_lost_race_until_a_claim_a_cycle_later() -> None:
+    backlog = walked()
+    backlog.lost_race(0, 110.0)
+    assert pause(backlog) == FIRST_PAUSE
+    backlog.won(0, 169.0)
+    assert pause(backlog) == FIRST_PAUSE
+    backlog.won(0, 170.0)
+    assert pause(backlog) == 0
 
 
 def test_a_claim_makes_the_pause_short_again() -> None:
@@ -159,7 +168,7 @@ def test_after_a_claim_the_rest_is_read_after_the_short_pause() -> None:
     backlog = walked()
     for _ in range(5):
         backlog.found_none(0, 110.0)
-    backlog.expect(0, START, share=0.5)
+    backlog.expect(0, START, Left(0.5, START))
     assert backlog.to_read(START + 10 * SECOND) == []
     backlog.won(0, 112.0)
     ((moment, _),) = backlog.to_read(START + 10 * SECOND)
@@ -189,5 +198,124 @@ def test_the_highest_priority_goes_first_and_then_the_most_overdue() -> None:
     assert ids(backlog.ready(now)) == "dbac"
     assert ids(backlog.ready_in(0, now)) == "ba"
     assert ids(backlog.ready(START + 6 * SECOND)) == "ac", "only among those that are ready"
-    some = [token(one, after=0, priority=one == "z") for one in "wxyz"]
-    assert ids(rotated(some, 0.25)) == "zxyw"
+
+
+def test_what_is_left_to_peers_is_read_once_it_is_left_no_more() -> None:
+    backlog = walked()
+    backlog.expect(0, START, Left(0.5, START + 3 * SECOND))
+    assert backlog.to_read(START + 2 * SECOND) == []
+    assert backlog.to_read(START + 3 * SECOND) == [(START + 3 * SECOND, 0)]
+    assert backlog.waiting(START) == 2, "it is due all the same"
+
+
+# ---- what is kept of a shard
+
+NOW = START + 1000 * SECOND
+
+
+def selection(*, slots: int, peers: int = 0, running: int = 0) -> Selection:
+    free = FreeSlots(slots, Counter(feed=running))
+    return Selection(free, total=slots, peers=peers)
+
+
+def left(share: float, *, until: int = 0) -> Left:
+    return Left(share, NOW + until * SECOND)
+
+
+def read(made: Selection, tokens: Iterable[Candidate]) -> int:
+    """Select tokens as a walk does; how many were read."""
+    number, goes_on = 0, True
+    for one in tokens:
+        if not goes_on:
+            break
+        number += 1
+        if one.left is not OWN:
+            goes_on = made.leave(one)
+        elif one.ready > NOW:
+            goes_on = made.add_later(one.ready, one)
+        else:
+            goes_on = made.add(one)
+    for one in made.in_turn(NOW):
+        made.add(one)
+    return number
+
+
+def many(count: int, mark: str = "n", **about: Any) -> list[Candidate]:
+    return [token(f"{mark}{n}", after=0, **about) for n in range(count)]
+
+
+def test_a_shard_is_read_until_the_slots_are_filled_and_some_ahead() -> None:
+    made = selection(slots=2)
+    assert read(made, many(500)) == 2 + AHEAD + 1
+    assert len(made.candidates) == 2 + AHEAD
+    assert made.unread == [(START, True)]
+
+
+def test_with_peers_more_is_read_to_keep_as_many_of_its_own() -> None:
+    made = selection(slots=2, peers=1)
+    tokens = [
+        one for n in range(500) for one in (*many(1, f"a{n}", left=left(0.5)), *many(1, f"b{n}"))
+    ]
+    assert read(made, tokens) == 2 * (2 + AHEAD)
+    assert len(made.candidates) == 2 + AHEAD
+    assert all(one.left is OWN for one in made.candidates)
+
+
+def test_no_more_than_a_page_is_read_for_that() -> None:
+    made = selection(slots=100, peers=50)
+    assert read(made, many(5000, left=left(0.5, until=1))) == MOST_READ
+    assert made.candidates == []
+    assert made.unread == [(START, True)], "there are more"
+
+
+def test_what_is_left_to_peers_is_taken_when_nothing_else_is_there() -> None:
+    made = selection(slots=2, peers=2)
+    read(made, [token("a", after=0, left=left(2 / 3)), token("b", after=0, left=left(1 / 3))])
+    assert ids(made.candidates) == "b", "that which is left to fewer"
+    assert made.still_left(NOW) == (START, left(2 / 3))
+
+
+def test_it_is_taken_from_the_end_for_its_owner_begins_at_the_other() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token(one, after=0, left=left(0.5)) for one in "abc"])
+    assert ids(made.candidates) == "cba"
+
+
+def test_it_is_not_taken_before_its_time() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token("a", after=0, left=left(0.5, until=1))])
+    assert made.candidates == []
+    assert made.still_left(NOW) == (START, left(0.5, until=1))
+
+
+def test_its_own_go_before_those_that_are_left_to_peers() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token("a", after=0, left=left(0.5)), token("b", after=30)])
+    assert ids(made.candidates) == "b"
+    assert made.still_left(NOW) == (START + 30 * SECOND, left(0.5)), "when the others are taken"
+
+
+def test_but_not_before_those_that_have_waited_for_much_longer() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token("a", after=0, left=left(0.5)), token("b", after=61)])
+    assert sorted(ids(made.candidates)) == ["a", "b"]
+
+
+def test_nor_before_those_of_a_higher_priority() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token("a", after=0, priority=1, left=left(0.5)), token("b", after=0)])
+    assert sorted(ids(made.candidates)) == ["a", "b"]
+
+
+def test_its_own_of_a_type_that_is_full_are_no_reason_to_leave_others() -> None:
+    made = selection(slots=2, peers=1)
+    full = replace(token("a", after=0), settings=RunSettings(slots=0))
+    read(made, [full, token("b", after=0, item_type="plain", left=left(0.5))])
+    assert sorted(ids(made.candidates)) == ["a", "b"]
+
+
+def test_a_token_that_is_coming_and_left_to_peers_is_not_kept() -> None:
+    made = selection(slots=2, peers=1)
+    read(made, [token("a", after=1010, left=left(0.5, until=11)), token("b", after=1020)])
+    assert ids(made.candidates) == "b"
+    assert made.still_left(NOW) == (START + 1010 * SECOND, left(0.5, until=11))

@@ -208,7 +208,8 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
         returned = place.clock.now()
         for one in place.workers:
             assert not one.task.done()
-            asked = [when for when in one.table.asked if gone + SPACING < when < back]
+            noticed = min(when for when in one.table.asked if when > gone)
+            asked = [when for when in one.table.asked if noticed + SPACING <= when < back]
             assert 20 <= len(asked) <= AWAY
             assert min(b - a for a, b in pairwise(asked)) >= SPACING
             warned = [event for event in one.of(StoreEvent) if event.level == logging.WARNING]

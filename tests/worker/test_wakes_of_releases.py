@@ -96,4 +96,4 @@ async def test_a_token_that_was_read_before_its_release_was_told_is_expected_onc
     place.later(seconds=6)
     worker.wake.now()
     await worker.run("davis", 2)
-    assert not worker.worker.walk.backlog.contended(0)
+    assert worker.worker.walk.backlog._of[0].pause == 0

@@ -233,8 +233,8 @@ async def test_a_missed_slot_that_cannot_be_passed_over_is_no_reason_to_look_all
 
 @with_workers
 async def test_after_a_lost_race_what_is_left_is_claimed(place: Workplace) -> None:
-    for item_id in ("a", "b", "c"):
-        await place.add(item_id)
+    for item_id, item_type in (("a", "plain"), ("b", "feed"), ("c", "feed")):
+        await place.add(item_id, item_type=item_type)
         place.later(seconds=1)
 
     async def another_is_faster() -> None:
@@ -249,20 +249,37 @@ async def test_after_a_lost_race_what_is_left_is_claimed(place: Workplace) -> No
 
 @with_workers
 async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) -> None:
-    for n in range(10):
-        await place.add(f"item-{n}")
-        place.later(seconds=1)
+    ids = await place.fill(40)
+    place.later(seconds=1)
 
     async def another_is_faster() -> None:
-        first = min(await place.tokens(), key=lambda token: token.ready)
-        await place.claimed(first.id, board=place.other, owner="another")
+        tried = place.table.batches[-1][0].key.rpartition(":")[2]
+        ids.remove(tried)
+        await place.claimed(tried, board=place.other, owner="another")
 
     place.table.script(*[another_is_faster] * 8)
     worker = await place.worker(slots=1)
     assert worker.order == []
     assert any(wish < 1 for wish in worker.wake.wishes)
     await worker.walk()
-    await worker.run("item-8")
+    assert worker.order[0] in ids
+
+
+@with_workers
+async def test_free_slots_soon_take_what_is_left_to_a_worker_that_does_not_take_it(
+    place: Workplace,
+) -> None:
+    """Its own go first; the next look is soon, and not when one of these has ended."""
+    await place.add("long")
+    await place.claimed("long", board=place.other, owner="another")
+    ids = await place.fill(20)
+    place.later(seconds=30)
+    worker = await place.worker(slots=20, cycle=timedelta(hours=1))
+    own = set(worker.order)
+    assert 0 < len(own) < 20
+    assert worker.wake.wishes[-1] < 1
+    await worker.looks_again()
+    assert set(worker.order) == set(ids)
 
 
 @pytest.mark.case("CR02")
@@ -282,7 +299,7 @@ async def test_a_token_without_its_item_goes_and_the_rest_is_claimed(place: Work
 @with_workers
 async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Workplace) -> None:
     """It is no race, so there is no hurry to try it again."""
-    await place.add("double")
+    await place.add("double", item_type="plain")
     token = await place.token("double")
     row = next(row for row in await place.rows("next:") if row.data["item"] == "double")
     await place.claimed("double", board=place.other, owner="another")
@@ -292,8 +309,10 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
     await place.table.table.commit(partition, [Insert(row.key, row.data)])
     worker = await place.worker()
     await worker.run("davis")
+    worker.wake.wishes.clear()
+    await worker.looks_again()  # at what was left to the other one
     assert worker.order == ["davis"]
-    assert worker.wake.wishes == []
+    assert min(worker.wake.wishes) > 1
     await place.table.table.commit(partition, [Delete(keys.next_key(token.ready, "double"), "*")])
 
 

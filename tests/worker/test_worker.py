@@ -559,9 +559,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
     await place.add("davis")
     worker = await place.worker(slots=3, cycle=timedelta(seconds=30))
     run = await worker.run("davis")
-    await place.sleeps(60)
-    place.later(seconds=61)
-    await place.sleeps(60)
+    await place.announced()
     (listed,) = await workers(place.other)
     assert listed.member.running == 1
     assert (listed.member.owner, listed.member.slots, listed.member.cycle) == ("me", 3, 30.0)

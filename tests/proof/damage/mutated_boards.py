@@ -36,6 +36,8 @@ from tests.support.workers import HANDLERS, FaultyShards, WorkerScene, Workplace
 SHARDS = 2
 HEALTHY = 12
 ROUNDS = 2
+LOOKS = 3
+"""After each walk, soon, at what was left to the owners that locks name, which are not there."""
 EVERY = timedelta(minutes=10)
 LATER = timedelta(minutes=11)
 SPEC = Spec(every="10m", stale_after="2m", retries=1, backoff="1s", params={"of": [1, 2]})
@@ -163,8 +165,15 @@ class Harmed:
             if not run.ended.done():
                 run.end()
         await self.worker.walk()
-        await self.settle()
+        await self.settle_again()
         self.told |= {one.id for one in self.worker.of(ItemLeftAlone)}
+
+    async def settle_again(self) -> None:
+        await self.settle()
+        for _ in range(LOOKS):
+            self.place.clock.advance(1.0)
+            await self.worker.looks_again()
+            await self.settle()
 
     async def settle(self) -> None:
         worker = self.worker
@@ -300,7 +309,7 @@ async def harmed(
     try:
         await made.populate(rows)
         await place.worker(slots=1000)
-        await made.settle()
+        await made.settle_again()
         await made.harm(rows, random.Random(seed))
         await made.work()
         problems = await made.problems()
