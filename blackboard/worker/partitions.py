@@ -324,12 +324,15 @@ class GroupWorker:
             # A partition that moved while the rows were read may be in none of them.
             second = await self._look()
             again = self._picture(second)
-            if again.partitions > picture.partitions:
-                look, decision = second, decide(again, me, balance=balance, late=late, left=left)
+            if again.partitions >= picture.partitions:
+                look, picture = second, again
+                decision = decide(picture, me, balance=balance, late=late, left=left)
         if self._stopping:
             return 0.0
         await self._take(look, decision.take)
-        self._let_go(decision.let_go)
+        if decision.let_go:
+            mine = {one for one, owner in picture.held.items() if owner == me}
+            self._let_go(mine, keep=len(mine) - decision.let_go)
         return self._pause(decision.again, now)
 
     def _is_late(self, now: float) -> bool:
@@ -512,15 +515,16 @@ class GroupWorker:
 
     # ---- letting go
 
-    def _let_go(self, count: int) -> None:
-        """End the pumps that were begun last, those that are at their end counted."""
+    def _let_go(self, names: Collection[str], *, keep: int) -> None:
+        """End the pumps of these partitions that were begun last, so that so many go on. Those that
+        are at their end, or have ended since the rows were read, do not go on.
+        """
         since = {
             held.claim.id: held.claim.lock.since.timestamp()
             for held in self.holdings
-            if not held.asked_to_end and not held.ended
+            if held.claim.id in names and not held.asked_to_end and not held.ended
         }
-        asked = sum(bool(held.asked_to_end) for held in self.holdings)
-        for name in youngest(since, max(count - asked, 0)):
+        for name in youngest(since, max(len(since) - keep, 0)):
             for held in self.holdings:
                 if held.claim.id == name:
                     self._end(held, SHARED)

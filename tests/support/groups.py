@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,8 @@ class Log:
     deaf: bool = False
     """Whether they pay no attention to being asked to end."""
     failing: bool = False
-    unasked: bool = False
+    unasked: Container[str] = ()
+    """Partitions whose pumps return although nobody asks them to."""
     unlocked: bool = False
     """Whether people take locks away: what runs is then not over before the next begins."""
 
@@ -55,7 +56,7 @@ class Log:
         try:
             if self.failing:
                 raise OSError("no such stream")
-            while (self.deaf or not ctx.stopping) and not self.unasked:
+            while (self.deaf or not ctx.stopping) and item.id not in self.unasked:
                 await self.fleet.clock.sleep(1.0)
                 position += 1
                 await ctx.save(position)

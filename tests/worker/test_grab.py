@@ -108,9 +108,9 @@ async def test_without_a_bus_the_group_goes_by_shares_and_races_again_when_it_is
 async def test_a_pump_that_fails_is_raced_for_at_once(group: Group) -> None:
     await group.join("ann", "ben")
     await group.fleet.turn(EVEN)
-    group.log.unasked = True
+    group.log.unasked = names_of(6)
     await group.fleet.turn(3.0)
-    group.log.unasked = False
+    group.log.unasked = ()
     await group.fleet.turn(TIMES.shutdown + ROUND)
     assert len(group.log.owners) == 6
     await group.fleet.turn(EVEN)

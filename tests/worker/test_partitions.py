@@ -12,7 +12,7 @@ from blackboard.events import ItemLeftAlone
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import next_key
-from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, names_of
+from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Merge
 from blackboard.worker import partitions
 from blackboard.worker.membership import workers
@@ -64,6 +64,43 @@ async def test_a_partition_that_was_in_none_of_the_rows_read_moves_nothing(
         await group.fleet.turn(3 * ROUND)
     assert len(have_looked) == 5
     assert len(group.log.began) == 12, "nothing has moved"
+
+
+@above_the_store
+@sharing()
+async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(group: Group) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(GATHERING + 2.0)
+    await group.join("cleo")
+    own = next(one for one, owner in group.log.owners.items() if owner == "ann")
+    look = GroupWorker._look
+    returned: list[str] = []
+    lets_go: set[str] = set()
+
+    def noted(picture: Picture, me: str, **about: Any) -> Decision:
+        decision = decide(picture, me, **about)
+        if decision.let_go:
+            lets_go.add(me)
+        return decision
+
+    async def looked(worker: GroupWorker, **about: Any) -> Any:
+        found = await look(worker, **about)
+        if worker.member.owner == "ann" and "ann" in lets_go and not returned:
+            returned.append(own)
+            group.log.unasked = returned
+            await group.fleet.clock.sleep(2.0)
+            group.log.unasked = ()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupWorker, "_look", looked)
+        patch.setattr(partitions, "decide", noted)
+        await group.fleet.turn(2 * ROUND + DRAIN)
+    runs = [run for one in names_of(12) async for run in group.board.runs(one)]
+    errors = Counter(run.error for run in runs if run.worker == "ann")
+    assert errors == {UNASKED: 1, "let go for another worker": 1}
+    await group.fleet.turn(60.0)
+    assert group.log.counts == [4, 4, 4]
 
 
 @pytest.mark.case("BAL02")
@@ -288,11 +325,11 @@ async def test_a_pump_that_returns_unasked_has_failed_and_begins_where_it_saved(
 ) -> None:
     await group.join("ann")
     await group.fleet.turn(GATHERING + 5.0)
-    group.log.unasked = True
+    group.log.unasked = names_of(3)
     await group.fleet.turn(3.0)
     run = await anext(group.board.runs("1"))
     assert (run.outcome, run.error) == (Outcome.FAILED, UNASKED)
-    group.log.unasked = False
+    group.log.unasked = ()
     await group.fleet.turn(60.0)
     assert group.log.counts == [3]
     assert (await group.item("1")).failures > 0
