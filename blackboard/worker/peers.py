@@ -21,11 +21,10 @@ REMEMBERED = 330.0
 """Seconds for which a worker is a peer after it was heard of: until the membership rows were read
 again, and a little."""
 LEFT = timedelta(seconds=0.25)
-"""How long a token is left to each peer: more than it takes to claim it."""
+"""How long a token is left to each peer, also after that one claimed another before it: more than
+it takes to claim it."""
 LONGEST = timedelta(seconds=2)
-"""How long it is left to all of them at the most."""
-PATIENCE = timedelta(minutes=1)
-"""How long after it became ready a token is left to peers that still claim others before it."""
+"""How long after it became ready a token is left to peers at the most."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 GOLDEN = 0x9E3779B1
 """2**32 by the golden ratio: spreads hashes that differ in a few bits (Knuth)."""
@@ -99,8 +98,8 @@ class Peers:
         if not first:
             return OWN
         latest = max(one.claimed for one in first)
-        since = max(token.ready, min(latest, token.ready + PATIENCE))
-        return Left(len(first) / (len(peers) + 1), since + min(len(first) * LEFT, LONGEST))
+        until = min(max(token.ready, latest) + len(first) * LEFT, token.ready + LONGEST)
+        return Left(len(first) / (len(peers) + 1), until)
 
 
 def _hash(text: str) -> int:

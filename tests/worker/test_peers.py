@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import timedelta
 
 from blackboard.model import Token
-from blackboard.worker.peers import LEFT, LONGEST, NEVER, OWN, PATIENCE, REMEMBERED, Peers
+from blackboard.worker.peers import LEFT, LONGEST, NEVER, OWN, REMEMBERED, Peers
 from tests.support.clocks import START
 
 NAMES = [f"host-{number}:{number}:aa" for number in range(8)]
@@ -68,14 +68,14 @@ def test_a_token_is_left_a_little_longer_for_each_that_comes_first() -> None:
         assert left.until == (START + min(first * LEFT, LONGEST) if first else NEVER)
 
 
-def test_it_is_left_to_those_that_claim_others_before_it_though_not_for_ever() -> None:
+def test_it_is_left_to_those_that_claim_others_before_it_though_not_for_long() -> None:
     number = next(n for n in range(100) if peers_of("me", ["it"]).left(token(n)) is not OWN)
-    for after in (timedelta(seconds=30), PATIENCE, timedelta(hours=1)):
+    for after in (timedelta(seconds=1), LONGEST, timedelta(hours=1)):
         mine = peers_of("me", ["it"])
         mine.note("it", ["feed"], 0.0, claimed=START + after)
-        assert mine.left(token(number)).until == START + min(after, PATIENCE) + LEFT
+        assert mine.left(token(number)).until == START + min(after + LEFT, LONGEST)
         mine.note("it", ["feed"], 1.0, claimed=START)
-        assert mine.left(token(number)).until == START + min(after, PATIENCE) + LEFT, "the latest"
+        assert mine.left(token(number)).until == START + min(after + LEFT, LONGEST), "the latest"
 
 
 def test_peers_are_those_of_the_type() -> None:
