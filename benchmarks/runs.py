@@ -59,7 +59,7 @@ async def _worker(store: str, slots: int) -> float:
 
 async def _store_alone(store: str) -> float:
     async with new_table(store) as table:
-        return await Scratch(table, "blackboard", SystemClock()).rows_alone()
+        return (await Scratch(table, "blackboard", SystemClock()).rows_alone()).rate
 
 
 async def _bare_sql() -> float:

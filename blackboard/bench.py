@@ -8,6 +8,7 @@ that each measurement takes some seconds.
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ async def measure(
         scratch = Scratch(table, name, clock)
         progress("the rows of runs, without a worker")
         alone = await scratch.rows_alone(seconds)
-        runs = min(max(int(alone * seconds / 2), FEWEST), MOST)
+        runs = min(max(int(alone.rate * seconds / 2), FEWEST), MOST)
         for slots in SLOTS:
             progress(f"{runs:,} runs of a coroutine, {slots} slots")
             measured = await scratch.worked_off(runs, coroutine, slots=slots)
@@ -110,7 +111,7 @@ async def measure(
                 name=f"coroutines, {slots} slots",
                 value=measured.rate,
                 unit="runs/s",
-                beside=alone,
+                beside=alone.rate,
                 reference="the same rows, no worker",
             )
         yield Measurement(
@@ -120,6 +121,13 @@ async def measure(
             beside=2.0,
             reference="a claim and a release each",
         )
+        yield Measurement(
+            name="CPU for the rows of a run",
+            value=1000 * alone.cpu,
+            unit="ms",
+            beside=1000 * measured.cpu,
+            reference=f"a run of a coroutine, {SLOTS[-1]} slots",
+        )
         few = max(runs // 4, FEWEST)
         progress(f"{few:,} runs of a plain function, {SLOTS[0]} slots")
         measured = await scratch.worked_off(few, function, slots=SLOTS[0], warm=few // 10)
@@ -127,7 +135,7 @@ async def measure(
             name=f"plain functions, {SLOTS[0]} slots",
             value=measured.rate,
             unit="runs/s",
-            beside=alone,
+            beside=alone.rate,
             reference="the same rows, no worker",
         )
         progress(f"a look at {MANY_ITEMS:,} items of which none is due")
@@ -209,6 +217,8 @@ class Worked:
     rate: float
     """Runs in a second."""
     requests: int
+    cpu: float
+    """Seconds of the processor that a run took of this process."""
 
 
 class Scratch:
@@ -219,11 +229,12 @@ class Scratch:
         self._name = name
         self._clock = clock
 
-    async def rows_alone(self, seconds: float = SECONDS) -> float:
-        """Runs in a second whose rows are written in full batches, with no worker around them."""
+    async def rows_alone(self, seconds: float = SECONDS) -> Worked:
+        """The rows of runs, written in full batches with no worker around them."""
         size = self._table.max_rows // 4  # a release has four rows
         board = await self._filled(size * MOST_BATCHES, coroutine)
         batches = await batches_of(board, size)
+        before, cpu = replace(self._table.requests), time.process_time()
         begun, done = self._clock.monotonic(), 0
         for claims, releases in batches:
             for ops in (claims, releases):
@@ -232,7 +243,9 @@ class Scratch:
             done += size
             if self._clock.monotonic() - begun > seconds:
                 break
-        return done / (self._clock.monotonic() - begun)
+        rate = done / (self._clock.monotonic() - begun)
+        spent = self._table.requests.since(before).total
+        return Worked(rate, spent, (time.process_time() - cpu) / done)
 
     async def worked_off(
         self, items: int, what: Callable[..., Any], *, slots: int, warm: int = 0
@@ -241,7 +254,7 @@ class Scratch:
         a worker starts its child processes once.
         """
         board = await self._filled(items, what)
-        before = replace(self._table.requests)
+        before, cpu = replace(self._table.requests), time.process_time()
         moments = [self._clock.monotonic()]
 
         def note(event: BoardEvent) -> None:
@@ -250,7 +263,8 @@ class Scratch:
 
         await self._work(board, slots=slots, runs=items, also=note)
         spent = self._table.requests.since(before).total
-        return Worked((items - warm) / (moments[-1] - moments[warm]), spent)
+        cpu = (time.process_time() - cpu) / items
+        return Worked((items - warm) / (moments[-1] - moments[warm]), spent, cpu)
 
     async def idle_look(self, items: int) -> float:
         """Seconds that a worker takes to see that nothing is due, at the least."""

@@ -32,8 +32,8 @@ _INT32 = 2**31
 _TYPE = "@odata.type"
 _JSON = "application/json;odata=minimalmetadata"
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9:._=~-]+")
-_ANSWER = re.compile(rb"^HTTP/1\.1 (\d{3})[^\r\n]*\r\n((?:[^\r\n]+\r\n)*)", re.MULTILINE)
-_ETAG = re.compile(rb"^ETag: *([^\r\n]+)\r\n", re.MULTILINE | re.IGNORECASE)
+_ANSWER = re.compile(rb"\nHTTP/1\.1 (\d{3})")
+_ETAG = re.compile(rb"\n[Ee][Tt][Aa][Gg]: *([^\r\n]+)\r")
 _XML = re.compile(r"<(?:\w+:)?(code|message)\b[^>]*>([^<]*)<", re.IGNORECASE)
 _IS_ERROR = re.compile(r"<(?:\w+:)?error[\s>]", re.IGNORECASE)
 _INDEX = re.compile(r"(\d+):")
@@ -127,7 +127,7 @@ def _entity(data: Mapping[str, Value]) -> bytes:
         kind = type(value)
         if kind is datetime:
             found[name + _TYPE] = "Edm.DateTime"
-            found[name] = value.isoformat().replace("+00:00", "Z")  # type: ignore[union-attr]
+            found[name] = value
         elif kind is int and not -_INT32 <= value < _INT32:  # type: ignore[operator]
             found[name + _TYPE] = "Edm.Int64"
             found[name] = str(value)
@@ -147,14 +147,15 @@ def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence
     answers = list(_ANSWER.finditer(body))
     for one in answers:
         if not one[1].startswith(b"2"):
-            end = body.find(b"\r\n--", one.end())
-            raise _problem(int(one[1]), headers, body[one.end() : end if end > 0 else None])
+            content = body[one.end() :].partition(b"\r\n\r\n")[2]
+            raise _problem(int(one[1]), headers, content.partition(b"\r\n--")[0])
+    ends = [*(one.start() for one in answers[1:]), len(body)]
     etags = []
-    for op, one in zip(ops, answers, strict=True):
+    for op, one, end in zip(ops, answers, ends, strict=True):
         if isinstance(op, Delete):
             etags.append("")
         else:
-            found = _ETAG.search(one[2])
+            found = _ETAG.search(body, one.end(), end)
             if found is None:
                 raise ValueError("a part without an etag")
             etags.append(found[1].decode())

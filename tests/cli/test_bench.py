@@ -27,6 +27,7 @@ MEASURED = {
     f"coroutines, {FEW} slots": "runs/s",
     f"coroutines, {MANY} slots": "runs/s",
     f"requests of a run, {MANY} slots": "requests",
+    "CPU for the rows of a run": "ms",
     f"plain functions, {FEW} slots": "runs/s",
     "an idle look, 50 items": "ms",
     "from due to started, p50": "ms",
