@@ -171,6 +171,9 @@ class Walk:
     """Of the types this worker takes."""
     runs: Runs
     peers: Peers
+    leaves_to_peers: bool = True
+    """Whether it leaves tokens to peers for a moment. A worker that walks once takes what it can.
+    """
     permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
@@ -493,7 +496,8 @@ class Walk:
     def _candidate(self, token: Token) -> Candidate:
         """Raises BadInput or ValueError where its settings cannot be computed."""
         settings = self.board.resolve(token.type, token.spec)
-        left = OWN if token.id in self._released else self.peers.left(token)
+        is_left = self.leaves_to_peers and token.id not in self._released
+        left = self.peers.left(token) if is_left else OWN
         return Candidate(token, settings, limit_of(token, settings), left)
 
     def _decide(self, candidate: Candidate, progress: _Progress) -> Move:

@@ -274,6 +274,16 @@ async def test_once_is_one_walk_and_the_runs_that_it_started(place: Workplace) -
 
 
 @with_workers
+async def test_once_leaves_nothing_to_other_workers(place: Workplace) -> None:
+    """It does not come again for what they did not take."""
+    first, *others = await place.fill(20)
+    await place.claimed(first, board=place.other, owner="another")
+    worker = await place.worker(Mode.ONCE, slots=20, at_once=True)
+    await worker.ended()
+    assert sorted(worker.order) == others
+
+
+@with_workers
 async def test_once_waits_for_a_walk_that_the_store_answers(place: Workplace) -> None:
     await place.add("davis")
     place.table.script_reads(Fault.AWAY)
