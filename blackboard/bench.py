@@ -8,7 +8,6 @@ that each measurement takes some seconds.
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from statistics import quantiles
 from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble, identity
-from blackboard.clock import Clock, SystemChance, SystemClock
+from blackboard.clock import Clock, SystemChance, SystemClock, processor
 from blackboard.context import Context, HandlerItem
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events, RunEnded
@@ -234,7 +233,7 @@ class Scratch:
         size = self._table.max_rows // 4  # a release has four rows
         board = await self._filled(size * MOST_BATCHES, coroutine)
         batches = await batches_of(board, size)
-        before, cpu = replace(self._table.requests), time.process_time()
+        before, cpu = replace(self._table.requests), processor()
         begun, done = self._clock.monotonic(), 0
         for claims, releases in batches:
             for ops in (claims, releases):
@@ -245,7 +244,7 @@ class Scratch:
                 break
         rate = done / (self._clock.monotonic() - begun)
         spent = self._table.requests.since(before).total
-        return Worked(rate, spent, (time.process_time() - cpu) / done)
+        return Worked(rate, spent, (processor() - cpu) / done)
 
     async def worked_off(
         self, items: int, what: Callable[..., Any], *, slots: int, warm: int = 0
@@ -254,7 +253,7 @@ class Scratch:
         a worker starts its child processes once.
         """
         board = await self._filled(items, what)
-        before, cpu = replace(self._table.requests), time.process_time()
+        before, cpu = replace(self._table.requests), processor()
         moments = [self._clock.monotonic()]
 
         def note(event: BoardEvent) -> None:
@@ -263,7 +262,7 @@ class Scratch:
 
         await self._work(board, slots=slots, runs=items, also=note)
         spent = self._table.requests.since(before).total
-        cpu = (time.process_time() - cpu) / items
+        cpu = (processor() - cpu) / items
         return Worked((items - warm) / (moments[-1] - moments[warm]), spent, cpu)
 
     async def idle_look(self, items: int) -> float:

@@ -53,6 +53,11 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+def processor() -> float:
+    """Seconds that this process, all its threads, has taken of the processor."""
+    return time.process_time()
+
+
 class SystemChance:
     """The operating system's randomness for nonces, an ordinary generator to spread load."""
 

@@ -11,12 +11,15 @@ has. A token that moved meanwhile is a lost race, as always. A walk that found a
 slot for it expires the backlog: the lock goes first. Not in the backlog, and found by the next
 walk: what other workers release, and what people add or ask for.
 
-**Peers.** Tokens that are left to other workers for a moment (`peers.py`) are not in the backlog.
-They are read when they are left no more, if they are there still. To keep as many of its own, a
-worker with peers reads further.
+**Turns.** Of each token one worker is the first to take it, and each other has its turn a moment
+later (`peers.py`). What is not this worker's turn yet is not in the backlog: it is read when it is,
+if it is there still. Where a worker has the choice, it takes the tokens of which it is the first;
+others only if they have waited for much longer. To find as many for its slots, a worker with peers
+reads further. A token of a higher priority than others is anybody's at once: else its first worker
+may be full, and a slot that was free here is taken by what matters less.
 
-**Contention.** In a shard where another worker was faster, what is left to others is read after a
-part of a pause, the larger the more of them come first. The pause is a fifth of a second at first.
+**Contention.** In a shard where another worker was faster, what is not read is read after a part of
+a pause, the larger the more workers come first. The pause is a fifth of a second at first.
 It is multiplied by eight each time the worker comes for a token and none is left, up to sixteen
 cycles, and starts again when the worker gets a token. So each shard is watched closely by a few
 workers, and the others read it once a cycle. If those few die, the next worker that reads the shard
@@ -39,15 +42,16 @@ and 15.5 requests a run for a hundred workers): there are tokens enough for all.
 
 import math
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import NamedTuple
 
 from blackboard.model import Token
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
-from blackboard.worker.peers import OWN, Left
+from blackboard.worker.peers import FIRST, HEAD_START, NEVER, Turn
 from blackboard.worker.running import FreeSlots
 
 FIRST_PAUSE = 0.2
@@ -63,10 +67,10 @@ AHEAD = 48
 """Tokens read beyond those that the free slots take, or four times the slots if that is more. With
 the locks of a few slots that is still one page of any store."""
 MOST_READ = 1_000
-"""Tokens that are read to find as many of this worker's own: one page of any store."""
-MUCH_LATER = timedelta(minutes=1)
-"""How much longer than its own a token that is left to peers may have been ready, and a worker
-takes its own first all the same."""
+"""Tokens that a worker with peers reads at the most to find those of which it is the first."""
+PREFERENCE = timedelta(minutes=1)
+"""How much longer a token must have been ready, at the most, to be taken before one of which this
+worker is the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ class Candidate:
     settings: RunSettings
     limit: Limit | None = None
     """What its run is counted by on the whole board."""
-    left: Left = OWN
-    """How it is left to peers."""
+    turn: Turn = FIRST
+    """When it is this worker's turn to take it."""
 
     @property
     def id(self) -> str:
@@ -88,15 +92,22 @@ class Candidate:
     def ready(self) -> datetime:
         return self.token.ready
 
+    @property
+    def counts_from(self) -> datetime:
+        """When it became ready; later, where others come first."""
+        if self.turn is FIRST:
+            return self.token.ready
+        return self.token.ready + self.turn.share * PREFERENCE
+
 
 class Unread(NamedTuple):
-    """Tokens that were not read."""
+    """Tokens that were not read, or are not to be taken from what was read."""
 
     ready: datetime
     """Of the first of them."""
-    left: Left
-    """To peers; they are read after its share of the shard's pause."""
-    claimable: bool
+    turn: Turn = FIRST
+    """They are read when it begins, and after its share of the shard's pause."""
+    claimable: bool = True
     """Whether this worker can take one, unless another worker does."""
 
 
@@ -105,7 +116,7 @@ class _Shard:
     """The backlog of one shard."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    """Most overdue first."""
+    """In the order in which they are to be claimed."""
     unread: list[Unread] = field(default_factory=list)
     read_at: list[datetime] = field(default_factory=list)
     """When to read the shard for what is unread, soonest first."""
@@ -116,7 +127,7 @@ class _Shard:
 
     def moment(self, one: Unread) -> datetime:
         """When to read the shard for it, by the present pause."""
-        return max(one.ready + timedelta(seconds=self.pause * one.left.share), one.left.until)
+        return max(one.ready + timedelta(seconds=self.pause * one.turn.share), one.turn.begins)
 
     def set_pause(self, seconds: float) -> None:
         self.pause = seconds
@@ -164,8 +175,8 @@ class Backlog:
     # ---- what was read
 
     def put(self, shard: int, candidates: list[Candidate]) -> None:
-        """Replace the candidates of a shard."""
-        self._of[shard].candidates = candidates
+        """Replace the candidates of a shard. Those of one urgency stay in the order given."""
+        self._of[shard].candidates = sorted(candidates, key=_urgency)
 
     def drop(self, shard: int, ids: Collection[str]) -> None:
         """Remove candidates that are claimed, or were tried in vain."""
@@ -177,8 +188,9 @@ class Backlog:
         return any(one.id == item_id for one in self._of[shard].candidates)
 
     def ready(self, now: datetime, *, but: Collection[int] = ()) -> list[Candidate]:
-        """The candidates that are ready, the highest priority first and, of one priority, the most
-        overdue, without those of the shards in `but`.
+        """The candidates that are ready, without those of the shards in `but`: the highest priority
+        first and, of one priority, the most overdue, but those of which this worker is the first
+        before others that are no more than `PREFERENCE` older.
         What became ready in the same second is in the order of the shards from `first_shard` on:
         where a thousand items are due on the hour, workers begin in different shards.
         """
@@ -190,21 +202,16 @@ class Backlog:
         return sorted(found, key=lambda one: (-one.settings.priority, _second(one)))
 
     def ready_in(self, shard: int, now: datetime) -> list[Candidate]:
-        """The candidates of one shard that are ready, the highest priority first and, of one
-        priority, the most overdue.
-        """
-        ready = [one for one in self._of[shard].candidates if one.ready <= now]
-        return sorted(ready, key=_urgency)
+        """The candidates of one shard that are ready, in the same order."""
+        return [one for one in self._of[shard].candidates if one.ready <= now]
 
     # ---- what was not read
 
-    def expect(
-        self, shard: int, ready: datetime, left: Left = OWN, *, claimable: bool = True
-    ) -> None:
-        """Note that there are tokens that were not read, from `ready` on, and are left to peers."""
-        part, one = self._of[shard], Unread(ready, left, claimable)
-        part.unread.append(one)
-        insort(part.read_at, part.moment(one))
+    def expect(self, shard: int, unread: Unread) -> None:
+        """Note that there are tokens that were not read."""
+        part = self._of[shard]
+        part.unread.append(unread)
+        insort(part.read_at, part.moment(unread))
 
     def expect_none(self, shard: int) -> None:
         """Forget what is unread: the shard is being read."""
@@ -261,93 +268,93 @@ class Backlog:
 
 
 class Selection:
-    """What is kept of one shard while it is read, most overdue token first, and how far it is
-    read: until as many are kept as the free slots take, and some ahead.
+    """What is kept of one shard while it is read, most overdue token first, and how far it is read:
+    until the free slots are filled, and some more. With peers, as many times further: a part of the
+    tokens is for each worker.
     """
 
-    def __init__(self, slots: FreeSlots, *, total: int, peers: int = 0) -> None:
-        """`slots` are counted down, `total` is what the worker has, free or not. With `peers`, more
-        is read to keep as many.
+    def __init__(self, free: Callable[[int], FreeSlots], *, total: int, workers: int = 1) -> None:
+        """`free` returns the free slots so many times, `total` is what the worker has, free or not.
+        `workers` are all, with this one.
         """
+        self.passed_over = False
+        """Whether a slot was missed and its item moved on to the next."""
+        self._slots = free(1)
+        self._ahead = max(AHEAD, 4 * total)
+        times = max(min(workers, MOST_READ // (self._slots.left + self._ahead)), 1)
+        self._ahead *= times
+        self._to_fill = free(times)
+        """Counted down while tokens are read."""
+        self._most = self._to_fill.left + self._ahead if self._to_fill.left else 0
+        self._ready: dict[str, Candidate] = {}
+        """By id: a token that moves meanwhile may be read twice."""
+        self._later: dict[str, Candidate] = {}
+        """Those that are not ready yet, of which this worker is the first."""
+        self._deferred: list[Candidate] = []
+        """Of the others those that are not to be run, or not ready."""
         self.unread: list[tuple[datetime, bool]] = []
         """The first ready token that is not kept, and the first that is not ready yet: its time,
         and whether this worker can take it."""
-        self.passed_over = False
-        """Whether a slot was missed and its item moved on to the next."""
-        self._kept: dict[str, Candidate] = {}
-        """By id: a token that moves meanwhile may be read twice."""
-        self._runnable: list[Candidate] = []
-        """Those that are ready, and for which there is a slot but for others of them."""
-        self._left: list[Candidate] = []
-        """Those that are left to peers."""
-        self._slots = slots
-        self._ahead = max(AHEAD, 4 * total)
-        self._most = slots.left + self._ahead if slots.left else 0
-        self._to_read = max(self._most, min(self._most * (peers + 1), MOST_READ))
 
-    @property
-    def candidates(self) -> list[Candidate]:
-        return list(self._kept.values())
+    # ---- while the shard is read; each returns whether to read on
 
     def add(self, candidate: Candidate) -> bool:
-        """Keep a token that is ready, if there is room. Returns whether to read on."""
-        settings, has_slots = candidate.settings, self._slots.left > 0
-        takes = self._slots.take(candidate.token.type, settings.slots, candidate.limit)
-        if takes or not has_slots:
-            self._runnable.append(candidate)
-        if takes or len(self._kept) < self._most:
-            self._kept[candidate.id] = candidate
-            return self._reads_on(candidate)
+        """Add a token that is ready and is to be run, if there is room."""
+        settings, kind = candidate.settings, candidate.token.type
+        takes = self._to_fill.take(kind, settings.slots, candidate.limit)
+        if takes or len(self._ready) < self._most:
+            self._ready[candidate.id] = candidate
+            return True
         self.unread = self.unread or [(candidate.ready, True)]
-        return self._slots.left > 0
-
-    def leave(self, candidate: Candidate) -> bool:
-        """Leave a token to peers, ready or not. Returns whether to read on."""
-        self._left.append(candidate)
-        return self._reads_on(candidate)
+        return self._to_fill.left > 0
 
     def add_later(self, ready: datetime, candidate: Candidate | None) -> bool:
-        """Keep a token that is not ready yet; None: this worker cannot take it. Returns whether to
-        read on.
-        """
+        """Add a token that is not ready yet; None: this worker cannot take it."""
         if self._ahead <= 0:
             self.unread.append((ready, candidate is not None))
             return False
         self._ahead -= 1
-        if candidate is not None:
-            self._kept[candidate.id] = candidate
+        if candidate is not None and candidate.turn is FIRST:
+            self._later[candidate.id] = candidate
+        elif candidate is not None:
+            self._deferred.append(candidate)
         return True
 
-    def _reads_on(self, candidate: Candidate) -> bool:
-        """Whether to read on after a token: of many that are left to peers, not all are read."""
-        self._to_read -= 1
-        if self._to_read <= 0 and self._left:
-            self.unread = self.unread or [(candidate.ready, True)]
-            return False
+    def defer(self, candidate: Candidate) -> bool:
+        """Note a ready token of which it is not this worker's turn yet."""
+        self._deferred.append(candidate)
         return True
 
-    def in_turn(self, now: datetime) -> list[Candidate]:
-        """Those that were left to peers for long enough, and are the next that this worker takes:
-        it has nothing else to run that became ready at about the same time.
-        """
-        left = [one for one in self._left if one.left.until <= now]
-        found: list[Candidate] = []
-        for group in _groups(self._runnable + left):
-            first = min(one.left.share for one in group)
-            if first > 0.0:  # the last of them first: its peers begin at the other end
-                found += [one for one in reversed(group) if one.left.share == first]
-        return found[: self._most]
+    # ---- when it was read
 
-    def still_left(self, now: datetime) -> tuple[datetime, Left] | None:
-        """When the first of those that are left to peers is to be taken, after all that is kept and
-        ready; None: there are none.
+    def settle(self, now: datetime) -> tuple[list[Candidate], list[Unread]]:
+        """What is kept, and what is to be read again. Kept are all tokens of which this worker is
+        the first. Others are kept if it is their turn, a slot is free for them, and none of its own
+        is claimed first. For the rest it comes again when its own are claimed: by then the workers
+        that come first will have taken some, and a batch is lost whole.
         """
-        left = [one for one in self._left if one.id not in self._kept]
-        if not left:
-            return None
-        first = min(left, key=lambda one: one.left.until)
-        ready = (one.ready for one in self._kept.values() if one.ready <= now)
-        return max(first.ready, max(ready, default=first.ready)), first.left
+        lowest = min((one.settings.priority for one in self._ready.values()), default=0)
+        first, others, again = [], [], list(self._deferred)
+        for one in self._ready.values():
+            if one.turn is FIRST:
+                first.append(one)
+            elif one.turn.begins <= now or one.settings.priority > lowest:
+                others.append(one)
+            else:
+                again.append(one)
+        # The last of the others first: the workers that come first begin at the other end.
+        kept = sorted([*first, *reversed(others)], key=_urgency)
+        chosen = choose(kept, self._slots)
+        older = {one.id for one in takewhile(lambda one: one.turn is not FIRST, chosen)}
+        claimed = [one for one in chosen if one.turn is FIRST or one.id in older]
+        unread = [_next_turn(again)] if again else []
+        passed = [one for one in others if one.id not in older]
+        if passed and (len(older) < len(claimed) or not self._slots.left):
+            kept = [one for one in kept if one.turn is FIRST or one.id in older]
+            is_full = len(claimed) == len(chosen) and not self._slots.left
+            after = max(one.ready for one in kept) if is_full else now + HEAD_START
+            unread.append(_next_turn(passed, after=after))
+        return [*kept, *self._later.values()], unread
 
 
 def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]:
@@ -361,25 +368,15 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
     return chosen
 
 
-def _groups(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
-    """Candidates of one priority that became ready at about the same time, most overdue first: in
-    what order they are taken does not matter.
-    """
-    group: list[Candidate] = []
-    for one in sorted(candidates, key=lambda one: (_urgency(one), one.ready)):
-        if group and (
-            _urgency(one) != _urgency(group[0]) or one.ready - group[0].ready > MUCH_LATER
-        ):
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
+def _next_turn(some: Sequence[Candidate], after: datetime = NEVER) -> Unread:
+    """The first turn of this worker at one of some tokens, `after` a moment."""
+    turn = min((one.turn for one in some), key=lambda turn: turn.begins)
+    return Unread(min(one.ready for one in some), Turn(turn.share, max(turn.begins, after)))
 
 
-def _urgency(candidate: Candidate) -> int:
-    return -candidate.settings.priority
+def _urgency(candidate: Candidate) -> tuple[int, datetime]:
+    return -candidate.settings.priority, candidate.counts_from
 
 
 def _second(candidate: Candidate) -> datetime:
-    return candidate.ready.replace(microsecond=0)
+    return candidate.counts_from.replace(microsecond=0)

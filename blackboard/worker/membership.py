@@ -81,10 +81,9 @@ class Membership:
             await board.clock.sleep(ANNOUNCE_AGAIN if self._announced == 1 else ANNOUNCE_EVERY)
 
     async def _meet_peers(self) -> None:
-        now = self._board.clock.monotonic()
-        for one in await workers(self._board):
-            if not one.lost:
-                self._peers.note(one.member.owner, one.member.types.split(","), now)
+        found = await workers(self._board)
+        live = [one.member for one in found if not one.lost]
+        self._peers.met({one.owner: one.types.split(",") for one in live})
 
     async def leave(self) -> None:
         """Delete the row, if the store answers soon."""

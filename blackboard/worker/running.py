@@ -72,27 +72,36 @@ class FreeSlots:
         *,
         permits: Counter[tuple[str, str]] | None = None,
         exhausted: Container[tuple[str, str]] = (),
+        times: int = 1,
     ) -> None:
         """`running` has the slots taken by each type, `permits` those of each limit of the board,
-        `exhausted` the limits of which there are no more.
+        `exhausted` the limits of which there are no more. All that is free counts so many `times`.
         """
         self._running = running
         self._permits = Counter[tuple[str, str]]() if permits is None else permits
         self._exhausted = exhausted
-        self.left = max(total - running.total(), 0)
+        self._times = times
+        self._taken = Counter[str]()
+        self._limited = Counter[tuple[str, str]]()
+        self.left = max(total - running.total(), 0) * times
 
     def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
         """Take a slot, if one is free and the type has fewer than `most`, and its `limit` on the
         board may have a permit; None: there is no such limit.
         """
-        if self.left <= 0 or (most is not None and self._running[item_type] >= most):
+        if self.left <= 0:
             return False
-        if limit is not None:
-            if limit.name in self._exhausted or self._permits[limit.name] >= limit.most:
+        if most is not None:
+            free = (most - self._running[item_type]) * self._times
+            if self._taken[item_type] >= free:
                 return False
-            self._permits[limit.name] += 1
+        if limit is not None:
+            free = (limit.most - self._permits[limit.name]) * self._times
+            if limit.name in self._exhausted or self._limited[limit.name] >= free:
+                return False
+            self._limited[limit.name] += 1
         self.left -= 1
-        self._running[item_type] += 1
+        self._taken[item_type] += 1
         return True
 
 
@@ -117,14 +126,16 @@ class Slots:
         self,
         permits: Counter[tuple[str, str]] | None = None,
         exhausted: Container[tuple[str, str]] = (),
+        *,
+        times: int = 1,
     ) -> FreeSlots:
         """The slots that no run takes and that are not reserved, for runs within the limits of the
-        board.
+        board; so many `times`.
         """
         running = self._running.copy()
         for types in self._reserved.values():
             running += types
-        return FreeSlots(self.total, running, permits=permits, exhausted=exhausted)
+        return FreeSlots(self.total, running, permits=permits, exhausted=exhausted, times=times)
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
         """Take a slot for a claimed run, also a reserved one: the first claim that is answered has

@@ -5,8 +5,8 @@ the most overdue tokens that its free slots take. Each token is judged once, whe
 (`rules/due.py`): of a type without a handler here, or of a type whose slots are full, it is passed
 over, so one slow or poison item never blocks the others. What is read and not claimed goes into the
 backlog (`backlog.py`): for slots that become free, and tokens that become ready, no more is read
-until the next walk than the shards that have more (`go_on`). Of many tokens, each is left to one
-worker for a moment (`peers.py`).
+until the next walk than the shards that have more (`go_on`). Of each token one worker is the first
+to take it (`peers.py`).
 
 Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
 is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
@@ -50,9 +50,9 @@ from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.spec import RunSettings
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.backlog import Backlog, Candidate, Selection, choose
+from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.peers import NEVER, OWN, Left, Peers
+from blackboard.worker.peers import FIRST, NEVER, Peers, Turn
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import FreeSlots, Latest, Runs, Slots, Taken
 from blackboard.worker.shard_tasks import ShardTasks
@@ -89,8 +89,8 @@ class WalkResult:
     more: bool
     """Whether a slot that becomes free is a reason to go on."""
     crowded: bool
-    """Whether slots stayed free although more may be there: other workers were faster, a claim was
-    not answered, or its own went before what was left to others.
+    """Whether slots stayed free although more may be there: other workers were faster, or a claim
+    was not answered.
     """
     soonest: timedelta | None
     """Until there is something to do, if that is within a cycle."""
@@ -132,8 +132,6 @@ class _Progress:
     claims: int = 0
     locks: set[str] = field(default_factory=set)
     crowded: bool = False
-    passed_over: bool = False
-    """Whether tokens that were left to peers for long enough were passed over for its own."""
     failed: dict[int, TableError] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     missed: int = 0
@@ -171,9 +169,8 @@ class Walk:
     """Of the types this worker takes."""
     runs: Runs
     peers: Peers
-    leaves_to_peers: bool = True
-    """Whether it leaves tokens to peers for a moment. A worker that walks once takes what it can.
-    """
+    takes_turns: bool = True
+    """Whether it leaves other workers their turn. One that walks once takes what it can."""
     permits: Permits
     heartbeat: Heartbeat
     breaker: StoreBreaker
@@ -216,13 +213,13 @@ class Walk:
         )
 
     def expect(self, item_id: str, ready: datetime) -> None:
-        """Note a token that this worker's own release has written. It is left to nobody: no other
-        worker has read it.
+        """Note a token that this worker's own release has written. This worker is the first to take
+        it: no other has read it.
         """
         self._released.add(item_id)
         number = shard_of(item_id, self.board.shards)
         if not self.backlog.has(number, item_id):
-            self.backlog.expect(number, ready)
+            self.backlog.expect(number, Unread(ready))
 
     async def walk(self) -> WalkResult:
         """Read every shard, take over what is stale, claim what the free slots take. What is taken
@@ -233,7 +230,6 @@ class Walk:
         self.backlog.begin(self.board.clock.monotonic())
         self._misfits.clear()
         self._released.clear()
-        self.peers.forget_lost(self.board.clock.monotonic())
         self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
         progress = self._progress = _Progress(now=begun, whole=True)
@@ -278,7 +274,7 @@ class Walk:
             locks=frozenset(progress.locks),
             due=due,
             more=due > 0 or bool(self.backlog.to_read(now)),
-            crowded=progress.crowded or (progress.passed_over and progress.claims > 0),
+            crowded=progress.crowded,
             soonest=progress.soonest,
             failed=dict(progress.failed),
             late=frozenset(progress.late),
@@ -304,9 +300,9 @@ class Walk:
     def _slots(self) -> Slots:
         return self.runs.holdings.slots
 
-    def _free(self) -> FreeSlots:
-        """The free slots, and what this worker has of the limits of the board."""
-        return self._slots.free(self.permits.counts(), self.permits.exhausted())
+    def _free(self, times: int = 1) -> FreeSlots:
+        """The free slots, and what this worker has of the limits of the board; so many times."""
+        return self._slots.free(self.permits.counts(), self.permits.exhausted(), times=times)
 
     async def _each(
         self,
@@ -342,7 +338,7 @@ class Walk:
             self.events.emit(StoreAway, message=f"walk: {trouble}")
         self.backlog.put(number, [])
         ready = await self.board.table.now() + pause
-        self.backlog.expect(number, ready, claimable=False)
+        self.backlog.expect(number, Unread(ready, claimable=False))
 
     def pause_after(self, trouble: TableError) -> float:
         """Seconds until the next walk, after one that raised."""
@@ -390,7 +386,8 @@ class Walk:
         take, and some more.
         """
         locks: list[Lock] = []
-        selection = Selection(self._free(), total=self._slots.total, peers=self.peers.most)
+        workers = self.peers.most + 1 if self.takes_turns else 1
+        selection = Selection(self._free, total=self._slots.total, workers=workers)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
         async for found in self.board.read_shard(number, until=progress.now + self.cycle):
@@ -404,8 +401,6 @@ class Walk:
                 break
             elif not await self._select(found, selection, progress):
                 break
-        for candidate in selection.in_turn(progress.now):
-            await self._judge(candidate, selection, progress)
         self._note_pause(number, mark)
         self._keep(number, selection, progress)
         progress.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
@@ -414,7 +409,7 @@ class Walk:
     def _note_peer(self, lock: Lock, now: datetime) -> None:
         if lock.age < lock.stale_after:
             claimed = lock.since if lock.since <= now else NEVER  # by a clock that was wrong
-            self.peers.note(lock.owner, [lock.type], self.board.clock.monotonic(), claimed=claimed)
+            self.peers.note(lock.owner, [lock.type], claimed)
 
     def _note_pause(self, number: int, mark: Mark | None) -> None:
         """Note whether the board is paused, as a shard says; report when that changes."""
@@ -430,53 +425,40 @@ class Walk:
 
     def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
         """Put what was selected of a shard into the backlog."""
-        unread = selection.unread
-        if selection.passed_over:
-            unread = [*unread, (progress.now, False)]  # their next tokens
-        self.backlog.put(number, selection.candidates)
-        if (found := selection.still_left(progress.now)) is not None:
-            ready, left = found
-            self.backlog.expect(number, ready, left)
-            progress.passed_over |= left.until <= progress.now
-        for ready, claimable in unread:
+        kept, unread = selection.settle(progress.now)
+        self.backlog.put(number, kept)
+        for one in unread:
+            self.backlog.expect(number, one)
+        for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
+        if selection.passed_over:  # their next tokens
+            self._expect_contended(number, progress.now, claimable=False)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Note tokens that were not read and that other workers claim as well."""
-        left = Left(self.board.chance.fraction(), ready)
-        self.backlog.expect(number, ready, left, claimable=claimable)
+        turn = Turn(self.board.chance.fraction(), ready)
+        self.backlog.expect(number, Unread(ready, turn, claimable))
 
     # ---- judging a token
 
     async def _select(self, token: Token, selection: Selection, progress: _Progress) -> bool:
         """Whether to read on after this token."""
         if token.ready > progress.now:
-            later = self._later(token)
-            if later is not None and later.left is not OWN:
-                return selection.leave(later)
-            return selection.add_later(token.ready, later)
+            return selection.add_later(token.ready, self._later(token))
         if self._is_overdue(token, progress) and len(progress.overdue) < MOST_OVERDUE:
             progress.overdue[token.id] = token
         if token.type not in self.handlers or _version(token) in self._misfits:
             return True
         try:
             candidate = self._candidate(token)
-        except (BadInput, ValueError) as error:
-            self._leave(token, str(error))
-            return True
-        if candidate.left is not OWN:
-            return selection.leave(candidate)
-        return await self._judge(candidate, selection, progress)
-
-    async def _judge(self, candidate: Candidate, selection: Selection, progress: _Progress) -> bool:
-        """Keep a token that is ready, if it is to be run. Returns whether to read on."""
-        try:
             move = self._decide(candidate, progress)
+            if move is Move.SKIP and candidate.turn.begins > progress.now:
+                return selection.defer(candidate)
             if move is Move.SKIP:
                 progress.missed += 1
                 selection.passed_over |= await self._pass_over(candidate, progress)
         except (BadInput, ValueError) as error:
-            self._leave(candidate.token, str(error))
+            self._leave(token, str(error))
             return True
         return selection.add(candidate) if move is Move.RUN else True
 
@@ -496,9 +478,9 @@ class Walk:
     def _candidate(self, token: Token) -> Candidate:
         """Raises BadInput or ValueError where its settings cannot be computed."""
         settings = self.board.resolve(token.type, token.spec)
-        is_left = self.leaves_to_peers and token.id not in self._released
-        left = self.peers.left(token) if is_left else OWN
-        return Candidate(token, settings, limit_of(token, settings), left)
+        is_first = not self.takes_turns or token.id in self._released
+        turn = FIRST if is_first else self.peers.turn(token)
+        return Candidate(token, settings, limit_of(token, settings), turn)
 
     def _decide(self, candidate: Candidate, progress: _Progress) -> Move:
         token, settings = candidate.token, candidate.settings

@@ -88,7 +88,7 @@ class Worker:
         the store cannot work and the mode would have had an end: to try for ever is for daemons.
         Raises Remade when the board was made anew meanwhile.
         """
-        self.walk.leaves_to_peers = mode is not Mode.ONCE
+        self.walk.takes_turns = mode is not Mode.ONCE
         self.wake.start()
         try:
             async with asyncio.TaskGroup() as self._group:

@@ -14,11 +14,14 @@ from blackboard.worker.backlog import (
     LONGEST_PAUSE,
     MOST_READ,
     PAUSE_GROWTH,
+    PREFERENCE,
     Backlog,
     Candidate,
     Selection,
+    Unread,
+    choose,
 )
-from blackboard.worker.peers import OWN, Left
+from blackboard.worker.peers import FIRST, HEAD_START, Turn
 from blackboard.worker.running import FreeSlots
 from tests.support.clocks import START
 
@@ -26,7 +29,7 @@ SECOND = timedelta(seconds=1)
 
 
 def token(
-    item_id: str, *, after: int, priority: int = 0, item_type: str = "feed", left: Left = OWN
+    item_id: str, *, after: int, priority: int = 0, item_type: str = "feed", turn: Turn = FIRST
 ) -> Candidate:
     ready = START + after * SECOND
     made = Token(
@@ -43,7 +46,7 @@ def token(
         failures=0,
         once="",
     )
-    return Candidate(made, RunSettings(priority=priority), left=left)
+    return Candidate(made, RunSettings(priority=priority), turn=turn)
 
 
 def walked() -> Backlog:
@@ -97,7 +100,7 @@ def test_the_next_is_a_candidate_or_expected() -> None:
     backlog = walked()
     assert backlog.next_at(START + 10 * SECOND) == START + 20 * SECOND
     for after in (15, 25):
-        backlog.expect(0, START + after * SECOND)
+        backlog.expect(0, Unread(START + after * SECOND))
     assert backlog.next_at(START + 10 * SECOND) == START + 15 * SECOND
     assert backlog.next_at(START + 15 * SECOND) == START + 20 * SECOND
     assert backlog.next_at(START + 20 * SECOND) == START + 25 * SECOND
@@ -106,9 +109,9 @@ def test_the_next_is_a_candidate_or_expected() -> None:
 
 def test_shards_with_more_are_read_again_most_overdue_first() -> None:
     backlog = walked()
-    backlog.expect(0, START + 15 * SECOND)
-    backlog.expect(1, START + 12 * SECOND)
-    backlog.expect(1, START + 18 * SECOND)
+    backlog.expect(0, Unread(START + 15 * SECOND))
+    backlog.expect(1, Unread(START + 12 * SECOND))
+    backlog.expect(1, Unread(START + 18 * SECOND))
     assert backlog.to_read(START + 11 * SECOND) == []
     assert backlog.to_read(START + 12 * SECOND) == [(START + 12 * SECOND, 1)]
     assert [shard for _, shard in backlog.to_read(START + 15 * SECOND)] == [1, 0]
@@ -118,7 +121,7 @@ def test_shards_with_more_are_read_again_most_overdue_first() -> None:
 
 def test_another_walk_forgets_the_last() -> None:
     backlog = walked()
-    backlog.expect(1, START)
+    backlog.expect(1, Unread(START))
     backlog.begin(200.0)
     assert backlog.to_read(START) == []
     assert backlog.ready(START + 100 * SECOND) == []
@@ -128,7 +131,7 @@ def test_another_walk_forgets_the_last() -> None:
 def pause(backlog: Backlog) -> float:
     """Seconds from a ready token of the first shard to its reading, at the most."""
     backlog.expect_none(0)
-    backlog.expect(0, START, Left(1.0, START))
+    backlog.expect(0, Unread(START, Turn(1.0, START)))
     ((moment, _),) = backlog.to_read(START + timedelta(days=1))
     return (moment - START).total_seconds()
 
@@ -168,7 +171,7 @@ def test_after_a_claim_the_rest_is_read_after_the_short_pause() -> None:
     backlog = walked()
     for _ in range(5):
         backlog.found_none(0, 110.0)
-    backlog.expect(0, START, Left(0.5, START))
+    backlog.expect(0, Unread(START, Turn(0.5, START)))
     assert backlog.to_read(START + 10 * SECOND) == []
     backlog.won(0, 112.0)
     ((moment, _),) = backlog.to_read(START + 10 * SECOND)
@@ -177,9 +180,9 @@ def test_after_a_claim_the_rest_is_read_after_the_short_pause() -> None:
 
 def test_it_says_whether_this_worker_can_take_what_is_expected() -> None:
     backlog = walked()
-    backlog.expect(0, START, claimable=False)
+    backlog.expect(0, Unread(START, claimable=False))
     assert not backlog.expects(0, START)
-    backlog.expect(0, START + SECOND)
+    backlog.expect(0, Unread(START + SECOND))
     assert [backlog.expects(0, START + after * SECOND) for after in (0, 1)] == [False, True]
 
 
@@ -200,26 +203,42 @@ def test_the_highest_priority_goes_first_and_then_the_most_overdue() -> None:
     assert ids(backlog.ready(START + 6 * SECOND)) == "ac", "only among those that are ready"
 
 
-def test_what_is_left_to_peers_is_read_once_it_is_left_no_more() -> None:
+def test_those_of_which_the_worker_is_the_first_go_before_others_that_are_a_little_older() -> None:
+    backlog, a_little = Backlog(cycle=60.0, shards=2), round(PREFERENCE.total_seconds() / 2)
+    second = Turn(0.5, START)
+    backlog.put(0, [token("a", after=0, turn=second), token("b", after=a_little - 1)])
+    now = START + 100 * SECOND
+    assert ids(backlog.ready(now)) == ids(backlog.ready_in(0, now)) == "ba"
+    backlog.put(0, [token("a", after=0, turn=second), token("b", after=a_little + 1)])
+    assert ids(backlog.ready(now)) == ids(backlog.ready_in(0, now)) == "ab"
+    backlog.put(0, [token("a", after=0, turn=second, priority=1), token("b", after=0)])
+    assert ids(backlog.ready(now)) == ids(backlog.ready_in(0, now)) == "ab"
+
+
+def test_a_shard_is_read_again_when_the_turn_of_the_worker_begins() -> None:
     backlog = walked()
-    backlog.expect(0, START, Left(0.5, START + 3 * SECOND))
+    backlog.expect(0, Unread(START, Turn(0.5, START + 3 * SECOND)))
     assert backlog.to_read(START + 2 * SECOND) == []
     assert backlog.to_read(START + 3 * SECOND) == [(START + 3 * SECOND, 0)]
-    assert backlog.waiting(START) == 2, "it is due all the same"
+    assert backlog.waiting(START) == 2, "beside the first that was read: it is due all the same"
 
 
 # ---- what is kept of a shard
 
 NOW = START + 1000 * SECOND
+READY = 1000
 
 
-def selection(*, slots: int, peers: int = 0, running: int = 0) -> Selection:
-    free = FreeSlots(slots, Counter(feed=running))
-    return Selection(free, total=slots, peers=peers)
+def second(*, begins: int = 0) -> Turn:
+    """The turn of the second of two workers, in so many seconds."""
+    return Turn(0.5, NOW + begins * SECOND)
 
 
-def left(share: float, *, until: int = 0) -> Left:
-    return Left(share, NOW + until * SECOND)
+def selection(*, slots: int, peers: int = 0, running: int = 0, of_type: str = "feed") -> Selection:
+    taken = Counter({of_type: running})
+    return Selection(
+        lambda times: FreeSlots(slots, taken, times=times), total=slots, workers=peers + 1
+    )
 
 
 def read(made: Selection, tokens: Iterable[Candidate]) -> int:
@@ -229,14 +248,7 @@ def read(made: Selection, tokens: Iterable[Candidate]) -> int:
         if not goes_on:
             break
         number += 1
-        if one.left is not OWN:
-            goes_on = made.leave(one)
-        elif one.ready > NOW:
-            goes_on = made.add_later(one.ready, one)
-        else:
-            goes_on = made.add(one)
-    for one in made.in_turn(NOW):
-        made.add(one)
+        goes_on = made.add_later(one.ready, one) if one.ready > NOW else made.add(one)
     return number
 
 
@@ -244,78 +256,126 @@ def many(count: int, mark: str = "n", **about: Any) -> list[Candidate]:
     return [token(f"{mark}{n}", after=0, **about) for n in range(count)]
 
 
+def limited(item_id: str, slots: int, **about: Any) -> Candidate:
+    """A token of a type that has so many slots at the most."""
+    return replace(token(item_id, item_type="slow", **about), settings=RunSettings(slots=slots))
+
+
+def taken(made: Selection, slots: int, **running: int) -> str:
+    """What is claimed at once of what was read."""
+    kept, _ = made.settle(NOW)
+    backlog = walked()
+    backlog.put(0, kept)
+    return ids(choose(backlog.ready_in(0, NOW), FreeSlots(slots, Counter(running))))
+
+
 def test_a_shard_is_read_until_the_slots_are_filled_and_some_ahead() -> None:
     made = selection(slots=2)
     assert read(made, many(500)) == 2 + AHEAD + 1
-    assert len(made.candidates) == 2 + AHEAD
+    assert len(made.settle(NOW)[0]) == 2 + AHEAD
     assert made.unread == [(START, True)]
 
 
-def test_with_peers_more_is_read_to_keep_as_many_of_its_own() -> None:
+def test_with_a_peer_twice_as_many_are_read_to_keep_as_many() -> None:
     made = selection(slots=2, peers=1)
-    tokens = [
-        one for n in range(500) for one in (*many(1, f"a{n}", left=left(0.5)), *many(1, f"b{n}"))
-    ]
-    assert read(made, tokens) == 2 * (2 + AHEAD)
-    assert len(made.candidates) == 2 + AHEAD
-    assert all(one.left is OWN for one in made.candidates)
+    both = zip(many(500, "a", turn=second()), many(500, "b"), strict=True)
+    assert read(made, [one for pair in both for one in pair]) == 2 * (2 + AHEAD) + 1
+    kept, _ = made.settle(NOW)
+    assert len(kept) == 2 + AHEAD
+    assert all(one.turn is FIRST for one in kept)
 
 
-def test_no_more_than_a_page_is_read_for_that() -> None:
-    made = selection(slots=100, peers=50)
-    assert read(made, many(5000, left=left(0.5, until=1))) == MOST_READ
-    assert made.candidates == []
+def test_no_more_than_a_thousand_are_read_for_that() -> None:
+    made = selection(slots=8, peers=50)
+    assert MOST_READ - (8 + AHEAD) < read(made, many(5000, turn=second(begins=1))) <= MOST_READ + 1
+    kept, ((ready, turn, claimable),) = made.settle(NOW)
+    assert (kept, ready, turn, claimable) == ([], START, second(begins=1), True)
     assert made.unread == [(START, True)], "there are more"
 
 
-def test_what_is_left_to_peers_is_taken_when_nothing_else_is_there() -> None:
-    made = selection(slots=2, peers=2)
-    read(made, [token("a", after=0, left=left(2 / 3)), token("b", after=0, left=left(1 / 3))])
-    assert ids(made.candidates) == "b", "that which is left to fewer"
-    assert made.still_left(NOW) == (START, left(2 / 3))
-
-
-def test_it_is_taken_from_the_end_for_its_owner_begins_at_the_other() -> None:
+def test_others_are_kept_for_free_slots_alone_the_last_of_them_first() -> None:
+    """The worker that comes first begins at the other end."""
     made = selection(slots=2, peers=1)
-    read(made, [token(one, after=0, left=left(0.5)) for one in "abc"])
-    assert ids(made.candidates) == "cba"
+    read(made, [token(one, after=0, turn=second()) for one in "abc"])
+    kept, again = made.settle(NOW)
+    assert ids(kept) == "cb"
+    assert again == [Unread(START, second())], "they are read again for another slot"
 
 
-def test_it_is_not_taken_before_its_time() -> None:
+def test_no_others_are_claimed_beside_its_own() -> None:
+    """They would be lost together, where the other worker is faster."""
+    for slots in (2, 3):
+        made = selection(slots=slots, peers=1)
+        read(made, [token("a", after=0, turn=second()), token("b", after=0)])
+        kept, again = made.settle(NOW)
+        assert ids(kept) == "b"
+        assert again == [Unread(START, Turn(0.5, NOW + HEAD_START))]
+
+
+def test_of_others_those_go_first_of_which_fewer_workers_come_before() -> None:
+    made = selection(slots=1, peers=2)
+    read(
+        made,
+        [token("a", after=0, turn=Turn(2 / 3, NOW)), token("b", after=0, turn=Turn(1 / 3, NOW))],
+    )
+    assert taken(made, 1) == "b"
+
+
+def test_nothing_is_taken_before_the_turn_of_the_worker_begins() -> None:
     made = selection(slots=2, peers=1)
-    read(made, [token("a", after=0, left=left(0.5, until=1))])
-    assert made.candidates == []
-    assert made.still_left(NOW) == (START, left(0.5, until=1))
+    read(
+        made,
+        [token("a", after=1, turn=second(begins=1)), token("b", after=0, turn=second(begins=2))],
+    )
+    kept, again = made.settle(NOW)
+    assert kept == []
+    assert again == [Unread(START, second(begins=1))], "due since the first, read for the soonest"
 
 
-def test_its_own_go_before_those_that_are_left_to_peers() -> None:
+def test_those_passed_over_are_read_again_once_its_own_are_claimed() -> None:
+    made = selection(slots=1, peers=1)
+    read(made, [token("a", after=0, turn=second()), token("b", after=20), token("c", after=25)])
+    kept, ((_, turn, _),) = made.settle(NOW)
+    assert ids(kept) == "bc"
+    assert turn.begins == NOW
+    backlog = walked()
+    backlog.put(0, kept)
+    backlog.expect(0, Unread(START, turn))
+    ((moment, _),) = backlog.to_read(NOW)
+    assert all(one.ready <= moment for one in backlog.ready(NOW)), "they go first"
+
+
+def test_one_that_has_waited_for_much_longer_goes_before_its_own() -> None:
+    made = selection(slots=1, peers=1)
+    read(made, [token("a", after=0, turn=second()), token("b", after=61)])
+    assert taken(made, 1) == "a"
+
+
+def test_a_higher_priority_is_anybodys_turn() -> None:
+    """Its first worker may be full, and this slot be taken for long by what matters less."""
+    made = selection(slots=1, peers=1)
+    read(made, [token("a", after=0, priority=1, turn=second(begins=1)), token("b", after=0)])
+    assert taken(made, 1) == "a"
+
+
+def test_a_type_that_is_full_keeps_no_other_from_the_free_slots() -> None:
+    for turn in (FIRST, second()):
+        made = selection(slots=8, peers=1, running=1, of_type="slow")
+        some = [limited(f"s{n}", 1, after=0, turn=turn) for n in range(300)]
+        read(made, [*some, token("f", after=30, turn=second())])
+        assert taken(made, 8, slow=1) == "f", turn
+
+
+def test_a_type_with_few_slots_keeps_no_other_from_being_read() -> None:
+    made = selection(slots=8, peers=1)
+    some = [limited(f"s{n}", 2, after=0, turn=second(begins=1)) for n in range(300)]
+    read(made, [*some, token("f", after=30)])
+    assert taken(made, 8) == "f"
+
+
+def test_one_that_is_coming_and_of_which_another_is_the_first_is_not_kept() -> None:
     made = selection(slots=2, peers=1)
-    read(made, [token("a", after=0, left=left(0.5)), token("b", after=30)])
-    assert ids(made.candidates) == "b"
-    assert made.still_left(NOW) == (START + 30 * SECOND, left(0.5)), "when the others are taken"
-
-
-def test_but_not_before_those_that_have_waited_for_much_longer() -> None:
-    made = selection(slots=2, peers=1)
-    read(made, [token("a", after=0, left=left(0.5)), token("b", after=61)])
-    assert sorted(ids(made.candidates)) == ["a", "b"]
-
-
-def test_nor_before_those_of_a_higher_priority() -> None:
-    made = selection(slots=2, peers=1)
-    read(made, [token("a", after=0, priority=1, left=left(0.5)), token("b", after=0)])
-    assert sorted(ids(made.candidates)) == ["a", "b"]
-
-
-def test_its_own_of_a_type_that_is_full_are_no_reason_to_leave_others() -> None:
-    made = selection(slots=2, peers=1)
-    full = replace(token("a", after=0), settings=RunSettings(slots=0))
-    read(made, [full, token("b", after=0, item_type="plain", left=left(0.5))])
-    assert sorted(ids(made.candidates)) == ["a", "b"]
-
-
-def test_a_token_that_is_coming_and_left_to_peers_is_not_kept() -> None:
-    made = selection(slots=2, peers=1)
-    read(made, [token("a", after=1010, left=left(0.5, until=11)), token("b", after=1020)])
-    assert ids(made.candidates) == "b"
-    assert made.still_left(NOW) == (START + 1010 * SECOND, left(0.5, until=11))
+    read(made, [token("a", after=READY + 10, turn=second(begins=11)), token("b", after=READY + 20)])
+    kept, again = made.settle(NOW)
+    assert ids(kept) == "b"
+    assert again == [Unread(NOW + 10 * SECOND, second(begins=11))]

@@ -1,10 +1,10 @@
-"""Which tokens a worker leaves to others, for how long, and who the others are."""
+"""Who is the first to take a token, who comes next and when, and who the workers are."""
 
 from collections import Counter
 from datetime import timedelta
 
 from blackboard.model import Token
-from blackboard.worker.peers import LEFT, LONGEST, NEVER, OWN, REMEMBERED, Peers
+from blackboard.worker.peers import FIRST, HEAD_START, LONGEST, NEVER, Peers
 from tests.support.clocks import START
 
 NAMES = [f"host-{number}:{number}:aa" for number in range(8)]
@@ -31,14 +31,14 @@ def token(number: int, item_type: str = "feed") -> Token:
 def peers_of(name: str, others: list[str], types: list[str] = TYPES) -> Peers:
     made = Peers(name, TYPES)
     for other in others:
-        made.note(other, types, 0.0)
+        made.note(other, types)
     return made
 
 
-def test_a_worker_that_is_alone_leaves_nothing() -> None:
+def test_a_worker_that_is_alone_is_always_the_first() -> None:
     alone = peers_of("me", ["me"])
     assert alone.most == 0
-    assert alone.left(token(1)) is OWN
+    assert alone.turn(token(1)) is FIRST
 
 
 def test_each_token_is_first_for_one_second_for_another_and_so_on() -> None:
@@ -46,7 +46,7 @@ def test_each_token_is_first_for_one_second_for_another_and_so_on() -> None:
     assert {one.most for one in all_of_them} == {len(NAMES) - 1}
     first = Counter[int]()
     for number in range(1000):
-        shares = [one.left(token(number)).share for one in all_of_them]
+        shares = [one.turn(token(number)).share for one in all_of_them]
         assert sorted(shares) == [n / len(NAMES) for n in range(len(NAMES))]
         first[shares.index(0.0)] += 1
     assert all(80 < count < 175 for count in first.values()), first
@@ -56,41 +56,42 @@ def test_who_comes_takes_from_each_and_moves_nothing_else() -> None:
     before = [peers_of(name, NAMES[:-1]) for name in NAMES[:-1]]
     after = [peers_of(name, NAMES) for name in NAMES]
     for number in range(200):
-        owner = [one.left(token(number)) for one in before].index(OWN)
-        now = [one.left(token(number)) for one in after].index(OWN)
+        owner = [one.turn(token(number)) for one in before].index(FIRST)
+        now = [one.turn(token(number)) for one in after].index(FIRST)
         assert now in {owner, len(NAMES) - 1}
 
 
-def test_a_token_is_left_a_little_longer_for_each_that_comes_first() -> None:
+def test_each_has_its_turn_a_little_later_than_the_one_before() -> None:
     for name in NAMES:
-        left = peers_of(name, NAMES).left(token(7))
-        first = round(left.share * len(NAMES))
-        assert left.until == (START + min(first * LEFT, LONGEST) if first else NEVER)
+        turn = peers_of(name, NAMES).turn(token(7))
+        before = round(turn.share * len(NAMES))
+        assert turn.begins == (START + min(before * HEAD_START, LONGEST) if before else NEVER)
 
 
-def test_it_is_left_to_those_that_claim_others_before_it_though_not_for_long() -> None:
-    number = next(n for n in range(100) if peers_of("me", ["it"]).left(token(n)) is not OWN)
+def test_one_that_claims_other_tokens_meanwhile_keeps_its_head_start_though_not_for_long() -> None:
+    number = next(n for n in range(100) if peers_of("me", ["it"]).turn(token(n)) is not FIRST)
     for after in (timedelta(seconds=1), LONGEST, timedelta(hours=1)):
         mine = peers_of("me", ["it"])
-        mine.note("it", ["feed"], 0.0, claimed=START + after)
-        assert mine.left(token(number)).until == START + min(after + LEFT, LONGEST)
-        mine.note("it", ["feed"], 1.0, claimed=START)
-        assert mine.left(token(number)).until == START + min(after + LEFT, LONGEST), "the latest"
+        mine.note("it", ["feed"], START + after)
+        assert mine.turn(token(number)).begins == START + min(after + HEAD_START, LONGEST)
+        mine.note("it", ["feed"], START)
+        assert mine.turn(token(number)).begins == START + min(after + HEAD_START, LONGEST)
 
 
 def test_peers_are_those_of_the_type() -> None:
     mine = peers_of("me", NAMES, ["plain", "strange"])
-    assert all(mine.left(token(n)) is OWN for n in range(50))
-    assert any(mine.left(token(n, "plain")) is not OWN for n in range(50))
+    assert all(mine.turn(token(n)) is FIRST for n in range(50))
+    assert any(mine.turn(token(n, "plain")) is not FIRST for n in range(50))
 
 
-def test_those_that_were_not_heard_of_for_long_are_forgotten() -> None:
+def test_what_the_membership_rows_say_replaces_what_was_known() -> None:
     mine = peers_of("me", ["one", "two"])
-    mine.note("two", ["feed"], 100.0)
-    mine.forget_lost(REMEMBERED)
-    assert mine.most == 2
-    mine.forget_lost(REMEMBERED + 1)
+    mine.met({"two": ["plain"], "me": TYPES, "three": ["feed"]})
+    assert mine.most == 2, "two takes feeds as well: it was seen to"
+    mine.met({"two": TYPES})
     assert mine.most == 1
-    mine.forget_lost(100.0 + REMEMBERED + 1)
+    mine.met({})
     assert mine.most == 0
-    assert all(mine.left(token(n)) is OWN for n in range(50))
+    assert all(mine.turn(token(n)) is FIRST for n in range(50))
+    mine.note("one", TYPES)
+    assert mine.most == 1

@@ -20,6 +20,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.claims import override
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Delete, Insert, Merge
+from blackboard.worker.peers import HEAD_START, LONGEST
 from tests.support.faults import Fault
 from tests.support.workers import WorkerScene, Workplace, beside_a_stray_token, until, with_workers
 
@@ -266,18 +267,31 @@ async def test_when_others_are_faster_the_next_walk_is_soon(place: Workplace) ->
 
 
 @with_workers
-async def test_free_slots_soon_take_what_is_left_to_a_worker_that_does_not_take_it(
-    place: Workplace,
-) -> None:
-    """Its own go first; the next look is soon, and not when one of these has ended."""
+async def test_free_slots_soon_take_what_the_first_worker_does_not_take(place: Workplace) -> None:
     await place.add("long")
     await place.claimed("long", board=place.other, owner="another")
     ids = await place.fill(20)
-    place.later(seconds=30)
     worker = await place.worker(slots=20, cycle=timedelta(hours=1))
     own = set(worker.order)
     assert 0 < len(own) < 20
     assert worker.wake.wishes[-1] < 1
+    place.later(seconds=LONGEST.total_seconds())
+    await worker.looks_again()
+    assert set(worker.order) == set(ids)
+
+
+@with_workers
+async def test_others_that_have_been_ready_for_a_while_are_claimed_soon_after_its_own(
+    place: Workplace,
+) -> None:
+    await place.add("long")
+    await place.claimed("long", board=place.other, owner="another")
+    ids = await place.fill(20)
+    place.later(minutes=1)
+    worker = await place.worker(slots=20, cycle=timedelta(hours=1))
+    assert 0 < len(worker.order) < 20
+    assert worker.wake.wishes[-1] <= HEAD_START.total_seconds()
+    place.later(seconds=HEAD_START.total_seconds())
     await worker.looks_again()
     assert set(worker.order) == set(ids)
 
@@ -309,10 +323,12 @@ async def test_a_token_beside_a_lock_is_left_and_the_rest_is_claimed(place: Work
     await place.table.table.commit(partition, [Insert(row.key, row.data)])
     worker = await place.worker()
     await worker.run("davis")
+    place.later(seconds=LONGEST.total_seconds())
+    await worker.looks_again()  # now it is this worker's turn
     worker.wake.wishes.clear()
-    await worker.looks_again()  # at what was left to the other one
+    await worker.looks_again()
     assert worker.order == ["davis"]
-    assert min(worker.wake.wishes) > 1
+    assert all(wish > 1 for wish in worker.wake.wishes)
     await place.table.table.commit(partition, [Delete(keys.next_key(token.ready, "double"), "*")])
 
 

@@ -143,7 +143,7 @@ def keeps_its_slots(_slots: Slots) -> None:
 
 def reads_no_further(selection: Selection, candidate: Candidate) -> bool:
     most = candidate.settings.slots
-    if most is not None and not selection._slots.take(candidate.token.type, most):
+    if most is not None and not selection._to_fill.take(candidate.token.type, most):
         return False
     return _honest_add(selection, candidate)
 
