@@ -329,9 +329,9 @@ class Selection:
 
     def settle(self, now: datetime) -> tuple[list[Candidate], list[Unread]]:
         """What is kept, and what is to be read again. Kept are all tokens of which this worker is
-        the first. Others are kept if it is their turn, a slot is free for them, and none of its own
-        is claimed first. For the rest it comes again when its own are claimed: by then the workers
-        that come first will have taken some, and a batch is lost whole.
+        the first. Others are kept if it is their turn, a slot is free for them and none of its own
+        is claimed first. The rest is read again once its own are claimed: by then the workers that
+        come first will have taken some.
         """
         lowest = min((one.settings.priority for one in self._ready.values()), default=0)
         first, others, again = [], [], list(self._deferred)
@@ -345,13 +345,12 @@ class Selection:
         # The last of the others first: the workers that come first begin at the other end.
         kept = sorted([*first, *reversed(others)], key=_urgency)
         chosen = choose(kept, self._slots)
-        older = {one.id for one in takewhile(lambda one: one.turn is not FIRST, chosen)}
-        claimed = [one for one in chosen if one.turn is FIRST or one.id in older]
+        claimed = {one.id for one in _unmixed(chosen)}
         unread = [_next_turn(again)] if again else []
-        passed = [one for one in others if one.id not in older]
-        if passed and (len(older) < len(claimed) or not self._slots.left):
-            kept = [one for one in kept if one.turn is FIRST or one.id in older]
-            is_full = len(claimed) == len(chosen) and not self._slots.left
+        passed = [one for one in others if one.id not in claimed]
+        if passed and (not claimed.isdisjoint(one.id for one in first) or not self._slots.left):
+            kept = [one for one in kept if one.turn is FIRST or one.id in claimed]
+            is_full = not self._slots.left and len(claimed) == len(chosen)
             after = max(one.ready for one in kept) if is_full else now + HEAD_START
             unread.append(_next_turn(passed, after=after))
         return [*kept, *self._later.values()], unread
@@ -366,6 +365,14 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
         if slots.take(one.token.type, one.settings.slots, one.limit):
             chosen.append(one)
     return chosen
+
+
+def _unmixed(chosen: Sequence[Candidate]) -> list[Candidate]:
+    """Without those that follow one of which this worker is the first. A batch is lost whole: where
+    another worker is faster at one of these, its own would be lost with it.
+    """
+    others = takewhile(lambda one: one.turn is not FIRST, chosen)
+    return [*others, *(one for one in chosen if one.turn is FIRST)]
 
 
 def _next_turn(some: Sequence[Candidate], after: datetime = NEVER) -> Unread:
