@@ -15,8 +15,8 @@ walk: what other workers release, and what people add or ask for.
 later (`peers.py`). What is not this worker's turn yet is not in the backlog: it is read when it is,
 if it is there still. Where a worker has the choice, it takes the tokens of which it is the first;
 others only if they have waited for much longer. To find as many for its slots, a worker with peers
-reads further. A token of a higher priority than others is anybody's at once: else its first worker
-may be full, and a slot that was free here is taken by what matters less.
+reads further. A token with a priority above the usual is every worker's turn at once: its first
+worker may be full, and meanwhile a slot that was free here would be taken by what matters less.
 
 **Contention.** In a shard where another worker was faster, what is not read is read after a part of
 a pause, the larger the more workers come first. The pause is a fifth of a second at first.
@@ -45,7 +45,6 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import takewhile
 from typing import NamedTuple
 
 from blackboard.model import Token
@@ -236,9 +235,9 @@ class Backlog:
         ready = sum(one.ready <= now for part in self._of for one in part.candidates)
         return ready + sum(part.waits_unread(now) for part in self._of)
 
-    def is_empty(self, shard: int, now: datetime) -> bool:
-        """Whether a shard has no ready token for this worker, read or not."""
-        return not (self.ready_in(shard, now) or self._of[shard].waits_unread(now))
+    def is_empty(self, shard: int, now: datetime, slots: FreeSlots) -> bool:
+        """Whether a shard has no ready token that the free slots take, read or not."""
+        return not (choose(self.ready_in(shard, now), slots) or self._of[shard].waits_unread(now))
 
     def next_at(self, now: datetime) -> datetime | None:
         """When there is something to do after `now`: a candidate is ready, or a shard is to be
@@ -328,31 +327,33 @@ class Selection:
     # ---- when it was read
 
     def settle(self, now: datetime) -> tuple[list[Candidate], list[Unread]]:
-        """What is kept, and what is to be read again. Kept are all tokens of which this worker is
-        the first. Others are kept if it is their turn, a slot is free for them and none of its own
-        is claimed first. The rest is read again once its own are claimed: by then the workers that
-        come first will have taken some.
+        """What is kept, in order, and what is to be read again. Others than those of which this
+        worker is the first are kept if it is their turn, a slot is free for them, and none of its
+        own comes before: a batch is lost whole, its own with those at which another is faster. What
+        follows them is read again a little later, or once the slots are filled.
         """
-        lowest = min((one.settings.priority for one in self._ready.values()), default=0)
-        first, others, again = [], [], list(self._deferred)
+        first, others, deferred = [], [], list(self._deferred)
         for one in self._ready.values():
             if one.turn is FIRST:
                 first.append(one)
-            elif one.turn.begins <= now or one.settings.priority > lowest:
+            elif one.turn.begins <= now:
                 others.append(one)
             else:
-                again.append(one)
+                deferred.append(one)
         # The last of the others first: the workers that come first begin at the other end.
-        kept = sorted([*first, *reversed(others)], key=_urgency)
-        chosen = choose(kept, self._slots)
-        claimed = {one.id for one in _unmixed(chosen)}
-        unread = [_next_turn(again)] if again else []
-        passed = [one for one in others if one.id not in claimed]
-        if passed and (not claimed.isdisjoint(one.id for one in first) or not self._slots.left):
-            kept = [one for one in kept if one.turn is FIRST or one.id in claimed]
-            is_full = not self._slots.left and len(claimed) == len(chosen)
-            after = max(one.ready for one in kept) if is_full else now + HEAD_START
-            unread.append(_next_turn(passed, after=after))
+        order = sorted([*first, *reversed(others)], key=_urgency)
+        kept, after_own = list[Candidate](), False
+        unread = [_next_turn(deferred)] if deferred else []
+        for place, one in enumerate(order):
+            is_free = self._slots.left > 0
+            takes = self._slots.take(one.token.type, one.settings.slots, one.limit)
+            if one.turn is FIRST:
+                after_own |= takes
+            elif not is_free or (takes and after_own):
+                after = now + HEAD_START if is_free else max(one.ready for one in kept)
+                unread.append(_next_turn(order[place:], after=after))
+                break
+            kept.append(one)
         return [*kept, *self._later.values()], unread
 
 
@@ -365,14 +366,6 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
         if slots.take(one.token.type, one.settings.slots, one.limit):
             chosen.append(one)
     return chosen
-
-
-def _unmixed(chosen: Sequence[Candidate]) -> list[Candidate]:
-    """Without those that follow one of which this worker is the first. A batch is lost whole: where
-    another worker is faster at one of these, its own would be lost with it.
-    """
-    others = takewhile(lambda one: one.turn is not FIRST, chosen)
-    return [*others, *(one for one in chosen if one.turn is FIRST)]
 
 
 def _next_turn(some: Sequence[Candidate], after: datetime = NEVER) -> Unread:

@@ -86,8 +86,8 @@ class Peers:
         """How many there are of the type that has the most."""
         return max(map(len, self._by_type.values()), default=0)
 
-    def turn(self, token: Token) -> Turn:
-        """When it is this worker's turn to take a token."""
+    def turn(self, token: Token, *, urgent: bool = False) -> Turn:
+        """When it is this worker's turn to take a token; at once if it is `urgent`."""
         peers = self._by_type[token.type]
         if not peers:
             return FIRST
@@ -96,9 +96,12 @@ class Peers:
         before = [one for one in peers if _weight(one.hash, item) > own]
         if not before:
             return FIRST
+        share = len(before) / (len(peers) + 1)
+        if urgent:
+            return Turn(share, NEVER)
         latest = max(one.claimed for one in before)
         begins = max(token.ready, latest) + len(before) * HEAD_START
-        return Turn(len(before) / (len(peers) + 1), min(begins, token.ready + LONGEST))
+        return Turn(share, min(begins, token.ready + LONGEST))
 
 
 def _hash(text: str) -> int:

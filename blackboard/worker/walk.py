@@ -52,6 +52,7 @@ from blackboard.spec import RunSettings
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.membership import LOST_AFTER
 from blackboard.worker.peers import FIRST, NEVER, Peers, Turn
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import FreeSlots, Latest, Runs, Slots, Taken
@@ -378,7 +379,7 @@ class Walk:
         expected, before = self.backlog.expects(number, progress.now), progress.taken_or_stale
         await self._read_and_take_over(number, progress)
         took_none = progress.taken_or_stale == before
-        if expected and took_none and self.backlog.is_empty(number, progress.now):
+        if expected and took_none and self.backlog.is_empty(number, progress.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
     async def _read(self, number: int, progress: _Progress) -> list[Lock]:
@@ -407,7 +408,7 @@ class Walk:
         return locks
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
-        if lock.age < lock.stale_after:
+        if lock.age < min(lock.stale_after, LOST_AFTER):
             claimed = lock.since if lock.since <= now else NEVER  # by a clock that was wrong
             self.peers.note(lock.owner, [lock.type], claimed)
 
@@ -479,7 +480,7 @@ class Walk:
         """Raises BadInput or ValueError where its settings cannot be computed."""
         settings = self.board.resolve(token.type, token.spec)
         is_first = not self.takes_turns or token.id in self._released
-        turn = FIRST if is_first else self.peers.turn(token)
+        turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
         return Candidate(token, settings, limit_of(token, settings), turn)
 
     def _decide(self, candidate: Candidate, progress: _Progress) -> Move:

@@ -351,11 +351,25 @@ def test_one_that_has_waited_for_much_longer_goes_before_its_own() -> None:
     assert taken(made, 1) == "a"
 
 
-def test_a_higher_priority_is_anybodys_turn() -> None:
-    """Its first worker may be full, and this slot be taken for long by what matters less."""
+def test_what_comes_after_a_token_of_others_does_not_take_the_slot_meanwhile() -> None:
+    """It is claimed after its own, and would be lost with them; a slot is kept for it."""
+    made = selection(slots=2, peers=1)
+    some = [token("f", after=0, priority=1), token("a", after=0, priority=1, turn=second())]
+    read(made, [*some, token("g", after=0)])
+    kept, again = made.settle(NOW)
+    assert ids(kept) == "f"
+    assert again == [Unread(START, Turn(0.0, NOW + HEAD_START))]
     made = selection(slots=1, peers=1)
-    read(made, [token("a", after=0, priority=1, turn=second(begins=1)), token("b", after=0)])
+    read(made, [*some[1:], token("g", after=0)])
     assert taken(made, 1) == "a"
+
+
+def test_old_ones_of_others_come_before_its_own_one_slot_after_the_other() -> None:
+    made = selection(slots=1, peers=1)
+    read(made, [token(one, after=0, turn=second()) for one in "ab"] + [token("o", after=600)])
+    kept, again = made.settle(NOW)
+    assert ids(kept) == "b"
+    assert again == [Unread(START, Turn(0.0, START))], "its own too"
 
 
 def test_a_type_that_is_full_keeps_no_other_from_the_free_slots() -> None:

@@ -68,6 +68,14 @@ def test_each_has_its_turn_a_little_later_than_the_one_before() -> None:
         assert turn.begins == (START + min(before * HEAD_START, LONGEST) if before else NEVER)
 
 
+def test_an_urgent_token_is_every_workers_turn_at_once_in_the_same_order() -> None:
+    """Its first worker may be full, and a slot that is free elsewhere be taken for long."""
+    for name in NAMES:
+        peers = peers_of(name, NAMES)
+        turn = peers.turn(token(7), urgent=True)
+        assert (turn.share, turn.begins) == (peers.turn(token(7)).share, NEVER)
+
+
 def test_one_that_claims_other_tokens_meanwhile_keeps_its_head_start_though_not_for_long() -> None:
     number = next(n for n in range(100) if peers_of("me", ["it"]).turn(token(n)) is not FIRST)
     for after in (timedelta(seconds=1), LONGEST, timedelta(hours=1)):
