@@ -33,7 +33,7 @@ from blackboard.events import (
     WorkerStopping,
 )
 from blackboard.handlers import Handler, Pump, check_partitions
-from blackboard.model import VERSION, Ended, Lock, Member, Outcome, Token, replace
+from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import ensure
@@ -327,10 +327,8 @@ class GroupWorker:
             if again.partitions >= picture.partitions:
                 look, picture = second, again
                 decision = decide(picture, me, balance=balance, late=late, left=left)
-        if self._stopping:
-            return 0.0
         await self._take(look, decision.take)
-        if decision.let_go:
+        if decision.let_go and not self._stopping:
             mine = {one for one, owner in picture.held.items() if owner == me}
             self._let_go(mine, keep=len(mine) - decision.let_go)
         return self._pause(decision.again, now)
@@ -413,6 +411,8 @@ class GroupWorker:
     # ---- taking
 
     async def _take(self, look: _Look, names: Collection[str]) -> None:
+        if self._stopping:  # it was asked to while the rows were read
+            return
         tokens = [one for one in look.tokens if one.id in names]
         most = claims_at_once(self.board)
         work = [self._claim(tokens[at : at + most]) for at in range(0, len(tokens), most)]
@@ -426,7 +426,7 @@ class GroupWorker:
         anew; one that does not fit its item is left out.
         """
         left = [one for one in tokens if self._settled(one)]
-        while left:
+        while left and not self._stopping:
             settings = [self.board.resolve(one.type, one.spec) for one in left]
             answer = await claim(self.board, left, owner=self.member.owner, settings=settings)
             if answer.broken is None:
@@ -438,7 +438,11 @@ class GroupWorker:
             left = [one for one in left if one is not answer.broken]
 
     async def _override(self, lock: Lock) -> None:
-        taken = await self._usable(lock, override(self.board, lock, owner=self.member.owner))
+        async def may_run(_item: Item) -> bool:
+            return not self._stopping
+
+        made = override(self.board, lock, owner=self.member.owner, may_run=may_run)
+        taken = await self._usable(lock, made)
         if taken is not None:
             self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
             await self._start([taken])

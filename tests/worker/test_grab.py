@@ -2,11 +2,14 @@
 shares.
 """
 
+from typing import Any
+
 import pytest
 
 from blackboard.events import BusBack, BusUnavailable
 from blackboard.rules.grab import Times
 from blackboard.rules.shares import names_of
+from blackboard.worker.partitions import GroupWorker
 from tests.support.groups import LEASE, ROUND, Group, sharing
 
 above_the_store = pytest.mark.of_one_store("where partitions go is decided on the bus")
@@ -115,3 +118,22 @@ async def test_a_pump_that_fails_is_raced_for_at_once(group: Group) -> None:
     assert len(group.log.owners) == 6
     await group.fleet.turn(EVEN)
     assert group.log.counts == [3, 3]
+
+
+@above_the_store
+@sharing(partitions=6, balance="grab")
+async def test_a_worker_that_is_asked_to_stop_while_it_reads_claims_nothing(group: Group) -> None:
+    look = GroupWorker._look
+
+    async def asked_meanwhile(worker: GroupWorker, **about: Any) -> Any:
+        found = await look(worker, **about)
+        if about == {"at_workers": False}:  # for a partition that it has won
+            worker.stop()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupWorker, "_look", asked_meanwhile)
+        await group.join("ann")
+        await group.fleet.turn(EVEN)
+    assert group.hands["ann"].task.done()
+    assert group.log.began == []

@@ -90,6 +90,7 @@ def test_harm_done_to_requests_costs_no_run_and_makes_none_twice(
             await all_run(place)
             for worker in workers:
                 worker.stop()
+        monkeypatch.undo()  # what is read now may take its time
         assert await place.problems() == []
 
     async def told() -> None:
