@@ -14,9 +14,10 @@ walk: what other workers release, and what people add or ask for.
 **Turns.** Of each token one worker is the first to take it, and each other has its turn a moment
 later (`peers.py`). What is not this worker's turn yet is not in the backlog: it is read when it is,
 if it is there still. Where a worker has the choice, it takes the tokens of which it is the first;
-others only if they have waited for much longer. To find as many for its slots, a worker with peers
-reads further. A token with a priority above the usual is every worker's turn at once: its first
-worker may be full, and meanwhile a slot that was free here would be taken by what matters less.
+others before them only if they have waited for much longer. To find as many for its slots, a worker
+with peers reads further. A token with a priority above the usual is every worker's turn at once:
+its first worker may be full, and meanwhile a slot that was free here would be taken by what matters
+less.
 
 **Contention.** In a shard where another worker was faster, what is not read is read after a part of
 a pause, the larger the more workers come first. The pause is a fifth of a second at first.
@@ -343,7 +344,7 @@ class Selection:
         # The last of the others first: the workers that come first begin at the other end.
         order = sorted([*first, *reversed(others)], key=_urgency)
         kept, after_own = list[Candidate](), False
-        unread = [_next_turn(deferred)] if deferred else []
+        again = [_next_turn(deferred)] if deferred else []
         for place, one in enumerate(order):
             is_free = self._slots.left > 0
             takes = self._slots.take(one.token.type, one.settings.slots, one.limit)
@@ -351,10 +352,10 @@ class Selection:
                 after_own |= takes
             elif not is_free or (takes and after_own):
                 after = now + HEAD_START if is_free else max(one.ready for one in kept)
-                unread.append(_next_turn(order[place:], after=after))
+                again.append(_next_turn(order[place:], after=after))
                 break
             kept.append(one)
-        return [*kept, *self._later.values()], unread
+        return [*kept, *self._later.values()], again
 
 
 def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]:

@@ -426,10 +426,10 @@ class Walk:
 
     def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
         """Put what was selected of a shard into the backlog."""
-        kept, unread = selection.settle(progress.now)
+        kept, again = selection.settle(progress.now)
         self.backlog.put(number, kept)
-        for one in unread:
-            self.backlog.expect(number, one)
+        for unread in again:
+            self.backlog.expect(number, unread)
         for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
         if selection.passed_over:  # their next tokens

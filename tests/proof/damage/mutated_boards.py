@@ -37,7 +37,7 @@ SHARDS = 2
 HEALTHY = 12
 ROUNDS = 2
 LOOKS = 3
-"""After each walk, soon, at what was left to the owners that locks name, which are not there."""
+"""Soon after each walk: the owners that locks name are the first to take some tokens, and dead."""
 EVERY = timedelta(minutes=10)
 LATER = timedelta(minutes=11)
 SPEC = Spec(every="10m", stale_after="2m", retries=1, backoff="1s", params={"of": [1, 2]})
