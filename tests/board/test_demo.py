@@ -394,7 +394,7 @@ def picture(*rows: str) -> list[Line]:
 
 def sized(monkeypatch: pytest.MonkeyPatch, *, width: int, height: int) -> None:
     size = os.terminal_size((width, height))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: size)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda **_fallback: size)
 
 
 def screen(monkeypatch: pytest.MonkeyPatch, *, height: int) -> tuple[TerminalOutput, Terminal]:

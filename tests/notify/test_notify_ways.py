@@ -12,6 +12,7 @@ import pytest
 
 from blackboard.notify.settings import NotifyTable, check_address, place
 from blackboard.notify.ways import Address, Command, NotSent, Way, dead_man_of, routes_of
+from tests.support.patience import patience
 from tests.support.receivers import listening
 from tests.support.stores import Run
 
@@ -206,7 +207,8 @@ def test_a_command_that_does_not_end_is_killed_with_what_it_started(
     mkfifo = command("mkfifo", str(pipe), PATH="/usr/bin:/bin")
     run(mkfifo.send(PAYLOAD))
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    way = command("sh", "-c", f"sleep 600 > {pipe} & wait", seconds=0.3, PATH="/usr/bin:/bin")
+    command_line = ("sh", "-c", f"sleep 600 > {pipe} & wait")
+    way = command(*command_line, seconds=patience(1.0), PATH="/usr/bin:/bin")
 
     async def send() -> bytes:
         reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))

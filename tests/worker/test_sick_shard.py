@@ -159,6 +159,7 @@ async def tell(
         place.table.asked.clear()
         await story(place)
     finally:
+        put(place, Trouble(), "")  # else its farewell would wait for a clock that stands still
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert await disagreements(board) == []
