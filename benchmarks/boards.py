@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.bench import HANDLERS, RESOLVE, filled_board
+from blackboard.cli.session import collect_seldom
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemClock
 from blackboard.events import Events
@@ -49,6 +50,7 @@ async def new_board(table: Table, items: int, *, item_type: str) -> BoardTable:
 
 async def work_off(board: BoardTable, *, slots: int) -> None:
     """All that is due, by one worker, with its log written as any worker's is."""
+    collect_seldom()
     worker = worker_on(board, slots=slots)
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time
         worker.events.subscribe(subscriber(board.clock, level=logging.INFO, stream=log))

@@ -8,7 +8,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session, collect_seldom, run
 from blackboard.display.layout import Column, Line, Style
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
 
     session = Session.start(chosen)
+    collect_seldom()  # as in a worker
 
     found: list[bench.Measurement] = []
 

@@ -10,7 +10,6 @@ supervisor holds: if the supervisor is killed, the pipe closes and the workers s
 
 import asyncio
 import faulthandler
-import gc
 import logging
 import math
 import os
@@ -33,7 +32,7 @@ from blackboard.assembly import (
 )
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session, collect_seldom, run
 from blackboard.cli.worker_log import LogForm, subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
@@ -140,8 +139,7 @@ def worker_command(
         return supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     form = "json" if chosen.json else form
-    # What the jobs have imported stays: the collector need not look through it again and again.
-    gc.freeze()
+    collect_seldom()
     try:
         with emitting_info("apscheduler", "azure"):  # which the worker itself uses
             changed = run_loop(
