@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -90,7 +91,7 @@ class CommandLine:
         file = self.folder / self.store
         if not file.exists():
             return []
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection:
             return list(connection.iterdump())
 
     def on_board(self, work: Callable[[BoardTable], Coroutine[Any, Any, Answer]]) -> Answer:
