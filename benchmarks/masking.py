@@ -20,7 +20,8 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
-from blackboard.worker.running import Calls, Holding
+from blackboard.worker.holdings import Holding
+from blackboard.worker.running import Calls
 
 TIMES = 5
 OUTPUT = "one line of what a handler prints, again and again\n" * 160

@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from blackboard.runners.inline import RunOfLoop
     from blackboard.runners.process import ProcessRunner
     from blackboard.worker.heartbeat import Heartbeat
+    from blackboard.worker.holdings import Holdings
     from blackboard.worker.partitions import GroupWorker
     from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Holdings, Runs
+    from blackboard.worker.running import Runs
     from blackboard.worker.store_breaker import StoreBreaker
     from blackboard.worker.wake import CycleWake, Wake
     from blackboard.worker.worker import Worker
@@ -524,8 +525,9 @@ def _parts(
 ) -> _Parts:
     from blackboard.rules.breaker import Need
     from blackboard.worker.heartbeat import Heartbeat, unwatched
+    from blackboard.worker.holdings import Holdings
     from blackboard.worker.release_queue import Releases
-    from blackboard.worker.running import Calls, Holdings, Runs
+    from blackboard.worker.running import Calls, Runs
     from blackboard.worker.store_breaker import StoreBreaker
 
     breaker = StoreBreaker(board.clock, board.chance, events)

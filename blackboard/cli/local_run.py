@@ -58,8 +58,9 @@ from blackboard.runners.secrets import Mask
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.release_queue import Renewed
-from blackboard.worker.running import Holding, Holdings, given
+from blackboard.worker.running import given
 from blackboard.worker.store_breaker import StoreBreaker
 
 Save = Callable[[str], "Future[None]"]

@@ -52,7 +52,7 @@ from blackboard.model import Token
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
 from blackboard.worker.peers import FIRST, HEAD_START, NEVER, Turn
-from blackboard.worker.running import FreeSlots
+from blackboard.worker.slots import FreeSlots
 
 FIRST_PAUSE = 0.2
 """Seconds after a token is ready, at the most, until a contended shard is read. No `Backoff`: the

@@ -28,7 +28,7 @@ from blackboard.protocol.releases import edited_settings
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
 from blackboard.table import Busy, Refused, TableError, Unavailable
-from blackboard.worker.running import Holding, Holdings
+from blackboard.worker.holdings import Holding, Holdings
 
 LONGEST_BEAT = 1.0
 SHORTEST_BEAT = 0.1

@@ -65,9 +65,10 @@ from blackboard.table import (
 )
 from blackboard.worker.grab import LeaseGrab
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holding, Holdings, Latest
 from blackboard.worker.membership import Sighting, announce, forget, workers
 from blackboard.worker.release_queue import Releases
-from blackboard.worker.running import Holding, Holdings, Latest, Runs, Taken
+from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 
 ROUND = 1 / 3

@@ -26,7 +26,7 @@ from blackboard.protocol.permits import (
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.due import deadline, renew_every
 from blackboard.table import Busy, TableError, Unavailable
-from blackboard.worker.running import Holdings
+from blackboard.worker.holdings import Holdings
 
 ASK_AGAIN = 5.0
 """Seconds for which a limit counts as exhausted, unless this worker gives a permit of it back."""

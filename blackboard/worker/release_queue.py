@@ -28,7 +28,7 @@ from blackboard.protocol.releases import (
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
 from blackboard.table import TableError
-from blackboard.worker.running import Holding, Holdings
+from blackboard.worker.holdings import Holding, Holdings
 
 LONGEST_WAIT = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""

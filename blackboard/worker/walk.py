@@ -15,7 +15,6 @@ they were the whole board. What it claims late is put back if its slot is taken 
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,38 +26,31 @@ from blackboard.events import (
     BoardResumed,
     Events,
     ItemLeftAlone,
-    LockAdopted,
-    LockOverridden,
     SlotSkipped,
     StoreAway,
 )
 from blackboard.handlers import Handler
-from blackboard.model import Claim, Item, Lock, Mark, Token
-from blackboard.protocol.claims import (
-    Claimed,
-    adopt,
-    claim,
-    claims_at_once,
-    override,
-    pass_over,
-    trusted,
-)
+from blackboard.model import Lock, Mark, Token
+from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
-from blackboard.spec import RunSettings
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Latest
 from blackboard.worker.membership import LOST_AFTER
 from blackboard.worker.peers import FIRST, NEVER, Peers, Turn
-from blackboard.worker.permits import Grant, Permits
-from blackboard.worker.running import FreeSlots, Latest, Runs, Slots, Taken
+from blackboard.worker.permits import Permits
+from blackboard.worker.running import Runs, Taken
 from blackboard.worker.shard_tasks import ShardTasks
+from blackboard.worker.slots import FreeSlots, Slots
 from blackboard.worker.store_breaker import StoreBreaker
+from blackboard.worker.taking import NoPermit, Taker
 from blackboard.worker.wake import Wake
+from blackboard.worker.walk_result import WalkProgress, WalkResult
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
@@ -71,93 +63,6 @@ MOST_LEFT = 100_000
 _Version = tuple[str, str]
 """The item and the etag of a token or a lock. Rows that were written in one batch may have the same
 etag."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkResult:
-    """What a walk read and did, as far as its shards have answered."""
-
-    claims: int
-    """Items that were claimed, taken over or adopted."""
-    locks: frozenset[str]
-    """Nonces of the locks of types that this worker takes, without those that no worker can take
-    over.
-    """
-    due: int
-    """Tokens and stale locks that are there to be taken and were not, at the least: no slot was
-    free, or other workers were faster.
-    """
-    more: bool
-    """Whether a slot that becomes free is a reason to go on."""
-    crowded: bool
-    """Whether slots stayed free although more may be there: other workers were faster, or a claim
-    was not answered.
-    """
-    soonest: timedelta | None
-    """Until there is something to do, if that is within a cycle."""
-    failed: Mapping[int, TableError]
-    """Shards that did not answer."""
-    late: frozenset[int]
-    """Shards that took too long to be waited for and have not answered yet."""
-    missed: int
-    """Slots that were missed and are not to be made up."""
-    skipped: int
-    """Of them, those that this walk passed over."""
-    lost: int
-    """Batches of claims at which another worker was faster."""
-    whole: bool
-    """Whether all shards were to be read, and not only the backlog claimed."""
-    overdue: tuple[Token, ...]
-    """Ready for longer than is usual, of whatever type, and not taken."""
-    freed: tuple[Lock, ...]
-    """Stale locks that were freed without a run; or other workers were faster."""
-
-    @property
-    def answered(self) -> bool:
-        """Whether every shard answered in time."""
-        return not (self.late or self.failed)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all shards were read."""
-        return self.whole and self.answered
-
-
-@dataclass(slots=True, kw_only=True)
-class _Progress:
-    """A walk so far. A shard that is late adds to it after the walk."""
-
-    now: datetime
-    """By the store's clock."""
-    whole: bool = False
-    claims: int = 0
-    locks: set[str] = field(default_factory=set)
-    crowded: bool = False
-    failed: dict[int, TableError] = field(default_factory=dict)
-    late: set[int] = field(default_factory=set)
-    missed: int = 0
-    skipped: int = 0
-    lost: int = 0
-    refused: int = 0
-    """Candidates for which no permit was left."""
-    overdue: dict[str, Token] = field(default_factory=dict)
-    full: list[Lock] = field(default_factory=list)
-    """Stale locks for which there was no free slot."""
-    freed: list[Lock] = field(default_factory=list)
-    soonest: timedelta | None = None
-
-    @property
-    def silent(self) -> set[int]:
-        """Shards of which not all was read that should be."""
-        return self.late | self.failed.keys()
-
-    @property
-    def taken_or_stale(self) -> int:
-        return self.claims + len(self.full)
-
-
-class _NoPermit(Exception):
-    """A stale lock is left alone: its type runs as often as it may already."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +88,8 @@ class Walk:
     """For how long a token is ready until it is overdue; None: overdue tokens are not reported."""
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
-    _progress: _Progress = field(init=False)
+    _taker: Taker = field(init=False)
+    _progress: WalkProgress = field(init=False)
     """Of the latest walk."""
     _misfits: set[_Version] = field(default_factory=set)
     """Tokens that do not fit their items, or could not be passed over: not to be tried again before
@@ -212,6 +118,13 @@ class Walk:
             became_late=self._slots.unreserve,
             answered=self._answered_late,
         )
+        self._taker = Taker(
+            board=self.board,
+            owner=self.owner,
+            runs=self.runs,
+            permits=self.permits,
+            events=self.events,
+        )
 
     def expect(self, item_id: str, ready: datetime) -> None:
         """Note a token that this worker's own release has written. This worker is the first to take
@@ -233,7 +146,7 @@ class Walk:
         self._released.clear()
         self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
-        progress = self._progress = _Progress(now=begun, whole=True)
+        progress = self._progress = WalkProgress(now=begun, whole=True)
         await self._each(range(self.board.shards), self._read_and_take_over, progress)
         await self._take_over_others(progress)
         await self._claim_all(progress)
@@ -251,7 +164,7 @@ class Walk:
         if not self.backlog.lasts(clock):
             return None
         now = await self.board.table.now()
-        progress = self._progress = _Progress(now=now)
+        progress = self._progress = WalkProgress(now=now)
         for ready, number in self.backlog.to_read(now):
             if self._fills_slots(progress, before=ready):
                 break
@@ -270,22 +183,8 @@ class Walk:
         """The result of the latest walk, with what late shards have answered since."""
         now, progress = await self.board.table.now(), self._progress
         due = self.backlog.waiting(now) + len(progress.full)
-        return WalkResult(
-            claims=progress.claims,
-            locks=frozenset(progress.locks),
-            due=due,
-            more=due > 0 or bool(self.backlog.to_read(now)),
-            crowded=progress.crowded,
-            soonest=progress.soonest,
-            failed=dict(progress.failed),
-            late=frozenset(progress.late),
-            missed=progress.missed,
-            skipped=progress.skipped,
-            lost=progress.lost,
-            whole=progress.whole,
-            overdue=tuple(progress.overdue.values()),
-            freed=tuple(progress.freed),
-        )
+        more = due > 0 or bool(self.backlog.to_read(now))
+        return progress.result(due=due, more=more)
 
     def awaits(self, late: frozenset[int]) -> bool:
         """Whether each of these shards is at work still, so that none can be read again."""
@@ -308,8 +207,8 @@ class Walk:
     async def _each(
         self,
         numbers: Iterable[int],
-        work: Callable[[int, _Progress], Coroutine[Any, Any, None]],
-        progress: _Progress,
+        work: Callable[[int, WalkProgress], Coroutine[Any, Any, None]],
+        progress: WalkProgress,
     ) -> None:
         """Do it for each of the shards. One that does not answer keeps no other from its turn."""
 
@@ -331,7 +230,7 @@ class Walk:
         self.wake.now()
         self.runs.holdings.changed.set()
 
-    async def _failed(self, number: int, trouble: TableError, progress: _Progress) -> None:
+    async def _failed(self, number: int, trouble: TableError, progress: WalkProgress) -> None:
         """A shard is read again soon, and nothing of it is claimed before."""
         progress.failed[number] = trouble
         pause = timedelta(seconds=self._pause_after(trouble, [number]))
@@ -352,7 +251,7 @@ class Walk:
         shards = map(self.board.shard, numbers)
         return min(self.breaker.opens_in(Need.OTHER, one) for one in shards) or SPACING
 
-    def _check(self, progress: _Progress) -> None:
+    def _check(self, progress: WalkProgress) -> None:
         """Raises what the last shard raised when none has answered."""
         if len(progress.failed) == self.board.shards:
             self.backlog.expire()
@@ -360,7 +259,7 @@ class Walk:
 
     # ---- reading a shard
 
-    async def _read_and_take_over(self, number: int, progress: _Progress) -> None:
+    async def _read_and_take_over(self, number: int, progress: WalkProgress) -> None:
         """Read a shard, and take over what is stale in it. A run of this worker without a lock
         there was unlocked, cancelled, removed or overridden: its heartbeat finds out.
         """
@@ -374,7 +273,7 @@ class Walk:
         for lock in locks:
             await self._take_over(lock, progress, ours=before | self._own_nonces())
 
-    async def _read_again(self, number: int, progress: _Progress) -> None:
+    async def _read_again(self, number: int, progress: WalkProgress) -> None:
         """Read a shard for a token that is ready. If it is gone, another worker was faster."""
         expected, before = self.backlog.expects(number, progress.now), progress.taken_or_stale
         await self._read_and_take_over(number, progress)
@@ -382,7 +281,7 @@ class Walk:
         if expected and took_none and self.backlog.is_empty(number, progress.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
-    async def _read(self, number: int, progress: _Progress) -> list[Lock]:
+    async def _read(self, number: int, progress: WalkProgress) -> list[Lock]:
         """A shard's locks. Its candidates are in the backlog from now on: those that the free slots
         take, and some more.
         """
@@ -424,7 +323,7 @@ class Walk:
         elif before and not self._paused:
             self.events.emit(BoardResumed)
 
-    def _keep(self, number: int, selection: Selection, progress: _Progress) -> None:
+    def _keep(self, number: int, selection: Selection, progress: WalkProgress) -> None:
         """Put what was selected of a shard into the backlog."""
         kept, again = selection.settle(progress.now)
         self.backlog.put(number, kept)
@@ -442,7 +341,7 @@ class Walk:
 
     # ---- judging a token
 
-    async def _select(self, token: Token, selection: Selection, progress: _Progress) -> bool:
+    async def _select(self, token: Token, selection: Selection, progress: WalkProgress) -> bool:
         """Whether to read on after this token."""
         if token.ready > progress.now:
             return selection.add_later(token.ready, self._later(token))
@@ -463,7 +362,7 @@ class Walk:
             return True
         return selection.add(candidate) if move is Move.RUN else True
 
-    def _is_overdue(self, token: Token, progress: _Progress) -> bool:
+    def _is_overdue(self, token: Token, progress: WalkProgress) -> bool:
         after = self.overdue_after
         return after is not None and progress.now - token.ready >= after
 
@@ -483,11 +382,11 @@ class Walk:
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
         return Candidate(token, settings, limit_of(token, settings), turn)
 
-    def _decide(self, candidate: Candidate, progress: _Progress) -> Move:
+    def _decide(self, candidate: Candidate, progress: WalkProgress) -> Move:
         token, settings = candidate.token, candidate.settings
         return decide_token(token, now=progress.now, types=self.handlers, settings=settings)
 
-    async def _pass_over(self, candidate: Candidate, progress: _Progress) -> bool:
+    async def _pass_over(self, candidate: Candidate, progress: WalkProgress) -> bool:
         """Move an item whose slot is missed on to its next one. Whether that was done."""
         token = candidate.token
         passed = await pass_over(self.board, token, settings=candidate.settings)
@@ -506,17 +405,17 @@ class Walk:
 
     # ---- claiming
 
-    def _chosen(self, progress: _Progress) -> list[Candidate]:
+    def _chosen(self, progress: WalkProgress) -> list[Candidate]:
         """The most overdue candidates, as many as the free slots take."""
         ready = self.backlog.ready(progress.now, but=self._tasks.late)
         return choose(ready, self._free())
 
-    def _fills_slots(self, progress: _Progress, *, before: datetime) -> bool:
+    def _fills_slots(self, progress: WalkProgress, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
         chosen = self._chosen(progress)
         return len(chosen) == self._slots.free().left and all(one.ready <= before for one in chosen)
 
-    async def _claim_all(self, progress: _Progress) -> None:
+    async def _claim_all(self, progress: WalkProgress) -> None:
         """Claim the most overdue candidates, as many as the free slots take."""
         while True:
             chosen, before = self._chosen(progress), progress.claims
@@ -542,7 +441,7 @@ class Walk:
                 counts[number] -= count % most if count > most else 0
         return counts
 
-    def _read_all_again(self, progress: _Progress) -> None:
+    def _read_all_again(self, progress: WalkProgress) -> None:
         """Let the shards of all candidates be read, a little later, before these are claimed: slots
         stayed free, so other workers were faster, and may be with these as well.
         """
@@ -552,7 +451,7 @@ class Walk:
             self.backlog.put(number, [])
             self._expect_contended(number, progress.now)
 
-    async def _claim(self, counts: Mapping[int, int], number: int, progress: _Progress) -> None:
+    async def _claim(self, counts: Mapping[int, int], number: int, progress: WalkProgress) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then. Once it
         is late, the next walk decides.
         """
@@ -562,10 +461,11 @@ class Walk:
             wanted = wanted[: min(left, claims_at_once(self.board))]
             if not wanted:
                 break
-            batch, answer, taken = await self._claim_batch(number, wanted)
+            batch, answer, taken = await self._taker.claim(number, wanted)
             progress.refused += len(wanted) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
+            self.backlog.drop(number, {one.id for one in batch})
             if len(taken) < len(batch):  # what was not taken may still be there
                 self._expect_contended(number, batch[0].ready)
             self._start(taken, progress)
@@ -585,33 +485,7 @@ class Walk:
                 await self._read(number, progress)
         progress.crowded |= left > 0 and rereadings == REREADINGS
 
-    async def _claim_batch(
-        self, number: int, wanted: Sequence[Candidate]
-    ) -> tuple[Sequence[Candidate], Claimed, list[Taken]]:
-        """One batch of claims: those that have the permits they need, the answer, and what may be
-        run of it.
-        """
-        self._slots.reserve(number, [one.token.type for one in wanted])
-        try:
-            async with self.permits.asked({one.id: one.limit for one in wanted}) as grant:
-                batch = [one for one in wanted if grant.allows(one.id)]
-                settings = {one.id: one.settings for one in batch}
-                taken: list[Taken] = []
-                if not batch:
-                    return batch, Claimed(), []
-                answer = await claim(
-                    self.board,
-                    [one.token for one in batch],
-                    owner=self.owner,
-                    settings=list(settings.values()),
-                )
-                self.backlog.drop(number, settings)
-                taken = await self._trusted(answer.claims, settings, grant)
-        finally:
-            self._slots.unreserve(number)
-        return batch, answer, taken
-
-    def _start(self, taken: Sequence[Taken], progress: _Progress) -> None:
+    def _start(self, taken: Sequence[Taken], progress: WalkProgress) -> None:
         self.runs.start(taken)
         progress.claims += len(taken)
         for one in taken:
@@ -627,7 +501,7 @@ class Walk:
         of_type = self.board.resolve(item_type, OF_ITS_TYPE)
         return self._slots.free().take(item_type, of_type.slots)
 
-    async def _take_over(self, lock: Lock, progress: _Progress, *, ours: set[str]) -> None:
+    async def _take_over(self, lock: Lock, progress: WalkProgress, *, ours: set[str]) -> None:
         """Override a stale lock while there is a free slot; adopt a lock of this worker that it
         does not hold (`ours`), nor did when it was read.
         """
@@ -649,8 +523,8 @@ class Walk:
                 progress.full.append(lock)
                 self.backlog.expire()
                 return
-            taken = await self._adopted(lock) if move is Move.ADOPT else await self._override(lock)
-        except _NoPermit:
+            taken = await self._taken(lock, move)
+        except NoPermit:
             progress.full.append(lock)
             self.backlog.expire()
             return
@@ -666,7 +540,13 @@ class Walk:
             progress.freed.append(lock)
             self._look_after(lock, progress)
 
-    async def _take_over_others(self, progress: _Progress) -> None:
+    async def _taken(self, lock: Lock, move: Move) -> list[Taken] | None:
+        if move is Move.ADOPT:
+            return await self._taker.adopt(lock)
+        is_late = shard_of(lock.id, self.board.shards) in self._tasks.late
+        return await self._taker.override(lock, reserves=not is_late)
+
+    async def _take_over_others(self, progress: WalkProgress) -> None:
         """Stale locks go before tokens: a slot that was kept for an override in another shard may
         be free after all.
         """
@@ -674,7 +554,7 @@ class Walk:
             return
         others, progress.full = progress.full, []
 
-        async def in_shard(number: int, progress: _Progress) -> None:
+        async def in_shard(number: int, progress: WalkProgress) -> None:
             for lock in others:
                 if shard_of(lock.id, self.board.shards) == number:
                     await self._take_over(lock, progress, ours=self._own_nonces())
@@ -682,7 +562,7 @@ class Walk:
         numbers = {shard_of(one.id, self.board.shards) for one in others}
         await self._each(numbers, in_shard, progress)
 
-    def _look_after(self, lock: Lock, progress: _Progress) -> None:
+    def _look_after(self, lock: Lock, progress: WalkProgress) -> None:
         """A stale lock was not taken over: it was freed, other workers were faster, or it cannot
         be. If it is gone, its item may be ready again. If it is as it was, it is left to the next
         walk.
@@ -694,67 +574,6 @@ class Walk:
             number = shard_of(lock.id, self.board.shards)
             self._expect_contended(number, progress.now, claimable=False)
         self._in_vain.add(_version(lock))
-
-    async def _override(self, lock: Lock) -> list[Taken] | None:
-        """Take a stale lock. What may be run: one claim, or none that is certain to be ours in
-        time. None: it was not taken. Raises _NoPermit.
-        """
-        number = shard_of(lock.id, self.board.shards)
-        if number not in self._tasks.late:
-            self._slots.reserve(number, [lock.type])
-        try:
-            async with AsyncExitStack() as stack:
-                grant: Grant | None = None
-
-                async def may_run(item: Item) -> bool:
-                    nonlocal grant
-                    grant = await stack.enter_async_context(self._asked(item))
-                    if not grant.allows(item.id):
-                        grant.keep_for_locks()
-                        raise _NoPermit
-                    return self._slots.total > 0  # a worker that is asked to stop has none
-
-                taken = await override(self.board, lock, owner=self.owner, may_run=may_run)
-                if taken is None:
-                    return None
-                self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
-                assert grant is not None
-                settings = self.board.resolve(taken.type, taken.spec)
-                return await self._trusted([taken], {taken.id: settings}, grant)
-        finally:
-            self._slots.unreserve(number)
-
-    async def _adopted(self, lock: Lock) -> list[Taken] | None:
-        """Adopt a lock; as `_override`."""
-        try:
-            taken = await adopt(self.board, lock)
-            if taken is None:
-                return None
-            self.events.emit_of(lock, LockAdopted)
-            async with self._asked(taken.item) as grant:
-                settings = self.board.resolve(taken.type, taken.spec)
-                return await self._trusted([taken], {taken.id: settings}, grant)
-        finally:
-            self._slots.unreserve(shard_of(lock.id, self.board.shards))
-
-    def _asked(self, item: Item) -> AbstractAsyncContextManager[Grant]:
-        settings = self.board.resolve(item.type, item.spec)
-        return self.permits.asked({item.id: limit_of(item, settings)})
-
-    async def _trusted(
-        self, claims: Sequence[Claim], settings: Mapping[str, RunSettings], grant: Grant
-    ) -> list[Taken]:
-        """What may be run of some claims. What has no permit, or had it for too long, is put back:
-        it is due again at once.
-        """
-        taken = []
-        for one in await trusted(self.board, claims):
-            run = Taken(one, settings[one.id])
-            if grant.hold(one.id, one.nonce):
-                taken.append(run)
-            else:
-                self.runs.put_back(run)
-        return taken
 
     async def _until_next(self, begun: datetime) -> timedelta | None:
         """Until the first thing to do after the walk was begun, which may have come meanwhile."""

@@ -22,13 +22,15 @@ from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.worker.heartbeat import Heartbeat
+from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
 from blackboard.worker.permits import Permits
 from blackboard.worker.release_queue import Releases
-from blackboard.worker.running import Holdings, Runs
+from blackboard.worker.running import Runs
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 from blackboard.worker.wake import Wake
-from blackboard.worker.walk import Walk, WalkResult
+from blackboard.worker.walk import Walk
+from blackboard.worker.walk_result import WalkResult
 
 LAST_RELEASES = 10.0
 """Seconds for releasing what was cut short, before the process ends all the same."""

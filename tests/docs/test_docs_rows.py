@@ -58,8 +58,8 @@ from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
+from blackboard.worker.holdings import Holding
 from blackboard.worker.membership import LOST_AFTER
-from blackboard.worker.running import Holding
 from tests.protocol.test_batches import CLAIM, LOCK, NOON, WAITING
 from tests.support.pages import Table, page, scene_in_memory, words
 

@@ -22,7 +22,7 @@ from blackboard.worker.backlog import (
     choose,
 )
 from blackboard.worker.peers import FIRST, HEAD_START, Turn
-from blackboard.worker.running import FreeSlots
+from blackboard.worker.slots import FreeSlots
 from tests.support.clocks import START
 
 SECOND = timedelta(seconds=1)

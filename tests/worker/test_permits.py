@@ -230,3 +230,23 @@ async def test_the_permits_are_asked_where_a_type_has_a_limit(place: Workplace) 
     (await (await place.worker()).run("davis")).end()
     await place.ended("davis")
     assert keys.permits_partition(place.other.name) in place.table.partitions
+
+
+@with_workers
+async def test_a_worker_that_is_to_stop_while_it_asks_for_permits_claims_nothing(
+    place: Workplace,
+) -> None:
+    worker = await place.worker()
+    await place.add("davis", item_type="scarce")
+    place.later(seconds=2)
+
+    async def stop() -> None:
+        worker.worker.stop()
+
+    place.table.script(stop)
+    await worker.walk()
+    await worker.ended()
+    assert keys.permits_partition(place.board.name) in place.table.partitions
+    assert await place.other.lock("davis") is None
+    assert await held(place) == []
+    assert await place.outcomes("davis") == []

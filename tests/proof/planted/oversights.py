@@ -22,7 +22,8 @@ from blackboard.table import Merge, Op, Replace
 from blackboard.worker import running, walk
 from blackboard.worker.backlog import Backlog, Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holding, Slots
+from blackboard.worker.holdings import Holding
+from blackboard.worker.slots import Slots
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.scenarios import newer

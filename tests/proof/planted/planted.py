@@ -14,7 +14,7 @@ from blackboard.tables.memory import Contents
 from blackboard.worker import heartbeat, walk
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holdings
+from blackboard.worker.holdings import Holdings
 from blackboard.worker.store_breaker import GuardedTable, StoreBreaker
 from blackboard.worker.walk import Walk
 from tests.proof.planted import replacements as broken

@@ -23,9 +23,10 @@ from blackboard.table import ANY, Delete, Etag, Insert, Merge, Op, Unknown, Valu
 from blackboard.tables.memory import Contents
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.heartbeat import Heartbeat
-from blackboard.worker.running import Holding, Holdings
+from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
-from blackboard.worker.walk import Walk, WalkResult
+from blackboard.worker.walk import Walk
+from blackboard.worker.walk_result import WalkProgress, WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -241,7 +242,9 @@ def rounds_against_the_holder(lock: Lock, *, resolution: float) -> bool:
 _honest_take_over = Walk._take_over
 
 
-async def compares_two_clocks(walk: Walk, lock: Lock, progress: Any, *, ours: set[str]) -> None:
+async def compares_two_clocks(
+    walk: Walk, lock: Lock, progress: WalkProgress, *, ours: set[str]
+) -> None:
     """The store's stamp, and the worker's own time."""
     ahead = walk.board.clock.now() - await walk.board.table.now()
     lock = replace(lock, age=lock.age + ahead.total_seconds())
@@ -314,7 +317,7 @@ async def asks_its_own_clock(table: GuardedTable) -> datetime:
 _honest_decide = Walk._decide
 
 
-def misses_by_its_own_clock(walk: Walk, candidate: Candidate, progress: Any) -> Move:
+def misses_by_its_own_clock(walk: Walk, candidate: Candidate, progress: WalkProgress) -> Move:
     move = _honest_decide(walk, candidate, progress)
     now = walk.board.clock.now()
     missed = is_missed(candidate.token, now=now, settings=candidate.settings)

@@ -1,6 +1,6 @@
 """What is remembered, and no more."""
 
-from blackboard.worker.running import MOST_GIVEN_UP, Holdings, Latest
+from blackboard.worker.holdings import MOST_GIVEN_UP, Holdings, Latest
 
 
 def test_the_latest_stay_and_the_oldest_go() -> None:

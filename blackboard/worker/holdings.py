@@ -1,0 +1,177 @@
+"""What a worker holds: the runs that it has started and not yet released."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from blackboard.model import Claim, Outcome
+from blackboard.protocol.rows import text_of
+from blackboard.rules.due import deadline, renew_every
+from blackboard.runner import Execution
+from blackboard.spec import RunSettings
+from blackboard.worker.slots import Slots
+
+RELEASING_SHARE = 0.5
+"""The part of a lease after which a lock is renewed although its release is under way. Whichever
+lands first, the other is refused and settled.
+"""
+PROGRESS_EVERY = 5.0
+"""Seconds between two writes of a run's progress, at the least."""
+MOST_GIVEN_UP = 10_000
+"""Runs that could not be released, whose nonces are kept: their locks are gone long before."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Holding:
+    """One run: its claim, renewed over time, and its handler under way."""
+
+    claim: Claim
+    settings: RunSettings
+    """Of the spec that the claim has: a save may find the item edited."""
+    shard: int = 0
+    """Of its item."""
+    execution: Execution | None = None
+    progress: str = ""
+    progress_written: str = ""
+    """The progress that the lock carries."""
+    asked: float | None = None
+    """Since when a renewal has been asked for without an answer, in monotonic seconds."""
+    asking: bool = False
+    """Whether a task is at its renewal."""
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a checkpoint is saved: the next save states the etag that this one leaves."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no renewal is with the store."""
+    ended: bool = False
+    """The handler has ended. The lock is renewed until the release is acknowledged."""
+    releasing: bool = False
+    """A release that states the lock's etag is under way: the lock is renewed at need only."""
+    lost: str = ""
+    """Why the lock is not this worker's any more."""
+    asked_to_end: str = ""
+    """Why a pump is to save and return."""
+    cut: str = ""
+    """Why the run is to be stopped before its end."""
+
+    def __post_init__(self) -> None:
+        self.answered.set()
+
+    @property
+    def deadline(self) -> float:
+        """Until when the lock may be trusted, in monotonic seconds."""
+        return deadline(self.claim.sent, self.claim.stale_after)
+
+    def renewal_due(self, now: float) -> bool:
+        """Whether it is time to touch the lock, for its lease or to write progress."""
+        waited = now - self.claim.sent
+        if self.releasing:
+            return waited >= RELEASING_SHARE * self.claim.stale_after
+        has_progress = self.progress != self.progress_written and waited >= PROGRESS_EVERY
+        return has_progress or waited >= renew_every(self.claim.stale_after)
+
+    def end(self) -> None:
+        """Note that the handler has ended, and keep nothing that refers back to this."""
+        self.ended = True
+        self.execution = None
+
+    def report_progress(self, done: int, total: int) -> None:
+        self.progress = text_of([done, total])
+
+    def lose(self, reason: str) -> None:
+        """Report to the handler that its lock is lost. The first reason counts."""
+        self.lost = self.lost or reason
+        self.pass_on()
+
+    def ask_to_end(self, reason: str) -> None:
+        """Ask a pump to save and return."""
+        self.asked_to_end = self.asked_to_end or reason
+        self.pass_on()
+
+    def cut_short(self, reason: str) -> None:
+        """Stop the handler; its item is due again at once, if the lock is still this worker's."""
+        self.cut = self.cut or reason
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Report a lost lock or a stop to the handler, if it has been called."""
+        if self.execution is None:
+            return
+        if self.lost:
+            self.execution.lose(self.lost)
+        if self.asked_to_end:
+            self.execution.ask_to_end(self.asked_to_end)
+        if self.cut:
+            self.execution.stop(Outcome.CANCELLED, f"stopped: {self.cut}")
+
+
+def _ignored(_nonce: str) -> None:
+    """What is called where nothing is to be done."""
+
+
+class Holdings:
+    """All runs that a worker holds, by the nonce of their claims."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = Slots(slots)
+        self.given_up = Latest(MOST_GIVEN_UP)
+        """Nonces of runs that ended and could not be released: their locks are left to go stale."""
+        self.changed = asyncio.Event()
+        """Set when a run was released, or a claim that was answered late is settled."""
+        self.released: Callable[[str], None] = _ignored
+        """Called with the nonce of each run that is held no longer."""
+        self._held: dict[str, Holding] = {}
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(tuple(self._held.values()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, holding: Holding) -> bool:
+        """Hold a run. Returns whether there was a slot for it."""
+        claim = holding.claim
+        self._held[claim.nonce] = holding
+        return self.slots.occupy(claim.nonce, claim.type, holding.settings.slots)
+
+    def release(self, nonce: str) -> None:
+        """Hold a run no longer, and free its slot."""
+        del self._held[nonce]
+        self.slots.vacate(nonce)
+        self.released(nonce)
+
+    @property
+    def frees_slots(self) -> bool:
+        """Whether runs have ended whose slots are free once they are released."""
+        return any(one.ended and self.slots.has(nonce) for nonce, one in self._held.items())
+
+    @property
+    def nonces(self) -> set[str]:
+        return set(self._held)
+
+    @property
+    def ids(self) -> set[str]:
+        """The items whose runs are held."""
+        return {one.claim.id for one in self._held.values()}
+
+
+class Latest(Collection[str]):
+    """The latest names that were added, `most` of them; what was added longest ago goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> None:
+        self._names.pop(name, None)
+        self._names[name] = None
+        if len(self._names) > self._most:
+            del self._names[next(iter(self._names))]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,121 @@
+"""The slots of a worker, each of which is for one run at a time. Pure.
+
+A run takes a slot from its claim until its release is written. It takes none when its claim was
+answered so late that other runs have the slots, and none any more when its release takes long. A
+claim under way reserves its slots by shard; they are given to other claims when the shard is late.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable
+
+from blackboard.protocol.permits import Limit
+
+
+class FreeSlots:
+    """The free slots of a worker, counted down as runs are chosen for them."""
+
+    def __init__(
+        self,
+        total: int,
+        running: Counter[str],
+        *,
+        permits: Counter[tuple[str, str]] | None = None,
+        exhausted: Container[tuple[str, str]] = (),
+        times: int = 1,
+    ) -> None:
+        """`running` has the slots taken by each type, `permits` those of each limit of the board,
+        `exhausted` the limits of which there are no more. All that is free counts so many `times`.
+        """
+        self._running = running
+        self._permits = Counter[tuple[str, str]]() if permits is None else permits
+        self._exhausted = exhausted
+        self._times = times
+        self._taken = Counter[str]()
+        self._limited = Counter[tuple[str, str]]()
+        self.left = max(total - running.total(), 0) * times
+
+    def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
+        """Take a slot, if one is free and the type has fewer than `most`, and its `limit` on the
+        board may have a permit; None: there is no such limit.
+        """
+        if self.left <= 0:
+            return False
+        if most is not None:
+            free = (most - self._running[item_type]) * self._times
+            if self._taken[item_type] >= free:
+                return False
+        if limit is not None:
+            free = (limit.most - self._permits[limit.name]) * self._times
+            if limit.name in self._exhausted or self._limited[limit.name] >= free:
+                return False
+            self._limited[limit.name] += 1
+        self.left -= 1
+        self._taken[item_type] += 1
+        return True
+
+
+class Slots:
+    """The slots of a worker, and what takes them."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        """How many there are; none once the worker is to stop."""
+        self._occupied: dict[str, str] = {}
+        """The type of each run that has a slot, by its nonce."""
+        self._running = Counter[str]()
+        """The slots that each type takes."""
+        self._reserved: dict[int, Counter[str]] = {}
+        """The types of what is being claimed, by shard."""
+
+    def close(self) -> None:
+        """Let no further run begin."""
+        self.total = 0
+
+    @property
+    def closed(self) -> bool:
+        return self.total == 0
+
+    def free(
+        self,
+        permits: Counter[tuple[str, str]] | None = None,
+        exhausted: Container[tuple[str, str]] = (),
+        *,
+        times: int = 1,
+    ) -> FreeSlots:
+        """The slots that no run takes and that are not reserved, for runs within the limits of the
+        board; so many `times`.
+        """
+        running = self._running.copy()
+        for types in self._reserved.values():
+            running += types
+        return FreeSlots(self.total, running, permits=permits, exhausted=exhausted, times=times)
+
+    def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
+        """Take a slot for a claimed run, also a reserved one: the first claim that is answered has
+        it. Returns whether there was one.
+        """
+        if len(self._occupied) >= self.total:
+            return False
+        if most is not None and self._running[item_type] >= most:
+            return False
+        self._occupied[nonce] = item_type
+        self._running[item_type] += 1
+        return True
+
+    def has(self, nonce: str) -> bool:
+        """Whether a run has a slot."""
+        return nonce in self._occupied
+
+    def vacate(self, nonce: str) -> None:
+        """Free the slot of a run, if it has one."""
+        item_type = self._occupied.pop(nonce, None)
+        if item_type is not None:
+            self._running[item_type] -= 1
+
+    def reserve(self, shard: int, types: Iterable[str]) -> None:
+        """Keep slots for what is being claimed in a shard."""
+        self._reserved[shard] = Counter(types)
+
+    def unreserve(self, shard: int) -> None:
+        """Its claims are answered, or are not waited for any more."""
+        self._reserved.pop(shard, None)

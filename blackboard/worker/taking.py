@@ -1,0 +1,134 @@
+"""How a worker takes items: claims their tokens, overrides stale locks, adopts locks of its own.
+
+A slot is reserved from the request to its answer. What runs only so often on the whole board needs
+a permit first; a permit that was asked for and not used is given back. A worker that is asked to
+stop meanwhile claims and overrides nothing more.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from blackboard.events import Events, LockAdopted, LockOverridden
+from blackboard.model import Claim, Item, Lock
+from blackboard.protocol.claims import Claimed, adopt, claim, override, trusted
+from blackboard.protocol.keys import shard_of
+from blackboard.protocol.permits import limit_of
+from blackboard.protocol.reading import BoardTable
+from blackboard.spec import RunSettings
+from blackboard.worker.backlog import Candidate
+from blackboard.worker.permits import Grant, Permits
+from blackboard.worker.running import Runs, Taken
+from blackboard.worker.slots import Slots
+
+
+class NoPermit(Exception):
+    """A stale lock is left alone: its type runs as often as it may already."""
+
+
+class ClaimedBatch(NamedTuple):
+    """One batch of claims."""
+
+    sent: Sequence[Candidate]
+    """Those that had the permits they need."""
+    answer: Claimed
+    taken: Sequence[Taken]
+    """What may be run of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Taker:
+    """Takes items for one worker."""
+
+    board: BoardTable
+    owner: str
+    runs: Runs
+    permits: Permits
+    events: Events
+
+    @property
+    def _slots(self) -> Slots:
+        return self.runs.holdings.slots
+
+    async def claim(self, shard: int, wanted: Sequence[Candidate]) -> ClaimedBatch:
+        """Claim some tokens of a shard in one batch. Raises what the store raises."""
+        self._slots.reserve(shard, [one.token.type for one in wanted])
+        try:
+            async with self.permits.asked({one.id: one.limit for one in wanted}) as grant:
+                sent = [one for one in wanted if grant.allows(one.id) and not self._slots.closed]
+                if not sent:
+                    return ClaimedBatch((), Claimed(), ())
+                settings = {one.id: one.settings for one in sent}
+                answer = await claim(
+                    self.board,
+                    [one.token for one in sent],
+                    owner=self.owner,
+                    settings=list(settings.values()),
+                )
+                taken = await self._trusted(answer.claims, settings, grant)
+                return ClaimedBatch(sent, answer, taken)
+        finally:
+            self._slots.unreserve(shard)
+
+    async def override(self, lock: Lock, *, reserves: bool) -> list[Taken] | None:
+        """Take a stale lock; it `reserves` a slot until it is answered. What may be run: one claim,
+        or none that is certain to be ours in time. None: it was not taken. Raises NoPermit, what
+        the store raises, and BadInput or ValueError for settings that cannot be computed.
+        """
+        shard = shard_of(lock.id, self.board.shards)
+        if reserves:
+            self._slots.reserve(shard, [lock.type])
+        try:
+            async with AsyncExitStack() as stack:
+                grant: Grant | None = None
+
+                async def may_run(item: Item) -> bool:
+                    nonlocal grant
+                    grant = await stack.enter_async_context(self._asked(item))
+                    if not grant.allows(item.id):
+                        grant.keep_for_locks()
+                        raise NoPermit
+                    return not self._slots.closed
+
+                taken = await override(self.board, lock, owner=self.owner, may_run=may_run)
+                if taken is None:
+                    return None
+                self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
+                assert grant is not None
+                settings = self.board.resolve(taken.type, taken.spec)
+                return await self._trusted([taken], {taken.id: settings}, grant)
+        finally:
+            self._slots.unreserve(shard)
+
+    async def adopt(self, lock: Lock) -> list[Taken] | None:
+        """Adopt a lock of this worker that it does not hold; as `override`, without NoPermit."""
+        try:
+            taken = await adopt(self.board, lock)
+            if taken is None:
+                return None
+            self.events.emit_of(lock, LockAdopted)
+            async with self._asked(taken.item) as grant:
+                settings = self.board.resolve(taken.type, taken.spec)
+                return await self._trusted([taken], {taken.id: settings}, grant)
+        finally:
+            self._slots.unreserve(shard_of(lock.id, self.board.shards))
+
+    def _asked(self, item: Item) -> AbstractAsyncContextManager[Grant]:
+        settings = self.board.resolve(item.type, item.spec)
+        return self.permits.asked({item.id: limit_of(item, settings)})
+
+    async def _trusted(
+        self, claims: Sequence[Claim], settings: Mapping[str, RunSettings], grant: Grant
+    ) -> list[Taken]:
+        """What may be run of some claims. What has no permit, or had it for too long, is put back:
+        it is due again at once.
+        """
+        taken = []
+        for one in await trusted(self.board, claims):
+            run = Taken(one, settings[one.id])
+            if grant.hold(one.id, one.nonce):
+                taken.append(run)
+            else:
+                self.runs.put_back(run)
+        return taken
