@@ -314,7 +314,9 @@ class GroupInvariants:
                 self._in_time(item_id, self._gone[shadow.lock.owner])
         if self._is_well:
             self._check_shares()
-            self.moves, self._shed, self._most = 0, 0, 0
+            held = sum(self._counts(self._live()).values())
+            # Where no worker lives, the next ones take what is there.
+            self.moves, self._shed, self._most = 0, 0, sum(1 for _ in self._partitions()) - held
 
     @property
     def _is_well(self) -> bool:

@@ -69,6 +69,17 @@ def test_a_worker_makes_four_requests_a_round_and_those_of_its_saves() -> None:
     assert 3.5 <= requests * ROUND / 60 <= 4.5
 
 
+def test_the_next_worker_takes_what_a_fleet_that_is_gone_has_let_go() -> None:
+    world = Shared(3, 1, Balance.SHARES, seed=3)
+    world.after("one starts", lambda: world.join([0]))
+    world.leave(world.workers.members)
+    while world.workers.members:
+        world._run_on(ROUND)
+    world._run_on(6 * ROUND)  # nothing moves any more
+    assert world.after("another starts", lambda: world.join([1])).moves == 3
+    world.kill(world.workers.members)
+
+
 @pytest.mark.parametrize(
     ("draw", "seed"),
     [
