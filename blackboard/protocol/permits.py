@@ -45,6 +45,10 @@ RENEWALS = 3
 """Batches for one renewal before it is left to the next."""
 
 
+LimitName = tuple[str, str]
+"""A type, and the JSON of a value of its key or ""."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """What the runs of a type, or of a type and a value of its key, are counted by."""
@@ -55,7 +59,7 @@ class Limit:
     most: int
 
     @property
-    def name(self) -> tuple[str, str]:
+    def name(self) -> LimitName:
         """Equal for all runs that are counted together."""
         return self.type, self.value
 

@@ -7,9 +7,9 @@ claim and its release, and an idle worker one request for each shard and cycle. 
 tokens that were not read, that shard alone is read again when their time comes.
 
 The backlog promises as much as a walk each time. There is a walk every cycle, whatever the backlog
-has. A token that moved meanwhile is a lost race, as always. A walk that found a stale lock and no
-slot for it expires the backlog: the lock goes first. Not in the backlog, and found by the next
-walk: what other workers release, and what people add or ask for.
+has. A token that moved meanwhile is a lost race, as always. A stale lock that had to wait for a
+slot or a permit goes first: once it may have them there is a walk. Not in the backlog, and found by
+the next walk: what other workers release, and what people add or ask for.
 
 **Turns.** Of each token one worker is the first to take it, and each other has its turn a moment
 later (`peers.py`). What is not this worker's turn yet is not in the backlog: it is read when it is,

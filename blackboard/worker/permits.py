@@ -18,6 +18,7 @@ from blackboard.protocol.permits import (
     LEASE,
     HeldPermit,
     Limit,
+    LimitName,
     forget_lost,
     give_back,
     renew,
@@ -65,9 +66,13 @@ class Grant:
         self._permits.hold(nonce, self._granted.pop(item_id))
         return True
 
+    @property
+    def limits(self) -> frozenset[LimitName]:
+        return frozenset(limit.name for limit in self._limits.values())
+
     def keep_for_locks(self) -> None:
         """What is freed of these limits is for stale locks first."""
-        self._permits.keep_for_locks(limit.name for limit in self._limits.values())
+        self._permits.keep_for_locks(self.limits)
 
     def take_unused(self) -> list[HeldPermit]:
         """Those that no claim has used."""
@@ -86,12 +91,12 @@ class Permits:
     holdings: Holdings
     freed: Callable[[], None]
     """Called when a limit that was exhausted has a permit again."""
-    _exhausted: dict[tuple[str, str], float] = field(default_factory=dict)
+    _exhausted: dict[LimitName, float] = field(default_factory=dict)
     """Limits of which no permit was left, and until when none are asked for, in monotonic seconds.
     """
-    _kept: set[tuple[str, str]] = field(default_factory=set)
+    _kept: set[LimitName] = field(default_factory=set)
     """Limits whose permits are for stale locks first."""
-    _asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _asked: Counter[LimitName] = field(default_factory=Counter)
     """Permits that are being asked for or wait for the answer to their claims."""
     _has_asked: bool = False
     _held: dict[str, HeldPermit] = field(default_factory=dict)
@@ -118,16 +123,23 @@ class Permits:
         now = self.board.clock.monotonic()
         self._exhausted = {name: until for name, until in self._exhausted.items() if now < until}
 
-    def exhausted(self) -> set[tuple[str, str]]:
+    def exhausted(self) -> set[LimitName]:
         """The limits of which no permits are asked for now, for tokens."""
         now = self.board.clock.monotonic()
         return self._kept | {name for name, until in self._exhausted.items() if now < until}
 
-    def keep_for_locks(self, names: Iterable[tuple[str, str]]) -> None:
-        """Ask for no more permits of some limits in this walk: a stale lock waits for one."""
+    def may_have(self, limits: Iterable[LimitName]) -> bool:
+        """Whether it is time to ask for permits of these limits again, for a stale lock."""
+        now = self.board.clock.monotonic()
+        return all(self._exhausted.get(name, now) <= now for name in limits)
+
+    def keep_for_locks(self, names: Iterable[LimitName]) -> None:
+        """Ask for no more permits of some limits until the next walk over the board: a stale lock
+        waits for one.
+        """
         self._kept.update(names)
 
-    def counts(self) -> Counter[tuple[str, str]]:
+    def counts(self) -> Counter[LimitName]:
         """How many this worker has, or asks for, of each limit."""
         held = Counter((one.permit.type, one.permit.value) for one in self._held.values())
         return held + self._asked

@@ -8,7 +8,7 @@ claim under way reserves its slots by shard; they are given to other claims when
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from blackboard.protocol.permits import Limit
+from blackboard.protocol.permits import Limit, LimitName
 
 
 class FreeSlots:
@@ -19,19 +19,19 @@ class FreeSlots:
         total: int,
         running: Counter[str],
         *,
-        permits: Counter[tuple[str, str]] | None = None,
-        exhausted: Container[tuple[str, str]] = (),
+        permits: Counter[LimitName] | None = None,
+        exhausted: Container[LimitName] = (),
         times: int = 1,
     ) -> None:
         """`running` has the slots taken by each type, `permits` those of each limit of the board,
         `exhausted` the limits of which there are no more. All that is free counts so many `times`.
         """
         self._running = running
-        self._permits = Counter[tuple[str, str]]() if permits is None else permits
+        self._permits = Counter[LimitName]() if permits is None else permits
         self._exhausted = exhausted
         self._times = times
         self._taken = Counter[str]()
-        self._limited = Counter[tuple[str, str]]()
+        self._limited = Counter[LimitName]()
         self.left = max(total - running.total(), 0) * times
 
     def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
@@ -77,8 +77,8 @@ class Slots:
 
     def free(
         self,
-        permits: Counter[tuple[str, str]] | None = None,
-        exhausted: Container[tuple[str, str]] = (),
+        permits: Counter[LimitName] | None = None,
+        exhausted: Container[LimitName] = (),
         *,
         times: int = 1,
     ) -> FreeSlots:

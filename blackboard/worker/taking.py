@@ -14,7 +14,7 @@ from blackboard.events import Events, LockAdopted, LockOverridden
 from blackboard.model import Claim, Item, Lock
 from blackboard.protocol.claims import Claimed, adopt, claim, override, trusted
 from blackboard.protocol.keys import shard_of
-from blackboard.protocol.permits import limit_of
+from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import RunSettings
 from blackboard.worker.backlog import Candidate
@@ -24,7 +24,11 @@ from blackboard.worker.slots import Slots
 
 
 class NoPermit(Exception):
-    """A stale lock is left alone: its type runs as often as it may already."""
+    """A stale lock is left alone: as many runs go on as some limits allow."""
+
+    def __init__(self, limits: frozenset[LimitName]) -> None:
+        super().__init__()
+        self.limits = limits
 
 
 class ClaimedBatch(NamedTuple):
@@ -88,7 +92,7 @@ class Taker:
                     grant = await stack.enter_async_context(self._asked(item))
                     if not grant.allows(item.id):
                         grant.keep_for_locks()
-                        raise NoPermit
+                        raise NoPermit(grant.limits)
                     return not self._slots.closed
 
                 taken = await override(self.board, lock, owner=self.owner, may_run=may_run)

@@ -33,7 +33,7 @@ from blackboard.handlers import Handler
 from blackboard.model import Lock, Mark, Token
 from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
-from blackboard.protocol.permits import limit_of
+from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
@@ -100,6 +100,11 @@ class Walk:
     """Stale locks that this walk over the board tried to take, and are as they were."""
     _in_vain_before: set[_Version] = field(default_factory=set)
     """The same of the walk before."""
+    _waiting: dict[str, Lock] = field(default_factory=dict)
+    """Stale locks for which there was no free slot, or no permit, by nonce; as their shards were
+    last read."""
+    _unpermitted: dict[str, frozenset[LimitName]] = field(default_factory=dict)
+    """The limits of which there was no permit for a stale lock, by its nonce."""
     _paused: dict[int, Mark] = field(default_factory=dict)
     """Shards in which nothing is claimed: the board is paused."""
     _left: Latest = field(default_factory=lambda: Latest(MOST_LEFT))
@@ -149,6 +154,9 @@ class Walk:
         progress = self._progress = WalkProgress(now=begun, whole=True)
         await self._each(range(self.board.shards), self._read_and_take_over, progress)
         await self._take_over_others(progress)
+        self._unpermitted = {
+            nonce: limits for nonce, limits in self._unpermitted.items() if nonce in self._waiting
+        }
         await self._claim_all(progress)
         self._check(progress)
         # From the beginning: tokens became ready while other shards were read.
@@ -157,11 +165,11 @@ class Walk:
 
     async def go_on(self) -> WalkResult | None:
         """Claim what is ready in the backlog, and read the shards that have more, until the free
-        slots are filled. None: it is time for a walk over the board, or the slot of a token is
-        missed by now.
+        slots are filled. None: it is time for a walk over the board, a stale lock goes first, or
+        the slot of a token is missed by now.
         """
         clock = self.board.clock.monotonic()
-        if not self.backlog.lasts(clock):
+        if not self.backlog.lasts(clock) or self._could_take_over():
             return None
         now = await self.board.table.now()
         progress = self._progress = WalkProgress(now=now)
@@ -182,7 +190,7 @@ class Walk:
     async def result(self) -> WalkResult:
         """The result of the latest walk, with what late shards have answered since."""
         now, progress = await self.board.table.now(), self._progress
-        due = self.backlog.waiting(now) + len(progress.full)
+        due = self.backlog.waiting(now) + len(self._waiting)
         more = due > 0 or bool(self.backlog.to_read(now))
         return progress.result(due=due, more=more)
 
@@ -231,8 +239,9 @@ class Walk:
         self.runs.holdings.changed.set()
 
     async def _failed(self, number: int, trouble: TableError, progress: WalkProgress) -> None:
-        """A shard is read again soon, and nothing of it is claimed before."""
+        """A shard is read again soon, and nothing of it is taken before."""
         progress.failed[number] = trouble
+        self._forget_waiting(number)
         pause = timedelta(seconds=self._pause_after(trouble, [number]))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
             self.events.emit(StoreAway, message=f"walk: {trouble}")
@@ -267,6 +276,7 @@ class Walk:
         held = [one for one in self.runs.holdings if one.shard == number]
         locks = await self._read(number, progress)
         there = {lock.nonce for lock in locks}
+        self._forget_waiting(number)
         for one in held:
             if one.claim.nonce not in there and not one.ended:
                 self.heartbeat.ask(one)
@@ -275,9 +285,10 @@ class Walk:
 
     async def _read_again(self, number: int, progress: WalkProgress) -> None:
         """Read a shard for a token that is ready. If it is gone, another worker was faster."""
-        expected, before = self.backlog.expects(number, progress.now), progress.taken_or_stale
+        expected = self.backlog.expects(number, progress.now)
+        before = progress.claims + len(self._waiting)
         await self._read_and_take_over(number, progress)
-        took_none = progress.taken_or_stale == before
+        took_none = progress.claims + len(self._waiting) <= before
         if expected and took_none and self.backlog.is_empty(number, progress.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
@@ -501,10 +512,35 @@ class Walk:
         of_type = self.board.resolve(item_type, OF_ITS_TYPE)
         return self._slots.free().take(item_type, of_type.slots)
 
+    def _may_override(self, lock: Lock) -> bool:
+        """Whether there is a slot for it, and may be a permit."""
+        limits = self._unpermitted.get(lock.nonce, ())
+        return self._has_slot(lock.type) and self.permits.may_have(limits)
+
+    def _could_take_over(self) -> bool:
+        """Whether a stale lock that waits can be overridden now, as far as shards answer."""
+        kinds = {(one.type, self._unpermitted.get(one.nonce)): one for one in self._not_late()}
+        return any(map(self._may_override, kinds.values()))
+
+    def _not_late(self) -> list[Lock]:
+        """The stale locks that wait, but for those in shards that are late."""
+        late, shards = self._tasks.late, self.board.shards
+        return [one for one in self._waiting.values() if shard_of(one.id, shards) not in late]
+
+    def _forget_waiting(self, number: int) -> None:
+        """The stale locks of a shard are read anew."""
+        if self._waiting:
+            self._waiting = {
+                nonce: lock
+                for nonce, lock in self._waiting.items()
+                if shard_of(lock.id, self.board.shards) != number
+            }
+
     async def _take_over(self, lock: Lock, progress: WalkProgress, *, ours: set[str]) -> None:
         """Override a stale lock while there is a free slot; adopt a lock of this worker that it
         does not hold (`ours`), nor did when it was read.
         """
+        self._waiting.pop(lock.nonce, None)
         move = decide_lock(
             lock,
             owner=self.owner,
@@ -519,14 +555,13 @@ class Walk:
         if move is Move.LEAVE:
             return
         try:
-            if move is Move.OVERRIDE and not self._has_slot(lock.type):
-                progress.full.append(lock)
-                self.backlog.expire()
+            if move is Move.OVERRIDE and not self._may_override(lock):
+                self._waiting[lock.nonce] = lock
                 return
             taken = await self._taken(lock, move)
-        except NoPermit:
-            progress.full.append(lock)
-            self.backlog.expire()
+        except NoPermit as refused:
+            self._waiting[lock.nonce] = lock
+            self._unpermitted[lock.nonce] = refused.limits
             return
         except (BadInput, ValueError) as error:
             self._leave(lock, str(error))
@@ -550,9 +585,9 @@ class Walk:
         """Stale locks go before tokens: a slot that was kept for an override in another shard may
         be free after all.
         """
-        if not progress.full or not self._slots.free().left:
+        others = self._not_late()
+        if not others or not self._slots.free().left:
             return
-        others, progress.full = progress.full, []
 
         async def in_shard(number: int, progress: WalkProgress) -> None:
             for lock in others:

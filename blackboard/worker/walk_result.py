@@ -76,8 +76,6 @@ class WalkProgress:
     refused: int = 0
     """Candidates for which no permit was left."""
     overdue: dict[str, Token] = field(default_factory=dict)
-    full: list[Lock] = field(default_factory=list)
-    """Stale locks for which there was no free slot."""
     freed: list[Lock] = field(default_factory=list)
     soonest: timedelta | None = None
 
@@ -86,14 +84,8 @@ class WalkProgress:
         """Shards of which not all was read that should be."""
         return self.late | self.failed.keys()
 
-    @property
-    def taken_or_stale(self) -> int:
-        return self.claims + len(self.full)
-
     def result(self, *, due: int, more: bool) -> WalkResult:
-        """What it has come to; with what the backlog and the stale locks have that is `due`, and
-        whether there is `more` to do.
-        """
+        """What it has come to, where so much is `due` in all, and there is `more` to do."""
         return WalkResult(
             claims=self.claims,
             locks=frozenset(self.locks),

@@ -7,9 +7,9 @@ import pytest
 from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.edits import run_now
-from blackboard.protocol.permits import LEASE, Limit, in_use, take
+from blackboard.protocol.permits import LEASE, Limit, give_back, in_use, take
 from blackboard.table import ANY, Merge
-from blackboard.worker.permits import LOST
+from blackboard.worker.permits import ASK_AGAIN, LOST
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.workers import PATIENCE, Workplace, until, with_workers
@@ -120,6 +120,45 @@ async def test_a_stale_lock_is_overridden_when_a_permit_is_left(place: Workplace
     await worker.walk()
     await worker.run("davis")
     assert await held(place) == ["davis"]
+
+
+@with_workers
+async def test_a_stale_lock_asks_for_a_permit_every_few_seconds_however_often_its_worker_wakes(
+    place: Workplace,
+) -> None:
+    await place.add("davis", item_type="scarce", every="1h", stale_after="3s")
+    taken = await take(place.other, SCARCE, ["davis", "x"], owner="another")
+    await place.claimed("davis", board=place.other, owner="dead")
+    place.later(seconds=12)
+    worker = await place.worker()
+    await worker.walk()
+    reads = place.table.requests.pages
+    for _ in range(20):
+        await worker.looks_again()
+    assert place.table.requests.pages == reads, "nothing else is there to be done"
+    assert (await place.lock()).owner == "dead"
+    await give_back(place.other, taken)
+    place.later(seconds=ASK_AGAIN)
+    await worker.looks_again()
+    await worker.run("davis")
+
+
+@with_workers
+async def test_a_stale_lock_has_the_first_permit_that_its_worker_gives_back(
+    place: Workplace,
+) -> None:
+    for item_id in ("x", "y"):
+        await place.add(item_id, item_type="scarce", every="1h", stale_after="5m")
+    place.later(seconds=2)
+    worker = await place.worker()
+    ours = [await worker.run(one) for one in ("x", "y")]
+    await place.add("davis", item_type="scarce", every="1h", stale_after="3s")
+    await place.claimed("davis", board=place.other, owner="dead")
+    place.later(seconds=10)
+    await worker.walk()
+    assert (await place.lock()).owner == "dead"
+    ours[0].end()
+    await worker.run("davis")
 
 
 @with_workers
