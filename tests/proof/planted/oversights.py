@@ -19,11 +19,12 @@ from blackboard.rules.transitions import LateMove, late_move, passed_over, relea
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Merge, Op, Replace
-from blackboard.worker import running, walk
-from blackboard.worker.backlog import Backlog, Candidate, Selection
+from blackboard.worker import running, taking
+from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
 from blackboard.worker.slots import Slots
+from blackboard.worker.walk import Walk
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.scenarios import newer
@@ -288,7 +289,7 @@ OVERSIGHTS = (
     Planted(
         name="untrusted",
         without="a claim is run whenever its answer came",
-        patches=((walk, "trusted", trusts_every_claim),),
+        patches=((taking, "trusted", trusts_every_claim),),
         shows="UNTRUSTED",
         walks=False,
     ),
@@ -319,7 +320,7 @@ OVERSIGHTS = (
     Planted(
         name="stale and forgotten",
         without="a stale lock that was read without a free slot is not looked for again",
-        patches=((Backlog, "expire", lambda _: None),),
+        patches=((Walk, "_could_take_over", lambda _: False),),
         shows="PRIORITY|STUCK",
         walks=False,
     ),
