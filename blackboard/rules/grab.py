@@ -37,6 +37,10 @@ two pumps may run. With a guard the rows of the locks decide, and the race only 
     -   A holder that lost a race stops its pump only if it has at least two more than the winner.
     -   A winner starts its pump at once if the partition is free or stale by the rows, and not
         because its field in the hash `allocation` is empty or the shutdown time is over.
+    -   A mark in the hash `grab` is void when it is still there twice the minimum time after the
+        race was published, and not after the maximum time alone: its node has died, or was not
+        heard. Otherwise a partition would wait for as long, and without an end where no node lives
+        for so long.
 
 Counts of other nodes are those of the rows; its own are those of the node. Rows may be some seconds
 old: so a partition counts as free for the minimum time after a message in `allocated`. A guard does
@@ -470,10 +474,15 @@ class _Turn:
         if quiet < self._grab.publishes_after(name):
             return
         if value is not None:
-            if quiet < self._times.maximum:
+            if quiet < self._mark_lasts:
                 return
             self.actions.append(DropIf(Hash.GRAB, name, value))
         self.actions.append(Publish(Channel.GRAB_LEASE, name))
+
+    @property
+    def _mark_lasts(self) -> float:
+        """Seconds after which a mark is void."""
+        return self._times.maximum if self._guard is None else 2 * self._times.minimum
 
     def _found_owner(self, name: str, value: str | None) -> None:
         part = self.parts[name]

@@ -40,6 +40,10 @@ race is no failure, and may be tried again at once."""
 IDLE_WALK = 1.0
 """Seconds until the next walk of a worker that waits for the board to be idle."""
 
+LAG = 1.0
+"""Seconds by which a worker that has just begun may take the time of the store for earlier than it
+is: Azure tells whole seconds."""
+
 
 class Mode(StrEnum):
     """When a worker is done."""
@@ -74,6 +78,8 @@ class Worker:
     grace: float
     """Seconds that runs have once the worker is asked to stop."""
     _group: asyncio.TaskGroup = field(init=False)
+    _began: float = 0.0
+    """In monotonic seconds."""
     _asked_to_stop: int = 0
     _stop_asked: float = math.inf
     """When it was first asked, in monotonic seconds: the grace counts from then."""
@@ -90,6 +96,7 @@ class Worker:
         the store cannot work and the mode would have had an end: to try for ever is for daemons.
         Raises Remade when the board was made anew meanwhile.
         """
+        self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
         self.wake.start()
         try:
@@ -171,11 +178,12 @@ class Worker:
             result = await self._walk(whole=beat, until_idle=mode is Mode.UNTIL_IDLE)
             if self._gives_up(mode):
                 return
-            if mode is Mode.ONCE and result is not None and result.answered:
+            has_walked = result is not None and result.answered and not self._may_be_due(result)
+            if mode is Mode.ONCE and has_walked:
                 return
             if mode is Mode.UNTIL_IDLE and result is not None:
                 result, beat_meanwhile = await self._late_answers(result)
-                if self._is_idle(result) and not result.late:
+                if self._is_idle(result) and not (result.late or self._may_be_due(result)):
                     return
                 if beat_meanwhile is not None:
                     beat = beat_meanwhile
@@ -190,6 +198,13 @@ class Worker:
         """Whether there is nothing to do, but for shards that are late."""
         left = result.due or result.locks or result.claims or result.skipped or result.failed
         return result.whole and not (left or len(self.holdings))
+
+    def _may_be_due(self, result: WalkResult) -> bool:
+        """Whether something may be due by the store's clock that is not due yet by this worker's
+        notion of it.
+        """
+        left = self._began + LAG - self.board.clock.monotonic()
+        return result.soonest is not None and result.soonest.total_seconds() <= left
 
     async def _late_answers(self, result: WalkResult) -> tuple[WalkResult, bool | None]:
         """Wait for the shards that were late in this walk, when they are all that is left: to read

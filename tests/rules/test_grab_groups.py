@@ -48,20 +48,21 @@ def test_partitions_of_a_killed_node_are_back_after_about_the_maximum_lease_time
         assert set(world.shares().values()) == {4}
 
 
+@pytest.mark.parametrize(("guarded", "soonest", "latest"), [(False, 100, 190), (True, 25, 70)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_that_is_killed_between_its_win_and_its_start_costs_a_maximum_lease_time(
-    seed: int,
+def test_one_that_is_killed_between_its_win_and_its_start_leaves_a_mark_until_that_is_void(
+    seed: int, soonest: float, latest: float, *, guarded: bool
 ) -> None:
-    """Its mark stays in the hash: no race is published until that is void."""
-    with GrabWorld(1, seed=seed) as world:
+    """No race is published before: as published after the maximum lease time; with a guard soon."""
+    with GrabWorld(1, seed=seed, guarded=guarded) as world:
         settled(world, "fox", "owl")
         (holder,) = world.pumps.running["00"]
         other = "owl" if holder == "fox" else "fox"
         world.shared.hashes[Hash.GRAB]["00"] = "dead"
         world.kill(holder)
-        world.run(100)
+        world.run(soonest)
         assert world.pumps.unowned() == 1
-        world.run(90)
+        world.run(latest - soonest)
         assert world.pumps.running["00"] == {other}
 
 

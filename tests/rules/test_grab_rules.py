@@ -54,9 +54,15 @@ def rows(held: Rows | None) -> LockHolders | None:
 class Node:
     """A node `fox` that is handed events; `did` has what followed, without moments to wake."""
 
-    def __init__(self, *, partitions: Iterable[str] = NAMES, now: float = 1000.0) -> None:
+    def __init__(
+        self,
+        *,
+        partitions: Iterable[str] = NAMES,
+        now: float = 1000.0,
+        times: Times = Times(),  # noqa: B008 - it is frozen
+    ) -> None:
         self.now = now
-        self.grab, actions = Grab(node="fox").step(
+        self.grab, actions = Grab(node="fox", times=times).step(
             RowsRead(frozenset(partitions), frozenset()), now
         )
         self.wakes_at = self._wake(actions)
@@ -479,6 +485,20 @@ def test_a_guarded_holder_yields_to_one_who_has_two_less(
     node = fox_with(P, *NAMES[: mine - 1])
     assert node.race(P, guard)[1] == [SetIfAbsent(Hash.GRAB, P, "fox")]
     assert node.take(Raced(P, "elk"), guard=guard) == ([StopPump(P)] if yields else [])
+
+
+def test_with_a_guard_a_mark_that_outlives_its_race_is_void() -> None:
+    """It stays won for 10 s, and the race may take as long."""
+    node, published = Node(partitions=[P]), Node(partitions=[P])
+    for one in (node, published):
+        one.wakes({})
+    assert published.take(Found(Hash.GRAB, P, "dead")) == []
+    did = node.take(Found(Hash.GRAB, P, "dead"), guard={})
+    assert did == [DropIf(Hash.GRAB, P, "dead"), Publish(Channel.GRAB_LEASE, P)]
+    short = Node(partitions=[P], times=Times(normal=60, minimum=40))
+    short.wakes({})
+    assert short.now - 1000 < 80
+    assert short.take(Found(Hash.GRAB, P, "owl"), guard={}) == []
 
 
 @pytest.mark.parametrize(("guard", "starts"), [({"owl": 1}, False), ({}, True)])

@@ -1,7 +1,10 @@
 """`worker --until-idle` works until nothing is due and nothing runs, and no longer."""
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import Any
+
+import pytest
 
 from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
@@ -145,3 +148,25 @@ async def test_until_idle_does_not_wait_for_a_lock_that_nobody_can_take_over(
     worker = await place.worker(Mode.UNTIL_IDLE)
     await worker.ended()
     assert len(worker.of(ItemLeftAlone)) == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])
+@with_workers
+async def test_what_may_be_due_by_the_clock_of_the_store_is_waited_for(
+    place: Workplace, mode: Mode
+) -> None:
+    """Who has just come takes the time of Azure for up to a second less than it is."""
+    await place.add("davis")
+    behind = timedelta(seconds=0.6)
+
+    async def now() -> datetime:
+        return await place.table.table.now() - behind
+
+    setattr(place.table, "now", now)  # noqa: B010 - mypy would not have a method replaced
+    worker = await place.worker(mode, at_once=True)
+    await until(lambda: worker.wake.waiting or worker.task.done(), "the first walk")
+    assert worker.order == []
+    place.later(seconds=0.6)
+    await worker.looks_again()
+    await worker.ended()
+    assert worker.order == ["davis"]

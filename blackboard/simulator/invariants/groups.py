@@ -175,9 +175,12 @@ class GroupInvariants:
 
     @property
     def _until_taken(self) -> float:
-        """Seconds. A race is void after the maximum time, if its winner has died."""
+        """Seconds. A race that comes before the lock is stale is followed by another; and a mark
+        that a winner left which has died costs one more.
+        """
         if self.group.is_raced_for:
-            return self.group.times.maximum + self.group.times.minimum + SPARE
+            times = self.group.times
+            return self.group.lease + 2 * times.normal + times.minimum + SPARE
         return self.group.lease + TAKEOVER_ROUNDS * self.group.round + SPARE
 
     @property
