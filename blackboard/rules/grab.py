@@ -481,7 +481,7 @@ class _Turn:
 
     @property
     def _mark_lasts(self) -> float:
-        """Seconds after which a mark is void."""
+        """Seconds after which a mark is void. A winner that lives clears it sooner."""
         return self._times.maximum if self._guard is None else 2 * self._times.minimum
 
     def _found_owner(self, name: str, value: str | None) -> None:

@@ -39,6 +39,7 @@ from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
+from blackboard.worker.claiming import Claimer, NoPermit
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
 from blackboard.worker.membership import LOST_AFTER
@@ -48,7 +49,6 @@ from blackboard.worker.running import Runs, Taken
 from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import FreeSlots, Slots
 from blackboard.worker.store_breaker import StoreBreaker
-from blackboard.worker.taking import NoPermit, Taker
 from blackboard.worker.wake import Wake
 from blackboard.worker.walk_result import WalkProgress, WalkResult
 
@@ -88,7 +88,7 @@ class Walk:
     """For how long a token is ready until it is overdue; None: overdue tokens are not reported."""
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
-    _taker: Taker = field(init=False)
+    _claimer: Claimer = field(init=False)
     _progress: WalkProgress = field(init=False)
     """Of the latest walk."""
     _misfits: set[_Version] = field(default_factory=set)
@@ -123,7 +123,7 @@ class Walk:
             became_late=self._slots.unreserve,
             answered=self._answered_late,
         )
-        self._taker = Taker(
+        self._claimer = Claimer(
             board=self.board,
             owner=self.owner,
             runs=self.runs,
@@ -472,7 +472,7 @@ class Walk:
             wanted = wanted[: min(left, claims_at_once(self.board))]
             if not wanted:
                 break
-            batch, answer, taken = await self._taker.claim(number, wanted)
+            batch, answer, taken = await self._claimer.claim(number, wanted)
             progress.refused += len(wanted) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
@@ -577,9 +577,9 @@ class Walk:
 
     async def _taken(self, lock: Lock, move: Move) -> list[Taken] | None:
         if move is Move.ADOPT:
-            return await self._taker.adopt(lock)
+            return await self._claimer.adopt(lock)
         is_late = shard_of(lock.id, self.board.shards) in self._tasks.late
-        return await self._taker.override(lock, reserves=not is_late)
+        return await self._claimer.override(lock, reserves=not is_late)
 
     async def _take_over_others(self, progress: WalkProgress) -> None:
         """Stale locks go before tokens: a slot that was kept for an override in another shard may

@@ -50,7 +50,7 @@ class Mode(StrEnum):
 
     FOREVER = "forever"
     ONCE = "once"
-    """After one walk and the runs that it started."""
+    """After one walk and the runs that it started; what becomes due within LAG is claimed, too."""
     UNTIL_IDLE = "until idle"
     """When nothing is due and nothing runs, of the types it takes."""
 

@@ -19,7 +19,7 @@ from blackboard.rules.transitions import LateMove, late_move, passed_over, relea
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
 from blackboard.table import Merge, Op, Replace
-from blackboard.worker import running, taking
+from blackboard.worker import claiming, running
 from blackboard.worker.backlog import Candidate, Selection
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
@@ -289,7 +289,7 @@ OVERSIGHTS = (
     Planted(
         name="untrusted",
         without="a claim is run whenever its answer came",
-        patches=((taking, "trusted", trusts_every_claim),),
+        patches=((claiming, "trusted", trusts_every_claim),),
         shows="UNTRUSTED",
         walks=False,
     ),

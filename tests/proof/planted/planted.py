@@ -11,7 +11,7 @@ from blackboard.protocol import batches, checkpoints, claims, edits, releases
 from blackboard.rules import due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
-from blackboard.worker import heartbeat, taking, walk
+from blackboard.worker import claiming, heartbeat, walk
 from blackboard.worker.backlog import Backlog
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
@@ -342,7 +342,7 @@ MISTAKES = (
         name="stubborn",
         without="a claim that lost its race is repeated unchanged",
         patches=(
-            (taking, "claim", broken.claims_without_reading),
+            (claiming, "claim", broken.claims_without_reading),
             (Backlog, "drop", lambda *_: None),
         ),
         shows="REFUSED",

@@ -1,4 +1,4 @@
-"""How a worker takes items: claims their tokens, overrides stale locks, adopts locks of its own.
+"""How a worker claims items: by their tokens, over stale locks, and where a lock is its own.
 
 A slot is reserved from the request to its answer. What runs only so often on the whole board needs
 a permit first; a permit that was asked for and not used is given back. A worker that is asked to
@@ -42,8 +42,8 @@ class ClaimedBatch(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Taker:
-    """Takes items for one worker."""
+class Claimer:
+    """Claims tokens, overrides stale locks and adopts its own, for one worker."""
 
     board: BoardTable
     owner: str
