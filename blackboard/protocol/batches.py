@@ -18,16 +18,31 @@ Every batch but claim states the item's etag as it was read, and finds the token
 A claim may pass over it: the token's own etag lets one claim happen at a time, and every change
 of a waiting item makes its token anew. Leave out one condition and two tokens, a lost edit or a
 fence that goes back follow within a few steps.
+
+Where the rows of an item contradict each other, as on a store that went back in time, a batch may
+find a row of the history or a token in its way that no worker can have written under the stated
+etags. Then the item decides (`insisting`): no such row keeps an item from being released.
 """
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
 from blackboard.model import Claim, Item, Lock, Outcome, Run, State, Token, Work
-from blackboard.protocol.keys import item_key, lock_key, next_key, run_key
+from blackboard.protocol.keys import NEXT, RUN, item_key, lock_key, next_key, run_key
 from blackboard.protocol.rows import columns_of, data_of
 from blackboard.rules.transitions import run_of
-from blackboard.table import ANY, Data, Delete, Insert, Merge, Op, Replace
+from blackboard.table import (
+    ANY,
+    Conflict,
+    ConflictKind,
+    Data,
+    Delete,
+    Insert,
+    Merge,
+    Op,
+    Replace,
+)
 
 PLANNED = ("state", "slot", "ready", "planned", "attempt", "failures", "once", "requests")
 """The columns of an item that decide what it waits for."""
@@ -176,6 +191,23 @@ def remove_ops(item: Item, tombstone: Item) -> list[Op]:
     elif item.state is State.ACTIVE:
         ops.append(Delete(next_key(item.ready, item.id), ANY))
     return ops
+
+
+def insisting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
+    """The batch again, where the rows of an item contradict each other: the item, whose etag the
+    batch states, decides, and a row that follows from it is written over what is in its way, and
+    need not be there to be deleted. None: what the batch states has changed.
+    """
+    op, before, after = ops[lost.index], ops[: lost.index], ops[lost.index + 1 :]
+    match op, lost.kind:
+        case Insert(key, data), ConflictKind.EXISTS if key.startswith((RUN, NEXT)):
+            return [*before, Replace(key, data, ANY), *after]
+        case Replace(key, data, "*"), ConflictKind.MISSING if key.startswith((RUN, NEXT)):
+            return [*before, Insert(key, data), *after]
+        case Delete(_, "*"), ConflictKind.MISSING:
+            return [*before, *after]
+        case _:
+            return None
 
 
 def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:

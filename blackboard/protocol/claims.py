@@ -222,7 +222,7 @@ async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -
         return False
     after = passed_over(item, settings=settings, now=await board.table.now())
     try:
-        await board.table.commit(board.partition(item.id), change_ops(item, after))
+        await board.commit(item.id, change_ops(item, after))
     except (Conflict, Unknown):
         return False
     return True
@@ -258,7 +258,7 @@ async def override(
     if item.state is not State.ACTIVE or not _may_take_over(lock, settings):
         ops = free_ops(item, lock.etag, freed(held, gone, settings=settings), gone)
         with suppress(Conflict, Unknown):  # the lock moved, or the next walk finds it as it was
-            await board.table.commit(board.partition(item.id), ops)
+            await board.commit(item.id, ops)
         return None
     if may_run is not None and not await may_run(held):
         return None
@@ -267,16 +267,16 @@ async def override(
     taken = _claim_of(board, after, settings=settings, sent=sent)
     board.in_flight.add(taken.nonce)
     try:
-        etags = await board.table.commit(
-            board.partition(lock.id), override_ops(item, lock, taken, gone)
-        )
+        etags = await board.commit(lock.id, override_ops(item, lock, taken, gone))
     except Conflict:
         return None
     except Unknown:
         return next(iter(await _landed(board, [taken])), None)
     finally:
         board.in_flight.discard(taken.nonce)
-    return taken.answered(lock_etag=etags[0], item_etag=etags[1])
+    return taken.answered(
+        lock_etag=etags[keys.lock_key(lock.id)], item_etag=etags[keys.item_key(item.id)]
+    )
 
 
 def _may_take_over(lock: Lock, settings: RunSettings) -> bool:

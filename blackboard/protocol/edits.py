@@ -112,16 +112,14 @@ async def change_item(
         if after is None:
             return Changed(item=item, changed=False)
         after = replace(after, applied=remembered(item_id, item.applied, name, now=began))
-        ops = write(item, after)
         try:
-            etags = await board.table.commit(board.partition(item_id), ops)
+            etags = await board.commit(item_id, write(item, after))
         except Conflict:
             continue
         except Unknown:
             doubtful = True
             continue
-        written = [op.key for op in ops].index(item_key(item_id))
-        return Changed(item=replace(after, etag=etags[written]))
+        return Changed(item=replace(after, etag=etags[item_key(item_id)]))
     raise restless(item_id)
 
 
@@ -203,13 +201,13 @@ async def _add(
         floor = 0 if old else await board.floor()
         item = _new_item(board, new, addition, over=old, floor=floor, now=now)
         try:
-            etags = await board.table.commit(board.partition(new.id), add_ops(item, over=old))
+            etags = await board.commit(new.id, add_ops(item, over=old))
         except Conflict:
             continue
         except Unknown:
             doubtful = True
             continue
-        return Changed(item=replace(item, etag=etags[0]))
+        return Changed(item=replace(item, etag=etags[item_key(new.id)]))
     raise restless(new.id)
 
 

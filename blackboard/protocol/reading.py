@@ -16,6 +16,7 @@ from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token
 from blackboard.protocol import keys
+from blackboard.protocol.batches import insisting
 from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.breaker import STORE
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, statuses_of
@@ -24,7 +25,9 @@ from blackboard.table import (
     Busy,
     Conflict,
     Delete,
+    Etag,
     Insert,
+    Op,
     Row,
     Table,
     Unavailable,
@@ -297,6 +300,22 @@ class BoardTable:
             return _record(record_type, row, **extra)
         except BadRow:
             return None  # one bad row must not stop a worker; `doctor` reports it
+
+    async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
+        """Commit a batch that states the etag of an item; the etags of what it wrote, by key.
+        Where rows that follow from the item are in its way, they are written over (`insisting`).
+        Raises as `Table.commit`.
+        """
+        while True:
+            try:
+                etags = await self.table.commit(self.partition(item_id), ops)
+            except Conflict as lost:
+                insisted = insisting(ops, lost)
+                if insisted is None:
+                    raise
+                ops = insisted
+            else:
+                return {op.key: etag for op, etag in zip(ops, etags, strict=True)}
 
     async def delete(self, item_id: str, key: str, etag: str) -> None:
         """Delete one row that belongs to no item, if it is still the one that was read."""

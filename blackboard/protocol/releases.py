@@ -48,7 +48,6 @@ from blackboard.spec import RunSettings
 from blackboard.table import (
     Busy,
     Conflict,
-    ConflictKind,
     Delete,
     Op,
     Refused,
@@ -61,10 +60,6 @@ ROWS_OF_A_RELEASE = 4
 """At the most: the lock goes, the next token comes, the item and the history say so."""
 ROUNDS = 3
 """Times that a release is answered in a batch and does not land, before it is settled by itself."""
-REFUSALS = 3
-"""Times that rows are in the way of one release which no other program can have written while the
-lock is its own, before that lock is left to go stale.
-"""
 REFUSED = "the store refused the outcome"
 
 
@@ -315,10 +310,8 @@ async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | N
 async def _until_it_lands(
     board: BoardTable, finished: FinishedRun, *, sent: datetime | None
 ) -> Released:
-    """Built from the item as it is now, and again until it lands. It never does where the board
-    contradicts itself: when the history has another run of this fence.
-    """
-    claim, refusals = finished.claim, 0
+    """Built from the item as it is now, and again until it lands."""
+    claim = finished.claim
     while True:
         lock = await until_answered(board, claim.id, lambda: board.lock(claim.id))
         if lock is None or lock.nonce != claim.nonce:
@@ -332,15 +325,11 @@ async def _until_it_lands(
         now = await until_answered(board, claim.id, board.table.now)
         ops, done = prepare(board, finished, current, now=now)
         try:
-            await until_answered(
-                board, claim.id, partial(board.table.commit, board.partition(claim.id), ops)
-            )
+            await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
         except Unknown:
             sent = done.ready
-        except Conflict as lost:
-            refusals += lost.kind is ConflictKind.EXISTS
-            if refusals == REFUSALS:
-                return Released(how=ReleaseOutcome.DROPPED, run=done.run)
+        except Conflict:
+            continue
         except Refused as refused:
             if _is_terse(finished):
                 return Released(how=ReleaseOutcome.DROPPED, run=done.run)

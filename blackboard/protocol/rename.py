@@ -74,8 +74,8 @@ async def _move(
     )
     copy = replace(copy, applied=(Applied(name=name, at=now),))
     try:
-        await board.table.commit(board.partition(new_id), add_ops(copy, over=new))
-        await board.table.commit(board.partition(old.id), remove_ops(old, removed(old, now=now)))
+        await board.commit(new_id, add_ops(copy, over=new))
+        await board.commit(old.id, remove_ops(old, removed(old, now=now)))
     except (Conflict, Unknown):
         return
 

@@ -583,10 +583,12 @@ def late_move(
 
 def stays(row: Run, late: Run) -> bool:
     """Whether a row of the history stays as it is, though its run came back: it says superseded
-    already, or says that an operator cancelled a run that did not end well.
+    already, or says that an operator cancelled a run that did not end well, or is of another run,
+    to which a store that went back in time gave the fence again.
     """
     cancelled = row.outcome is Outcome.CANCELLED and late.outcome is not Outcome.OK
-    return row.outcome is Outcome.SUPERSEDED or cancelled
+    of_another = row.nonce not in ("", late.nonce)
+    return row.outcome is Outcome.SUPERSEDED or cancelled or of_another
 
 
 def superseded(late: Run, row: Run | None) -> Run:
