@@ -27,7 +27,7 @@ from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
 from blackboard.views import item_view, run_view, worker_view
 from blackboard.worker.membership import workers
-from tests.proof.damage.mutations import Kept, Mutation, Mutator
+from tests.proof.damage.mutations import ENDED, Kept, Mutation, Mutator
 from tests.support.boards import disagreeing
 from tests.support.clocks import ManualClock
 from tests.support.stores import OpenTable
@@ -249,8 +249,14 @@ class Harmed:
             else:
                 stopped = _stopped(item, now - EVERY - LATER)
             self.outcomes[stopped or "goes on"] += 1
+            if stopped and mutation.what == ENDED and self._is_only(mutation):
+                yield f"{name}: {stopped}, though nothing stands in its way: {mutation}"
             if stopped and not self._is_told(mutation, item) and not self._is_beyond(name):
                 yield f"{name}: {stopped}, and nobody tells: {mutation}"
+
+    def _is_only(self, mutation: Mutation) -> bool:
+        """Whether nothing else was done to its item."""
+        return [one for one in self.done if one.before.id == mutation.before.id] == [mutation]
 
     def _is_beyond(self, name: str) -> bool:
         """Whether nobody could tell: its row was taken away and nothing else was left of it, or

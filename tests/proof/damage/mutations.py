@@ -16,6 +16,7 @@ from typing import Any
 from blackboard.model import VERSION, replace
 from blackboard.protocol import keys
 
+ENDED = "fence"
 DEEP = "[" * 5_000
 ODD_TEXTS = (
     "",
@@ -143,6 +144,7 @@ class Mutator:
             self.elsewhere,
             self.of_another_version,
             self.written_again,
+            self.ended_before,
         )
 
     def mutated(self, row: Kept) -> Mutation:
@@ -230,6 +232,19 @@ class Mutator:
     def written_again(self, row: Kept) -> Mutation:
         """As it was, under an etag that nobody knows."""
         return Mutation(what="etag", before=row, after=row)
+
+    def ended_before(self, row: Kept) -> Mutation:
+        """The history has a run of the fence that runs now: the store went back in time."""
+        fence = row.data.get("fence")
+        if row.family != "lock" or type(fence) is not int:
+            return self.written_again(row)
+        names = ("item", "type", "fence", "attempt", "slot")
+        data = {name: row.data[name] for name in names if name in row.data}
+        since = row.data.get("since")
+        data |= {"start": since, "stop": since, "outcome": "ok", "nonce": "f" * 32, "lag": 0.0}
+        data["worker"] = row.data.get("owner", "")
+        after = replace(row, key=keys.run_key(row.id, fence), data=data)
+        return Mutation(what=ENDED, before=row, after=after, stays=True)
 
     def _any(self) -> Any:
         """A value of any type."""
