@@ -7,10 +7,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.doctor import planning_of
 from blackboard.leases import GroupLeases, read_groups
 from blackboard.model import Mark
 from blackboard.phrases import first_line, last_seen, plural, since, span
+from blackboard.protocol.edits import planning_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.rules.next_run import Planning, ahead
@@ -93,8 +93,12 @@ def alarms_of(
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
     """The partitions without an owner, each by its name on the board of its group."""
     for one in group.partitions:
-        free = group.free_for(one)
-        if free > group.lease:
-            words = f"a partition of {group.name} without an owner for {span(free.total_seconds())}"
-            name, since = f"{group.name}/{one.item.id}", group.now - free
+        free, name = group.free_for(one), f"{group.name}/{one.item.id}"
+        words = f"a partition of {group.name} without an owner"
+        if group.is_set_back(one):
+            words += ", let go in the future: a clock was wrong (its next worker puts that right)"
+            yield Alarm(id=name, type=group.name, problem="clock", since=None, message=words)
+        elif free > group.lease:
+            words += f" for {span(free.total_seconds())}"
+            since = group.now - free
             yield Alarm(id=name, type=group.name, problem="unowned", since=since, message=words)

@@ -58,6 +58,7 @@ from blackboard.rules.election import (
     Undelivered,
     step,
 )
+from blackboard.rules.next_run import is_ahead
 from blackboard.runners.inline import LoopSignal
 from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
@@ -385,9 +386,8 @@ class Election:
         """Look at the lock, and take it if it is free or stale and this candidate stands."""
         found = await self._look()
         if found is None:
-            if await self._item() is None:
-                await self._added()
-            return  # it is paused, or not ready yet
+            await self._not_ready()
+            return
         if isinstance(found, Lock) and found.owner == self.owner:
             await self._found_own(found)
             return
@@ -401,6 +401,16 @@ class Election:
         if self._stand and leader is None and not self._leaving.is_set():
             await self._take(found)
         self._hurries = has_ranks and self._claim is None and (leader is None or self._stand)
+
+    async def _not_ready(self) -> None:
+        """There is no lock, and no token that is ready: the election is paused, or was removed, or
+        a clock was ahead when its last leader resigned.
+        """
+        item = await self._item()
+        if item is None:
+            await self._added()
+        elif is_ahead(item.ready, now=await self._board.table.now()):
+            await edits.bring_back(self._board, self.name)
 
     async def _hear(self) -> None:
         """Announce this candidate when it is time, and hear what others have sent."""

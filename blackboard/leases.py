@@ -10,6 +10,7 @@ from blackboard.errors import BadInput
 from blackboard.phrases import first_line
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
 from blackboard.table import Row
 
@@ -36,6 +37,12 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
             since = one.item.ready
         return max(self.now - since, timedelta(0)) if since else timedelta(0)
 
+    def is_set_back(self, one: ItemStatus) -> bool:
+        """Whether a partition without an owner was let go in the future: a clock was wrong, and
+        nothing says for how long it has been free.
+        """
+        return one.item.waits and says_future(one.item, now=self.now)
+
     @property
     def free(self) -> timedelta:
         """The longest of these times."""
@@ -43,8 +50,8 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether no partition is free for longer than its lease."""
-        return self.free <= self.lease
+        """Whether no partition is free for longer than its lease; none that is set back either."""
+        return self.free <= self.lease and not any(map(self.is_set_back, self.partitions))
 
     @property
     def counts(self) -> Sequence[int]:

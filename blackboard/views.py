@@ -14,6 +14,7 @@ from blackboard.model import Action, Mark, Run, State
 from blackboard.phrases import iso
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
+from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.durations import parse_duration
 from blackboard.spec import Labels, decode_spec
@@ -191,6 +192,8 @@ def has_no_leader(one: ItemStatus, read: BoardStatus) -> bool:
     """Whether an election has had no leader for longer than its lease."""
     if one.stale and one.lock is not None:
         return one.lock.age - one.lock.stale_after > _lease_of(one)
+    if one.item.waits and says_future(one.item, now=read.now):
+        return True  # a clock was wrong: nothing says for how long
     return one.item.waits and (read.now - one.item.ready).total_seconds() > _lease_of(one)
 
 

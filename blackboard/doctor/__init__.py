@@ -21,13 +21,11 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
-from blackboard.protocol.edits import settings_of
+from blackboard.protocol.edits import planning_of
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of
 from blackboard.rules.due import lease
-from blackboard.rules.next_run import Planning
-from blackboard.schedule.schedule import parse_schedule
 from blackboard.table import Conflict, Op, Refused, Row, Unknown, read
 from blackboard.worker.membership import Sighting, takers, workers
 
@@ -172,21 +170,6 @@ class _Judge:
         except Unknown:
             return True
         return True
-
-
-def planning_of(board: BoardTable, item: Item) -> Planning | None:
-    """None where it cannot be computed. A schedule that the settings have by now may not be the one
-    that the waiting token was planned by: the item's row has that.
-    """
-    try:
-        settings = settings_of(board, item, item.spec)
-        written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
-    except (BadInput, ValueError):
-        return None
-    schedules = [settings.schedule] if settings.schedule else []
-    if written is not None and written not in schedules:
-        schedules.append(written)
-    return Planning(settings=settings, schedules=schedules)
 
 
 def _lease(board: BoardTable, item: Item) -> timedelta:

@@ -27,6 +27,7 @@ from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_op
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, data_of, text_of
+from blackboard.rules.next_run import Planning, is_set_back
 from blackboard.rules.transitions import (
     ADDED,
     LONGEST_NAME,
@@ -39,6 +40,7 @@ from blackboard.rules.transitions import (
     added,
     additions,
     applies,
+    brought_back,
     freed,
     is_applied,
     may_retry,
@@ -382,6 +384,33 @@ def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
         schedule = parse_schedule(item.schedule, item.timezone)
         return replace(settings, schedule=schedule, timezone=item.timezone)
     return settings
+
+
+def planning_of(board: BoardTable, item: Item) -> Planning | None:
+    """None where it cannot be computed. A schedule that the settings have by now may not be the one
+    that the waiting token was planned by: the item's row has that.
+    """
+    try:
+        settings = settings_of(board, item, item.spec)
+        written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
+    except (BadInput, ValueError):
+        return None
+    schedules = [settings.schedule] if settings.schedule else []
+    if written is not None and written not in schedules:
+        schedules.append(written)
+    return Planning(settings=settings, schedules=schedules)
+
+
+async def bring_back(board: BoardTable, item_id: str) -> Changed:
+    """Plan an item anew that waits for a time which only a wrong clock explains."""
+
+    def build(item: Item, now: datetime) -> Item | None:
+        planning = planning_of(board, item)
+        if planning is None or not is_set_back(item, planning, now=now):
+            return None
+        return brought_back(item, planning, now=now)
+
+    return await change_item(board, item_id, build, write=change_ops)
 
 
 async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:

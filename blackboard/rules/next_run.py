@@ -195,6 +195,11 @@ def is_ahead(moment: datetime | None, *, now: datetime) -> bool:
     return moment is not None and moment - now > TOLERANCE
 
 
+def says_future(item: Item, *, now: datetime) -> bool:
+    """Whether the last start or stop of an item lies in the future."""
+    return is_ahead(item.start, now=now) or is_ahead(item.stop, now=now)
+
+
 def no_later(moment: datetime, *, now: datetime) -> datetime:
     """A moment that should have passed, or now."""
     return now if is_ahead(moment, now=now) else moment
@@ -256,11 +261,12 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
     settings, is_retry = planning.settings, item.attempt > 1
     if item.is_asked_for and not is_retry:
         return item.ready - now > TOLERANCE
+    if is_retry and item.stop and is_ahead(item.stop, now=now) and item.ready >= item.stop:
+        return True
     is_every = any(isinstance(one, Every) for one in planning.schedules)
     if is_every and not is_retry:
         return item.ready - max(item.planned, now) > TOLERANCE
-    ran_ahead = is_ahead(item.start, now=now) or is_ahead(item.stop, now=now)
-    if not (settings.is_whole or ran_ahead):
+    if not (settings.is_whole or says_future(item, now=now)):
         return False  # its handler may say a backoff or a jitter of any length
     if is_retry:
         return item.ready - now > max(settings.backoff, LONGEST_WAIT)

@@ -36,12 +36,13 @@ from blackboard.handlers import Handler, Pump, check_partitions
 from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
-from blackboard.protocol.edits import ensure
+from blackboard.protocol.edits import bring_back, ensure
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale, lease
 from blackboard.rules.grab import LockHolders, Times
+from blackboard.rules.next_run import is_ahead
 from blackboard.rules.shares import (
     CATCHING_UP,
     GATHERING,
@@ -56,6 +57,7 @@ from blackboard.table import (
     ANY,
     Busy,
     Conflict,
+    Etag,
     Insert,
     Merge,
     TableError,
@@ -150,6 +152,8 @@ class GroupWorker:
     """Since when it holds less than its share."""
     _left: dict[str, float] = field(default_factory=dict)
     """The partitions without an owner at the last look, and since when it has seen that."""
+    _explained: dict[str, Etag] = field(default_factory=dict)
+    """Partitions that wait for a while, and the etags of their tokens, once that was looked at."""
     _others: bool = False
     """Whether other workers are there to take what it lets go."""
 
@@ -306,6 +310,7 @@ class GroupWorker:
         now = self.board.clock.monotonic()
         late, self._looked = self._is_late(now), now
         await self._see_to_own(look.locks)
+        await self._bring_back(look)
         picture = self._picture(look)
         self._others = len(picture.workers) > 1
         if self._grab is not None:
@@ -408,6 +413,15 @@ class GroupWorker:
             if move is Move.ADOPT and (taken := await self._usable(lock, adopt(self.board, lock))):
                 self.events.emit_of(lock, LockAdopted)
                 await self._start([taken])
+
+    async def _bring_back(self, look: _Look) -> None:
+        """Plan partitions anew that wait because a clock was wrong. Few wait for longer than a
+        moment, for what their pumps said; each is looked at once.
+        """
+        waiting = {one.id: one.etag for one in look.tokens if is_ahead(one.ready, now=look.now)}
+        for name, _ in waiting.items() - self._explained.items():
+            await bring_back(self.board, name)
+        self._explained = waiting
 
     # ---- taking
 

@@ -20,10 +20,11 @@ from blackboard.election import GONE, RESIGNED, UNANSWERED, YET, Election, open_
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
 from blackboard.protocol import edits, keys
-from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import record_of
 from blackboard.table import Insert, Merge, Row, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
+from blackboard.views import has_no_leader
 from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable
@@ -171,6 +172,22 @@ async def test_a_successor_acts_within_a_third_of_a_lease(town: Town) -> None:
         other = await town.candidate()
         await town.turns(LEASE)
     assert await town.until(lambda: other.is_leader, CHECK) <= CHECK
+
+
+@of_town
+async def test_an_election_that_was_left_while_a_clock_was_ahead_has_a_leader_soon(
+    town: Town,
+) -> None:
+    one = await town.candidate(enter=False)
+    async with one:
+        await town.until(lambda: one.is_leader, 1)
+        town.clock.jump(3600.0)
+        await town.turns(CHECK)
+    town.clock.jump(-3600.0)
+    found = await read_status(await town.elections())
+    assert has_no_leader(found.statuses[0], found)
+    other = await town.candidate()
+    await town.until(lambda: other.is_leader, 2 * CHECK)
 
 
 @pytest.mark.case("EL02", on="memory")

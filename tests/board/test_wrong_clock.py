@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.alarms import alarms_of
-from blackboard.doctor import planning_of
 from blackboard.model import Outcome, State
-from blackboard.protocol.edits import add, edit, pause, resume, run_now
+from blackboard.protocol.edits import add, edit, pause, planning_of, resume, run_now
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story

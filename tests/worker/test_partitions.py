@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from blackboard.alarms import alarms_of_group
 from blackboard.events import ItemLeftAlone
+from blackboard.leases import read_groups
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import next_key
@@ -414,3 +416,42 @@ async def test_a_partition_whose_settings_cannot_be_computed_is_reported_once_an
     await group.board.table.commit(group.board.shard(0), [whole])
     await group.fleet.turn(2 * ROUND)
     assert sorted(group.log.owners) == ["0", "1", "2"]
+
+
+async def let_go_in_the_future(group: Group) -> None:
+    """Two workers stop while the clock is an hour ahead; it is set right, and another one comes."""
+    for one in ("ann", "ben"):
+        await group.hands[one].stops()
+    await group.fleet.turn(LEASE)
+    assert group.log.counts == []
+    group.fleet.clock.jump(-3600.0)
+    (leases,) = await read_groups(group.fleet.board)
+    assert not leases.is_well
+    assert {alarm.problem for alarm in alarms_of_group(leases)} == {"clock"}
+    group.log.failing, group.log.unasked = False, ()
+    await group.join("cleo")
+    await group.fleet.turn(LEASE + 2.0)
+    assert group.log.counts == [12]
+    (leases,) = await read_groups(group.fleet.board)
+    assert leases.is_well
+
+
+@sharing()
+async def test_partitions_let_go_while_a_clock_was_ahead_are_taken_when_it_is_right(
+    group: Group,
+) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(GATHERING + 2.0)
+    group.fleet.clock.jump(3600.0)
+    await group.fleet.turn(3 * ROUND)
+    await let_go_in_the_future(group)
+
+
+@sharing()
+async def test_so_are_those_whose_pumps_failed_meanwhile(group: Group) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(GATHERING + 2.0)
+    group.fleet.clock.jump(3600.0)
+    group.log.failing, group.log.unasked = True, names_of(12)
+    await group.fleet.turn(3 * ROUND)
+    await let_go_in_the_future(group)
