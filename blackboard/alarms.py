@@ -17,6 +17,7 @@ from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus
 from blackboard.worker.membership import Sighting, silence, takers, workers
 
+UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}
 """Problems that are none while the board is paused."""
 
@@ -27,7 +28,7 @@ class Alarm(Struct, frozen=True, kw_only=True):
     id: str
     type: str
     problem: str
-    """overdue, unserved, stale, silent, failing, clock, or unowned"""
+    """overdue, unserved, stale, silent, failing, clock, unowned, or damaged"""
     since: datetime | None
     message: str
 
@@ -58,6 +59,10 @@ async def read_alarms(
     if with_groups:
         groups = [one for one in await read_groups(board) if not types or one.name in types]
         alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
+    alarms += [
+        Alarm(id=key, type="", problem="damaged", since=None, message=UNREADABLE)
+        for key in sorted(board.unreadable)
+    ]
     return Checked(items=len(found), alarms=alarms, paused=mark, now=status.now)
 
 

@@ -50,16 +50,17 @@ _NOTHING = re.compile(rf"0+\s*(?:{'|'.join(UNITS)})?")
 def check_command(
     *, chosen: Chosen, ids: tuple[str, ...], exact: bool, overdue: str, types: tuple[str, ...]
 ) -> int:
-    """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, or
-    has a time that cannot be right; each is named.
+    """Exit 0 when all is well, 1 when an item is overdue, unserved, stale, silent or failing, has a
+    time that cannot be right, or cannot be read; each is named.
 
     Overdue: it has been ready for longer than --overdue. Unserved: it is due, and no live worker
     takes its type. Stale: its worker has not renewed its lock in time. Silent: its worker has not
     announced itself in time, and its lock is still good. Failing: its last run was no success.
     Clock: its row has a time in the future, or it waits longer than its schedule explains, because
     a clock was wrong: `doctor --repair` reschedules it. Unowned: a partition has had no owner for
-    longer than a lease (not where ids are given). Paused items raise no alarm, and on a board
-    that is paused nothing is overdue, unserved or stale. `ack` silences a failure.
+    longer than a lease (not where ids are given). Damaged: its row cannot be read. Paused items
+    raise no alarm, and on a board that is paused nothing is overdue, unserved or stale. `ack`
+    silences a failure.
     """
     session = Session.start(chosen)
     limit = _grace(overdue)

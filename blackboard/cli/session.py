@@ -8,8 +8,8 @@ there are neither.
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, Via, replace
+from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 from blackboard.registry import load
 from blackboard.spec import Spec, decode_spec
@@ -78,12 +79,17 @@ class Session(Location):
             warn(f"{problem}; the defaults of its handlers do not count here")
             return self
 
-    def board(self, *, create: bool = False) -> AbstractAsyncContextManager[BoardTable]:
+    @asynccontextmanager
+    async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:
         """The board, opened. With `create` a missing board is made first, with one shard, and a
-        note on stderr says so.
+        note on stderr says so; a warning there says that items were left out.
         """
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
-        return self.open(create=create, on_made=lambda: note(made))
+        async with self.open(create=create, on_made=lambda: note(made)) as board:
+            yield board
+        if board.unreadable:
+            left_out = plural(len(board.unreadable), "item")
+            warn(f"{left_out} left out, whose rows cannot be read: `blackboard doctor` names them")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -26,7 +26,7 @@ from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of
 from blackboard.rules.due import lease
-from blackboard.table import Conflict, Op, Refused, Row, Unknown, read
+from blackboard.table import Conflict, Etag, Op, Refused, Row, Unknown, read
 from blackboard.worker.membership import Sighting, takers, workers
 
 Record = TypeVar("Record", Item, Token, Lock, Run)
@@ -35,6 +35,8 @@ TRIES = 5
 """Repairs of one item that others keep changing."""
 LOOKS = 5
 """Tries to read an item that keeps moving as it is at one moment."""
+NEWER = "D10"
+NAMELESS = "does not say which item it is of: it is damaged, or of another program"
 LARGEST_SKEW = 5.0
 """Seconds between the store's clock and this host's that are not reported."""
 USUAL_LEASE = timedelta(hours=1)
@@ -190,13 +192,30 @@ class _Cases:
         self._shard = shard
         self._foreign = foreign
         """Where rows go that belong to no id."""
+        self._nameless: dict[str, Etag] = {}
+        """By their keys, the etags of rows that do not say whose they are."""
         self.by_id: dict[str, Case] = {}
+
+    def case(self, item_id: str) -> Case:
+        """What was found of an id. Nothing can be said of one whose own row was damaged."""
+        case, key = self.by_id[item_id], keys.item_key(item_id)
+        if key in self._nameless:
+            finding = Finding(code="D7", subject=item_id, problem=f"{key}: {NAMELESS}")
+            return replace(case, sealed=(*case.sealed, finding))
+        named = keys.next_key(case.item.ready, item_id) if case.item else ""
+        if named not in self._nameless:
+            return case
+        self._foreign[:] = [one for one in self._foreign if one.subject != named]
+        return replace(case, unreadable={**case.unreadable, named: self._nameless[named]})
 
     def add(self, row: Row) -> None:
         """Add a row to the case of its id. A key that is not what the id makes of it is foreign."""
         item_id = row.data.get("item")
         if not isinstance(item_id, str) or not _fits(row.key, item_id):
             problem = "its key is not what its item makes of it"
+            if not isinstance(item_id, str):
+                problem = NAMELESS
+                self._nameless[row.key] = row.etag
             self._foreign.append(Finding(code="D9", subject=row.key, problem=problem))
             return
         case = self.by_id.get(item_id, Case(id=item_id, shard=self._shard))
@@ -214,11 +233,19 @@ class _Cases:
         if row.key.startswith(keys.LOCK):
             return replace(case, lock=_record(Lock, row, age=self._board.table.age(row)))
         if row.key.startswith(keys.NEXT):
-            return replace(case, tokens={**case.tokens, row.key: _record(Token, row)})
+            return self._with_token(case, row)
         run = _record(Run, row)
         if keys.run_key(run.id, run.fence) != row.key:
             raise _Unreadable("D6", f"is the row of another fence than {run.fence}")
         return replace(case, newest=case.newest or run)
+
+    def _with_token(self, case: Case, row: Row) -> Case:
+        try:
+            return replace(case, tokens={**case.tokens, row.key: _record(Token, row)})
+        except _Unreadable as trouble:
+            if trouble.code == NEWER:
+                raise
+            return replace(case, unreadable={**case.unreadable, row.key: row.etag})
 
 
 class _Unreadable(Exception):
@@ -254,10 +281,10 @@ async def _sweep(
         async for row in paged(table.scan(partition, keys.RUN, keys.end_of(keys.RUN)), pause):
             swept.runs += 1
             cases.add(row)
-    for number, case in enumerate(cases.by_id.values()):
+    for number, item_id in enumerate(cases.by_id):
         if pause is not None and number % PAGE == 0:
             await pause()
-        yield case
+        yield cases.case(item_id)
 
 
 async def _look(board: BoardTable, case: Case) -> Case | None:
@@ -271,14 +298,14 @@ async def _look(board: BoardTable, case: Case) -> Case | None:
             cases.add(first)
         item = cases.by_id[case.id].item
         named = {keys.next_key(item.ready, item.id)} if item else set()
-        for key in (*sorted(named | set(case.tokens)), keys.lock_key(case.id)):
+        for key in (*sorted(named | case.etags.keys()), keys.lock_key(case.id)):
             if (row := await read(board.table, partition, key)) is not None:
                 cases.add(row)
         async for row in board.table.scan(partition, *keys.runs_range(case.id)):
             cases.add(row)
         again = await read(board.table, partition, keys.item_key(case.id))
         if (first and first.etag) == (again and again.etag):
-            return cases.by_id[case.id]
+            return cases.case(case.id)
     return None
 
 
@@ -299,7 +326,7 @@ def _record(record_type: type[Record], row: Row, **extra: float) -> Record:
     """The record in a row. Raises _Unreadable."""
     if version_of(row.data) > VERSION:
         problem = f"version {version_of(row.data)}, this program reads {VERSION}"
-        raise _Unreadable("D10", problem)
+        raise _Unreadable(NEWER, problem)
     try:
         return record_of(record_type, row, **extra)
     except BadRow as bad:

@@ -25,7 +25,8 @@ The repair is one batch:
     a lock that may be alive          it is kept, and the item says so; waiting tokens go
     a lock that is of an older fence  it goes, and the fence rises above it
     running, but no lock              the fence rises and the item waits again, due as it was
-    waiting                           its token is the one that the item names, and no other
+    waiting                           its token is the one that the item names, and no other; one
+                                      that cannot be read is written anew
     unlike its history                the fence rises to it; outcome and stop are the newest run's
     ahead of the clock                start and stop are now; what nothing explains is planned anew
 
@@ -49,7 +50,7 @@ from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rows import columns_of
 from blackboard.rules.next_run import Planning, ahead, is_ahead
 from blackboard.rules.transitions import brought_back
-from blackboard.table import Delete, Merge, Op, Replace
+from blackboard.table import Delete, Etag, Merge, Op, Replace
 
 HORIZON = timedelta(days=51 * 366)
 """No schedule that repeats looks further ahead than fifty years."""
@@ -91,10 +92,17 @@ class Case:
     lock: Lock | None = None
     tokens: Mapping[str, Token] = field(default_factory=dict)
     """Waiting tokens by their keys."""
+    unreadable: Mapping[str, Etag] = field(default_factory=dict)
+    """Waiting tokens that cannot be read, by their keys: the item says what they should be."""
     newest: Run | None = None
     """The run with the highest fence."""
     sealed: tuple[Finding, ...] = ()
     """Rows that cannot be read, or not by this program: nothing else can be said then."""
+
+    @property
+    def etags(self) -> Mapping[str, Etag]:
+        """Of all its waiting tokens, by their keys."""
+        return {key: token.etag for key, token in self.tokens.items()} | dict(self.unreadable)
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -136,7 +144,7 @@ Problems = Iterator[tuple[str, str]]
 def _orphans(case: Case) -> Problems:
     if case.lock is not None:
         yield "D4", f"a lock of {case.lock.owner}, but no item"
-    for key in case.tokens:
+    for key in case.etags:
         yield "D4", f"the token {key}, but no item"
     if case.newest is not None:
         yield "D6", "a history, but no item: its row is lost"
@@ -146,12 +154,14 @@ def _tokens(case: Case, item: Item) -> Problems:
     """D1 to D5, as far as waiting tokens go."""
     named = next_key(item.ready, item.id)
     others = [key for key in case.tokens if key != named]
+    for key in case.unreadable:
+        yield "D5", f"its token {key} cannot be read: no worker takes it"
     if not item.waits:
         code, what = ("D2", "running") if item.running else ("D3", item.state.value)
         for key in case.tokens:
             yield code, f"is {what}, but has the token {key}"
         return
-    if named not in case.tokens:
+    if named not in case.tokens and named not in case.unreadable:
         yield "D1", f"waits, but has no token for {stamp(item.ready)}: it will never run"
     for key in others:
         yield "D1", f"has another token, {key}: it would run twice"
@@ -295,20 +305,20 @@ def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
 
 
 def _token_ops(case: Case, after: Item) -> list[Op]:
-    others = dict(case.tokens)
+    others = dict(case.etags)
     ops: list[Op] = []
     if after.waits:
         named = insert_next(after)
-        there = others.pop(named.key, None)
-        if there is None:
+        etag, there = others.pop(named.key, None), case.tokens.get(named.key)
+        if etag is None:
             ops.append(named)
-        elif there.born != after.born or differences(there, after):
-            ops.append(Replace(named.key, named.data, there.etag))
-    return ops + [Delete(key, token.etag) for key, token in others.items()]
+        elif there is None or there.born != after.born or differences(there, after):
+            ops.append(Replace(named.key, named.data, etag))
+    return ops + [Delete(key, etag) for key, etag in others.items()]
 
 
 def _without_item(case: Case) -> list[Op]:
-    ops: list[Op] = [Delete(key, token.etag) for key, token in case.tokens.items()]
+    ops: list[Op] = [Delete(key, etag) for key, etag in case.etags.items()]
     if case.lock is not None:
         ops.append(Delete(lock_key(case.id), case.lock.etag))
     return ops

@@ -86,6 +86,8 @@ class BoardTable:
         self.breaker: Breaker | None = None
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
+        self.unreadable: set[str] = set()
+        """The keys of item rows that could not be read, and were passed over."""
 
     def asked_through(
         self,
@@ -108,7 +110,7 @@ class BoardTable:
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
         other.shards = 1
-        other.in_flight = set()
+        other.in_flight, other.unreadable = set(), set()
         return other
 
     def labels(self, item: Item) -> Labels:
@@ -234,7 +236,9 @@ class BoardTable:
         rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
         async for row in paged(rows, pause):
             item = self._readable(Item, row)
-            if item is not None:
+            if item is None:
+                self.unreadable.add(row.key)
+            else:
                 yield item
 
     async def floor(self) -> int:

@@ -8,6 +8,9 @@ the order of the operations, and a refused batch leaves the others alone.
 
 The data of a row is JSON text that a person can read. A time is written as a list of one text: data
 is flat, so nothing else is a list, and a text that only looks like a time stays a text.
+
+A row whose data is no such text was damaged. It is read without data, so that who expects a record
+there refuses it alone; a merge finds another row there than it expected.
 """
 
 import os
@@ -24,6 +27,7 @@ from msgspec import Struct
 from blackboard.table import (
     Busy,
     Conflict,
+    ConflictKind,
     Delete,
     Etag,
     Insert,
@@ -44,7 +48,7 @@ from blackboard.tables.base import (
     first_conflict,
 )
 from blackboard.tables.sqlite_filesystem import names_problem
-from blackboard.tables.sqlite_open import damaged, translated
+from blackboard.tables.sqlite_open import NO_TEXT, translated
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
@@ -60,32 +64,37 @@ def encode_row(data: Mapping[str, Any]) -> str:
     return _to_json(data).decode()
 
 
-def decode_row(text: str) -> dict[str, Value]:
-    """Raises ValueError for what was not written here."""
-    data = _read(text)
+def decode_row(text: str | bytes) -> dict[str, Value]:
+    """Empty for what was not written here. A list that is no time stays one, which no column is."""
+    try:
+        data = _read(text)
+    except ValueError:
+        return {}
     for name, value in data.items():
         if type(value) is list:
             data[name] = _time(value)
     return data
 
 
-def merge_row(text: str, data: Mapping[str, Any]) -> str:
-    """`data` laid over the row in `text`, whose own values stay unread. Raises as `decode_row`."""
+def merge_row(text: str | bytes, data: Mapping[str, Any]) -> str:
+    """`data` laid over the row in `text`, whose own values stay unread. Raises ValueError for what
+    was not written here.
+    """
     return _to_json({**_read(text), **data}).decode()
 
 
-def _read(text: str) -> dict[str, Any]:
+def _read(text: str | bytes) -> dict[str, Any]:
     try:
         return _from_json(text)
-    except (msgspec.MsgspecError, TypeError) as error:
+    except (msgspec.MsgspecError, TypeError, UnicodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
-def _time(marked: list[Any]) -> datetime:
+def _time(marked: list[Any]) -> Any:
     try:
-        return datetime.fromisoformat(marked[0])
-    except (IndexError, TypeError):
-        raise ValueError(f"{marked} is no time") from None
+        return datetime.fromisoformat(*marked)
+    except (TypeError, ValueError):
+        return marked
 
 
 _MERGE = """
@@ -116,7 +125,7 @@ _ETAGS = """
 SELECT key, etag FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
 """
 _DATA = """
-SELECT key, data FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
+SELECT key, CAST(data AS BLOB) FROM rows WHERE part = ? AND key IN (SELECT value FROM json_each(?))
 """
 _PAGE = """
 SELECT key, etag, boot, touched, data FROM rows
@@ -124,11 +133,21 @@ WHERE part = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
 """
 
 
+_PAGE_AS_BYTES = _PAGE.replace(
+    "boot, touched, data", "CAST(boot AS BLOB), touched, CAST(data AS BLOB)"
+)
+"""For a page in which a row's text is no text."""
+
+
 class Stamp(Struct, frozen=True):
     """When a row was written: seconds on the monotonic clock of one boot."""
 
     boot: str
     touched: float
+
+
+UNKNOWN = Stamp("", 0.0)
+"""Of a row whose own cannot be read: such a row is as old as the time for which it was seen."""
 
 
 class Batch(Struct, frozen=True):
@@ -230,9 +249,7 @@ class SqliteFile:
         return _etags(batch, etag)
 
     def _checked(self, batch: Batch) -> dict[str, str]:
-        """The new text of each row that is written. Raises Conflict or Refused, and Unusable for a
-        damaged row.
-        """
+        """The new text of each row that is written. Raises Conflict or Refused."""
         found = dict(self._lookup(_ETAGS, batch.partition, [op.key for op in batch.ops]))
         if conflict := first_conflict(batch.ops, {key: str(etag) for key, etag in found.items()}):
             raise conflict
@@ -243,7 +260,10 @@ class SqliteFile:
             if isinstance(op, Insert | Replace):
                 texts[op.key] = encode_row(data)
             elif isinstance(op, Merge):
-                texts[op.key] = text = self._merged(op.key, before[op.key], data)
+                try:
+                    texts[op.key] = text = merge_row(before[op.key], data)
+                except ValueError:
+                    raise Conflict(index, ConflictKind.CHANGED) from None
                 if len(text) > SURELY_FITS:
                     check_merged(index, decode_row(text))
         return texts
@@ -251,9 +271,14 @@ class SqliteFile:
     def page(self, partition: str, first: str, last: str, count: int) -> list[Row]:
         """Up to `count` rows with `first` <= key < `last`."""
         with self._request():
-            found = self._connection.execute(_PAGE, (partition, first, last, count)).fetchall()
+            try:
+                found = self._fetched(_PAGE, partition, first, last, count)
+            except sqlite3.OperationalError as error:
+                if not str(error).startswith(NO_TEXT):
+                    raise
+                found = self._fetched(_PAGE_AS_BYTES, partition, first, last, count)
         return [
-            Row(key, str(etag), self._decoded(key, text), self._moment(key, boot, touched))
+            Row(key, str(etag), decode_row(text), _moment(boot, touched))
             for key, etag, boot, touched, text in found
         ]
 
@@ -270,31 +295,15 @@ class SqliteFile:
         self._connection.close()
 
     def _lookup(self, query: str, partition: str, keys: Sequence[str]) -> list[Any]:
-        return self._connection.execute(
-            query, (partition, msgspec.json.encode(keys).decode())
-        ).fetchall()
+        return self._fetched(query, partition, msgspec.json.encode(keys).decode())
+
+    def _fetched(self, query: str, *values: str | int) -> list[Any]:
+        return self._connection.execute(query, values).fetchall()
 
     def _next_etag(self) -> int:
         self._connection.execute("UPDATE counter SET etag = etag + 1")
         (etag,) = self._connection.execute("SELECT etag FROM counter").fetchone()
         return int(etag)
-
-    def _merged(self, key: str, text: str, data: dict[str, Any]) -> str:
-        try:
-            return merge_row(text, data)
-        except ValueError as error:
-            raise damaged(self._path, f"row {key}: {error}") from None
-
-    def _decoded(self, key: str, text: str) -> dict[str, Value]:
-        try:
-            return decode_row(text)
-        except ValueError as error:
-            raise damaged(self._path, f"row {key}: {error}") from None
-
-    def _moment(self, key: str, boot: Any, touched: Any) -> Stamp:
-        if not isinstance(boot, str) or not isinstance(touched, int | float):
-            raise damaged(self._path, f"row {key}: {boot!r} and {touched!r} are no time stamp")
-        return Stamp(boot, touched)
 
     @contextmanager
     def _request(self) -> Iterator[None]:
@@ -331,6 +340,13 @@ class SqliteFile:
             with suppress(sqlite3.OperationalError):
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _moment(boot: Any, touched: Any) -> Stamp:
+    if isinstance(boot, bytes):
+        boot = boot.decode("utf-8", "replace")
+    known = isinstance(boot, str) and isinstance(touched, int | float)
+    return Stamp(boot, touched) if known else UNKNOWN
 
 
 def _etags(batch: Batch, etag: int) -> list[Etag]:

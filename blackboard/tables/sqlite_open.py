@@ -35,7 +35,7 @@ RETRY_AFTER = 1.0
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_NO_TEXT = "Could not decode to UTF-8"
+NO_TEXT = "Could not decode to UTF-8"
 """The beginning of Python's message; its rest quotes the row, which must not be repeated."""
 _MAY_HAVE_LANDED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 """The commit is in the log and could not be flushed: it may be lost in a crash."""
@@ -67,7 +67,7 @@ def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
         return Unknown(f"{path}: {error}")
     if extended & 0xFF in _DAMAGED:
         return damaged(path, str(error))
-    if str(error).startswith(_NO_TEXT):
+    if str(error).startswith(NO_TEXT):
         return damaged(path, "a row of it is no text")
     remedy = _REMEDIES.get(extended & 0xFF, "")
     return Unusable(f"{path}: {error}" + (f" ({remedy})" if remedy else ""))

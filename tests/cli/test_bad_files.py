@@ -64,7 +64,6 @@ DAMAGE: Mapping[str, tuple[Callable[[bytes], bytes], str, str]] = {
     "cut short": (torn, "is damaged", "restore a copy"),
     "cut in its first page": (lambda good: good[:2000], "is damaged", "restore a copy"),
     "bits turned over": (flipped, "is damaged", "restore a copy"),
-    "a row that is no text": (no_text, "is damaged: a row of it is no text", "restore a copy"),
     "empty": (lambda _: b"", "is empty, not a board", "`blackboard init`"),
 }
 READERS = [["show"], ["export"], ["check"], ["doctor"], ["rm", "*", "--yes"]]
@@ -96,12 +95,24 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.of_sqlite("damaged files")
+def test_rows_that_are_no_text_are_left_out_and_named(town: CommandLine, file: Path) -> None:
+    file.write_bytes(no_text(file.read_bytes()))
+    store = ("--store", str(file))
+    left_out = "items left out, whose rows cannot be read: `blackboard doctor` names them"
+    for args in (["show"], ["export"], ["check"]):
+        said = town(*store, *args, code=int(args == ["check"]))
+        assert left_out in said.err
+    assert "damaged  item:town-" in said.out
+    town(*store, "doctor", code=1)
+
+
+@pytest.mark.of_sqlite("damaged files")
 @pytest.mark.parametrize("mode", ["--once", "--until-idle"])
 def test_a_worker_with_an_end_ends_where_the_board_is_damaged(
     town: CommandLine, file: Path, mode: str
 ) -> None:
     """It would try for ever, and whoever starts one every minute would have very many."""
-    file.write_bytes(no_text(file.read_bytes()))
+    file.write_bytes(flipped(file.read_bytes()))
     done = subprocess.run(
         [
             sys.executable,
