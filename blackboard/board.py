@@ -25,7 +25,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
@@ -115,7 +114,7 @@ async def open_board(
             "a child process imports this file to call a handler in it, and not to run the program",
             'start the program below `if __name__ == "__main__":`',
         )
-    found, folder = Settings(), Path.cwd()
+    found, folder = Settings(), settings_file.current_folder()
     if settings is not None:
         found, folder = settings_file.find(os.fspath(settings), folder=folder)
     location = Location(

@@ -282,6 +282,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
     calendars: dict[str, list[str]] = {}
     """`[calendars]`: windows by name, such as days off, for `blackout`."""
 
+    @property
+    def is_of_items_alone(self) -> bool:
+        return self == Settings(items=self.items)
+
 
 _KINDS = {
     "str": "text",
@@ -306,13 +310,26 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
 }
 
 
+def current_folder() -> Path:
+    """Raises BadInput where it was removed, or may not be read."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        problem = f"the current one cannot be used: {error.strerror}"
+        raise BadInput("folder", problem, "change to a folder that is there") from None
+
+
 def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     """The settings of a named file, of `blackboard.toml` in `folder`, or the defaults; and the
     folder that relative paths in them start from.
     """
-    if path is None and not (folder / FILE_NAME).exists():
-        return Settings(), folder
     file = folder / (path or FILE_NAME)
+    try:
+        if path is None and not file.exists():
+            return Settings(), folder
+    except OSError as error:
+        remedy = "call it from a folder that can be read, or name the file: --config"
+        raise BadInput("config", f"{file}: {error.strerror}", remedy) from None
     return load_settings(file), file.resolve().parent
 
 
@@ -321,8 +338,10 @@ def load_settings(file: Path) -> Settings:
     return parse_settings(read_text(file), file)
 
 
-def parse_settings(text: str, file: Path) -> Settings:
-    """The settings in a text, which messages say is in `file`. Raises BadInput with the line."""
+def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
+    """The settings in a text, which messages say is in `file`. Where that is not `is_whole` and has
+    items alone, what they refer to may be in another file. Raises BadInput with the line.
+    """
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -337,7 +356,7 @@ def parse_settings(text: str, file: Path) -> Settings:
         settings = msgspec.convert(data, type=Settings)
     except msgspec.ValidationError as error:
         raise _located(file, text, data, str(error)) from None
-    _check(file, text, settings)
+    _check(file, text, settings, is_whole=is_whole or not settings.is_of_items_alone)
     return settings
 
 
@@ -363,7 +382,7 @@ def read_text(file: Path) -> str:
         raise BadInput("config", f"{file} is not UTF-8 text", "save it as UTF-8") from None
 
 
-def _check(file: Path, text: str, settings: Settings) -> None:
+def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:
     """Checks what types alone do not: durations, schedules, numbers, ids that occur twice."""
     path: tuple[str | int, ...] = ()
     try:
@@ -399,7 +418,8 @@ def _check(file: Path, text: str, settings: Settings) -> None:
         for number, item in enumerate(settings.items):
             path = ("items", number)
             _check_item(item, ids)
-            resolved(item.type, encode_spec(item.spec()))
+            if is_whole:
+                resolved(item.type, encode_spec(item.spec()))
             ids.add(item.id)
     except BadInput as error:
         line = line_of(text, (*path, *error.field.split(".")))

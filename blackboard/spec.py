@@ -65,7 +65,8 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     missed: str | None = None
     """What makes up for slots that passed while no worker ran: `one` run, `all`, or `none`."""
     missed_limit: int | None = None
-    """With `missed = "all"`: the most slots that are made up for, the latest ones."""
+    """With `missed = "all"`: the most slots that are made up for besides the one that waits, the
+    latest ones."""
     missed_after: str | None = None
     """With `missed = "none"`: a slot that is later than this is missed."""
     until: str | None = None

@@ -5,8 +5,10 @@ not answer.
 `blackboard --help` answers before asyncio or msgspec are imported: imports here are cheap ones.
 """
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,10 @@ from blackboard.errors import BlackboardError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+NOT_WRITTEN = 2
+"""The exit code of a command whose output is lost."""
+_OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 COMMANDS = {
     "init": "make a board",
@@ -134,11 +140,32 @@ def group(ctx: click.Context, chosen: Chosen) -> None:
 def main() -> None:
     """The console script."""
     code = 1
+    _open_streams()
     try:
         code = called()
     finally:
         _leave_threads(code)
-    sys.exit(code)
+    sys.exit(code if _is_written() else code or NOT_WRITTEN)
+
+
+def _open_streams() -> None:
+    """Opens those that the caller has closed: what is written there is for nobody."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def _is_written() -> bool:
+    """Whether all output is out. What cannot be written is not tried again as Python ends."""
+    is_written = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            is_written = False
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return is_written
 
 
 def _leave_threads(code: int) -> None:
@@ -153,9 +180,8 @@ def _leave_threads(code: int) -> None:
     problem = sys.exc_info()[1]
     if problem is not None:
         sys.excepthook(type(problem), problem, problem.__traceback__)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)
+    is_written = _is_written()
+    os._exit(code if is_written else code or NOT_WRITTEN)
 
 
 def called(args: list[str] | None = None) -> int:
@@ -172,17 +198,31 @@ def called(args: list[str] | None = None) -> int:
     except BlackboardError as error:
         return _failed(str(error), error.exit_code)
     except Exception as error:
-        from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
-
-        match error:
-            case Refused():
-                return _failed(f"the store will not take this: {error.reason}", 2)
-            case Unusable():
-                return _failed(str(error), 2)
-            case TableError():
-                return _failed(f"store: {error}", 3)
-        raise
+        found = _failure(error)
+        if found is None:
+            raise
+        return _failed(*found)
     return result if isinstance(result, int) else 0
+
+
+def _failure(error: Exception) -> tuple[str, int] | None:
+    """What is said of an error, and the exit code; None: nothing foresees it."""
+    from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
+
+    match error:
+        case Refused():
+            return f"the store will not take this: {error.reason}", 2
+        case Unusable():
+            return str(error), 2
+        case TableError():
+            return f"store: {error}", 3
+        case UnicodeEncodeError(encoding=encoding):
+            problem = f"the output cannot be written in {encoding} (set PYTHONIOENCODING=utf-8)"
+            return problem, NOT_WRITTEN
+        case OSError(errno=number, filename=None) if number in _OF_OUTPUT:
+            problem = f"{error.strerror} (what was asked for may be done)"
+            return f"the output cannot be written: {problem}", NOT_WRITTEN
+    return None
 
 
 def _usage(error: click.ClickException) -> str:
@@ -194,5 +234,6 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _failed(message: str, code: int) -> int:
-    click.echo(f"blackboard: {one_line(message)}", err=True)
+    with suppress(OSError):
+        click.echo(f"blackboard: {one_line(message)}", err=True)
     return code

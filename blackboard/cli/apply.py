@@ -292,7 +292,7 @@ def _applied(
     sources = [_source(one, owner) for one in files or (chosen.config or FILE_NAME,)]
     if prune and not all(one.by for one in sources):
         raise BadInput(
-            "owner", "the standard input has no name", "say to whom they belong: --owner"
+            "owner", "what is no file has no name", "say to whom its items belong: --owner"
         )
     session = _session(chosen, sources).with_defaults()
     _check(session, sources)
@@ -312,23 +312,20 @@ class ItemFile:
     def declared(self) -> list[Declaration]:
         return [Declaration(item=one, by=self.by) for one in self.settings.items]
 
-    @property
-    def is_of_items_alone(self) -> bool:
-        return self.settings == Settings(items=self.settings.items)
-
 
 def _source(name: str, owner: str | None) -> ItemFile:
     if name == "-":
         file, text, by = Path("<stdin>"), sys.stdin.read(), ""
     else:
         file = Path(name)
-        text, by = read_text(file), str(file.resolve())
-    return ItemFile(file=file, text=text, settings=parse_settings(text, file), by=owner or by)
+        text, by = read_text(file), str(file.resolve()) if file.is_file() else ""
+    found = parse_settings(text, file, is_whole=False)
+    return ItemFile(file=file, text=text, settings=found, by=owner or by)
 
 
 def _session(chosen: Chosen, sources: Sequence[ItemFile]) -> Session:
     """With the settings of the source that has any, or the usual ones."""
-    whole = [one for one in sources if not one.is_of_items_alone]
+    whole = [one for one in sources if not one.settings.is_of_items_alone]
     if len(whole) > 1:
         names = " and ".join(str(one.file) for one in whole)
         raise BadInput("file", f"{names} have settings", "keep them in one; items in any number")

@@ -44,7 +44,7 @@ class Session(Location):
     @classmethod
     def start(cls, chosen: Chosen) -> "Session":
         """Raises BadInput when the settings cannot be used."""
-        found, folder = settings_file.find(chosen.config, folder=Path.cwd())
+        found, folder = settings_file.find(chosen.config, folder=settings_file.current_folder())
         return cls(
             chosen=chosen,
             settings=found,

@@ -5,12 +5,13 @@ ready at the slot, or later by the item's jitter. What comes after a run depends
 about the slots for which no worker was free:
 
     one    a run covers every slot up to its own start; if more passed while it ran, one more run
-    all    each slot has its run, the last `missed_limit` of them
+    all    each slot has its run: the one that waits, and the last `missed_limit` of the others
     none   slots that have passed are forgotten
 
 `Every` is measured from the last start, as in elmcity, also where an operator asked for that start:
 so nothing of it is ever missed. A run that an operator asked for leaves the other schedules as they
 were: it covers the slots up to its start as any other does, but for one that has params of its own.
+A first slot that was named and is to come is left by such a run, whatever the schedule.
 
 The slot of such a run is the time of asking. It is never the slot that the schedule has planned,
 and two of them are two milliseconds apart at least, since a slot may make way by one.
@@ -55,9 +56,13 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     none. A start or slot in the future, where a clock was wrong, counts as now.
     """
     schedule = settings.schedule
-    if schedule is None or is_exhausted(schedule, item.runs + 1):
+    if schedule is not None and is_exhausted(schedule, item.runs + 1):
         return None
     slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
+    if item.is_asked_for and item.planned == item.first and item.planned > start:
+        return item.planned
+    if schedule is None:
+        return None
     if isinstance(schedule, Every):
         return next_due(schedule, start)
     if settings.missed == "none":

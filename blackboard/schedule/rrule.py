@@ -28,7 +28,7 @@ then yields nothing, or wrong times, or never returns. So every part of a rule i
 import heapq
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache, partial
@@ -336,6 +336,8 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
     count = int(parts.pop("COUNT")) if "COUNT" in parts else None
     if count is not None and until is not None:
         raise _refusal("COUNT and UNTIL exclude each other", "leave one")
+    if "BYDAY" in parts:
+        parts["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
     try:
         rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in parts.items()), dtstart=start)
     except ValueError as error:
@@ -379,6 +381,21 @@ def read_parts(text: str) -> dict[str, str]:
             )
     _check_size(parts, frequency)
     return parts
+
+
+def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
+    """Weekdays that are numbered, or none that is: MO beside 1TU is 1MO, 2MO and so on. Of both
+    kinds dateutil leaves only the days that are both.
+    """
+    if len({weekday.isalpha() for weekday in weekdays}) == 1:
+        return iter(weekdays)
+    in_months = parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts
+    numbers = range(1, 6 if in_months else 54)
+    return (
+        f"{number}{weekday}"
+        for weekday in weekdays
+        for number in (numbers if weekday.isalpha() else ("",))
+    )
 
 
 def _check_numbers(name: str, value: str) -> None:

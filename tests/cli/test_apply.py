@@ -1,5 +1,6 @@
 """`apply` and its plan of additions, changes and removals; `export`, the file of a board."""
 
+import os
 import re
 import tomllib
 from datetime import UTC, datetime, timedelta
@@ -420,3 +421,24 @@ def test_params_are_compared_key_by_key(
 ) -> None:
     found = differences(Spec(params=old), Spec(params=new))
     assert [one.words for one in found] == words
+
+
+def test_what_is_exported_may_name_a_calendar_of_the_settings(blackboard: CommandLine) -> None:
+    blackboard.write('[calendars]\nhol = ["01-01"]\n')
+    blackboard("add", "davis", "--type", "hello", "--cron", "0 9 * * *", "--blackout", "hol")
+    items = blackboard.write(blackboard("export").out, "items.toml")
+    assert "0 to add, 1 to change" in blackboard("apply", str(items)).out  # declared by it
+    assert blackboard("apply", str(items)).out == "nothing to do: 1 item as declared\n"
+    items.write_text(items.read_text().replace("hol", "other"))
+    assert blackboard.refused("apply", str(items)).startswith("blackout: ")
+
+
+def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
+    reads, writes = os.pipe()
+    with open(writes, "w", encoding="utf-8") as pipe:
+        pipe.write('[[items]]\nid = "davis"\ntype = "hello"\n')
+    try:
+        said = blackboard.refused("apply", f"/dev/fd/{reads}", "--prune", "--yes")
+    finally:
+        os.close(reads)
+    assert said.startswith("owner: what is no file has no name")

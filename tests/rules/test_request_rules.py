@@ -15,7 +15,7 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
-from tests.support.plans import HOUR, HOURLY, MINUTE, NOON, after, item, running, settings
+from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, item, running, settings
 
 MONDAY, TUESDAY = '{"date":"monday"}', '{"date":"tuesday"}'
 WAITING = item(start=NOON - HOUR, slot=NOON + HOUR)
@@ -191,6 +191,18 @@ def test_no_request_is_lost_with_a_slot_that_is_given_up(plan_of: object) -> Non
 
 
 # ---- what the schedule has of it
+
+
+@pytest.mark.parametrize("said", [{}, {"every": "8h"}, {"cron": HOURLY}])
+def test_a_run_that_is_asked_for_leaves_the_first_time_that_was_named(
+    said: dict[str, object],
+) -> None:
+    named = NOON + 40 * DAY
+    waiting = replace(item(slot=named), first=named)
+    found = asked(waiting, MONDAY).item
+    made = replace(found, running=True, start=NOON, stop=None, owner="me", fence=1)
+    plan = after(made, "ok", run=settings(**said))
+    assert (plan.slot, plan.planned, plan.state) == (named, named, State.ACTIVE)
 
 
 @pytest.mark.parametrize(

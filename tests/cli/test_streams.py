@@ -1,0 +1,70 @@
+"""Commands whose streams are full, closed, or of another encoding, and whose folder is gone."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine, blackboard
+
+__all__ = ["blackboard"]
+
+COMMAND = f"{shlex.quote(sys.executable)} -m blackboard"
+FULL = "blackboard: the output cannot be written: No space left on device"
+
+pytestmark = pytest.mark.of_sqlite("streams of a process")
+
+
+@pytest.fixture(name="town")
+def _town(blackboard: CommandLine) -> CommandLine:
+    blackboard("add", "davis", "--type", "hello", "--every", "8h")
+    return blackboard
+
+
+def shell(folder: Path, line: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("args", ["show", "show --json", "export", "status", "--help", "--version"])
+def test_output_that_a_full_disk_does_not_take_is_said(town: CommandLine, args: str) -> None:
+    done = shell(town.folder, f"{COMMAND} {args} > /dev/full")
+    assert (done.returncode, done.stderr.startswith(FULL)) == (2, True)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize("args", ["show", "show --json", "check", "add other --type hello"])
+def test_a_stream_that_is_closed_takes_nothing(town: CommandLine, args: str, stream: int) -> None:
+    done = shell(town.folder, f"{COMMAND} {args} {stream}>&-")
+    assert done.returncode == (1 if args == "check" else 0)
+    assert "Traceback" not in done.stderr
+    assert bool(done.stdout) is (stream == 2)
+
+
+def test_the_exit_code_stays_where_errors_cannot_be_written(town: CommandLine) -> None:
+    assert shell(town.folder, f"{COMMAND} show nope 2> /dev/full").returncode == 2
+
+
+def test_an_encoding_without_a_character_is_said(town: CommandLine) -> None:
+    town("add", "town-\N{SLIGHTLY SMILING FACE}", "--type", "hello")
+    done = shell(town.folder, f"{COMMAND} export", PYTHONIOENCODING="latin-1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("blackboard: the output cannot be written in latin-1")
+
+
+def test_a_folder_that_is_gone_is_said(town: CommandLine) -> None:
+    line = f"mkdir gone; cd gone; rmdir ../gone; {COMMAND} --store {town.folder}/{town.store} show"
+    done = shell(town.folder, line)
+    assert done.returncode == 2
+    assert done.stderr.startswith("blackboard: folder: the current one cannot be used")
