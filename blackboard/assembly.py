@@ -273,6 +273,9 @@ class BoardWorker:
         self._store = store
         self._groups = groups
         self._is_working = False
+        self._ended = asyncio.Event()
+        self._is_over = False
+        """Its board is closed."""
         self._soon: asyncio.TimerHandle | None = None
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
@@ -282,6 +285,14 @@ class BoardWorker:
         for one in self._groups:
             one.stop()
         self._worker.stop()
+
+    async def end(self) -> None:
+        """Stop it without grace, and wait for its end. It does not begin to work any more."""
+        self._is_over = True
+        if self._is_working:
+            self.stop()
+            self.stop()
+            await self._ended.wait()
 
     def walk_soon(self) -> None:
         """Walk the board without waiting for the cycle: something on it was changed."""
@@ -301,6 +312,8 @@ class BoardWorker:
         """
         from blackboard.worker.worker import Mode
 
+        if self._is_over:
+            raise BlackboardError("its board is closed: work inside the block of `blackboard.open`")
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
@@ -326,6 +339,7 @@ class BoardWorker:
             raise _first_of(problems) from None
         finally:
             self._is_working = False
+            self._ended.set()
             if self._soon is not None:
                 self._soon.cancel()
         requests = worker.board.table.requests.by_kind

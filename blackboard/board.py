@@ -16,6 +16,7 @@ for what a caller wrote, another BlackboardError where the answer is no, and Tab
 store does not answer. Nothing was changed then, unless the message says that this is not certain.
 """
 
+import asyncio
 import getpass
 import logging
 import math
@@ -25,12 +26,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
 from msgspec import UNSET
 
 from blackboard import settings as settings_file
+from blackboard.arguments import argument, checked
 from blackboard.assembly import (
     BoardWorker,
     Location,
@@ -72,7 +75,7 @@ from blackboard.records import (
 from blackboard.registry import importing, load, registry_of
 from blackboard.rules.status import STATES
 from blackboard.settings import Settings
-from blackboard.spec import Spec, check_params, encode_spec
+from blackboard.spec import Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
 from blackboard.table import TableError
 
@@ -125,7 +128,11 @@ async def open_board(
         handlers=registry_of(handlers) or load(found.board.jobs, folder),
     )
     async with location.open(create=create, shards=shards) as table:
-        yield Board(table, location)
+        board = Board(table, location)
+        try:
+            yield board
+        finally:
+            await board._end_workers()  # noqa: SLF001 - it opens and closes boards
 
 
 # ---- the verbs
@@ -200,10 +207,12 @@ class Board:
 
     # ---- reading
 
+    @checked
     async def item(self, item_id: str) -> BoardItem:
         """An item. Raises Missing when there is none."""
         return await self._shown(await self._found(item_id))
 
+    @checked
     async def items(
         self,
         pattern: str = "*",
@@ -227,15 +236,19 @@ class Board:
             if state is None or one.has(state):
                 yield item_record(one, self._table.labels(one.item))
 
+    @checked
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[BoardRun]:
         """The history of an item, newest first, at most `limit` runs. History outlives its item.
         Raises Missing when there never was such an item.
         """
+        if limit is not None and limit < 0:
+            raise BadInput("limit", f"{limit} is too few", "0 or more")
         if await self._table.item(check_id(item_id)) is None:
             raise Missing(item_id)
         async for run in self._table.runs(item_id, limit=limit):
             yield run_record(run)
 
+    @checked
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, what happens next and what would change that: lines."""
         from blackboard.worker.membership import workers
@@ -250,6 +263,7 @@ class Board:
 
         return [worker_record(one) for one in await workers(self._table)]
 
+    @checked
     async def actions(self, *, limit: int = 100) -> list[BoardAction]:
         """What people did, the newest first, at most `limit` actions: what was done by command, on
         the pages, and by verbs that were given `by` or a reason. One action may be for many items.
@@ -258,6 +272,7 @@ class Board:
 
     # ---- changing
 
+    @checked
     async def add(
         self,
         item_id: str,
@@ -283,6 +298,7 @@ class Board:
         )
         return await self._changed(done.item)
 
+    @checked
     async def edit(
         self,
         item_id: str,
@@ -324,6 +340,7 @@ class Board:
             await self._record("edit", item_id, by=by, detail=", ".join(names))
         return await self._changed(done.item)
 
+    @checked
     async def run(
         self,
         item_id: str,
@@ -338,6 +355,7 @@ class Board:
         """
         once = dict(params or {})
         check_params(once)
+        once = plain(once)
         check_params_size(once, limit=self._table.table.max_value)
         asked = await edits.run_now(self._table, check_id(item_id), trigger=trigger, once=once)
         self._wake_workers()
@@ -345,6 +363,7 @@ class Board:
             await self._record("run", item_id, by=by, detail=", ".join(param_names(once)))
         return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
 
+    @checked
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Start no more runs until the item is resumed. What runs may finish. `by` is who does it;
         user@host if none is given. Raises BlackboardError when the item is done.
@@ -357,6 +376,7 @@ class Board:
             await self._record("pause", item_id, by=by, reason=reason)
         return await self._shown(done.item)
 
+    @checked
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """Undo a pause. A slot that came meanwhile is due at once."""
         mark = await mark_now(self._table, reason, by=by)
@@ -365,6 +385,7 @@ class Board:
             await self._record("resume", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
+    @checked
     async def cancel(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
         """End the running run of an item, which waits for its next slot. The handler is stopped
         when its worker renews the lock. Raises BlackboardError when the item does not run.
@@ -380,6 +401,7 @@ class Board:
         await self._record("cancel", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
+    @checked
     async def unlock(
         self, item_id: str, *, fence: int | None = None, reason: str = "", by: str = ""
     ) -> BoardItem:
@@ -398,6 +420,7 @@ class Board:
         await self._record("unlock", item_id, by=by, reason=reason)
         return await self._changed(done.item)
 
+    @checked
     async def rename(self, item_id: str, new_id: str, *, by: str = "") -> BoardItem:
         """Give an item another id. Its history stays with the old one. A rename that was
         interrupted is finished when it is asked for again. `by` is who does it. Raises BadInput
@@ -408,6 +431,7 @@ class Board:
         await self._record("rename", item_id, by=by, detail=f"to {new_id}")
         return await self._changed(done.item)
 
+    @checked
     async def remove(self, item_id: str, *, by: str = "") -> None:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
         is up. `by` is who does it.
@@ -417,6 +441,7 @@ class Board:
 
     # ---- working
 
+    @checked
     def worker(
         self,
         *,
@@ -533,13 +558,21 @@ class Board:
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback` with the events of the workers of this board that are made here: the
         classes of `blackboard.events`. It is called on the event loop and must not block. What it
-        raises is isolated from the worker and from other subscribers, and counted.
+        raises is isolated from the worker and from other subscribers, and counted. Raises BadInput
+        for what cannot be called, and for an `async def`.
         """
+        if not callable(callback) or iscoroutinefunction(callback):
+            remedy = "give a plain function; it may create a task"
+            raise BadInput("callback", f"{callback!r} cannot be called so", remedy)
         self._subscribers.append(callback)
         for worker in self._workers:
             worker.events.subscribe(callback)
 
     # ---- helpers
+
+    async def _end_workers(self) -> None:
+        """The board is closed: workers that still work are stopped, and put back what they run."""
+        await asyncio.gather(*(one.end() for one in self._workers))
 
     async def _found(self, item_id: str) -> Item:
         item = await self._table.item(check_id(item_id))
@@ -622,4 +655,9 @@ def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in RunOptions.__annotations__:
             options_there = ", ".join(RunOptions.__annotations__)
             raise TypeError(f"{name!r} is no option of an item ({options_there})")
-    return {name: as_text(value, name) for name, value in options.items() if value is not None}
+    kinds = RunOptions.__annotations__
+    return {
+        name: as_text(argument(name, value, kinds[name]), name)
+        for name, value in options.items()
+        if value is not None
+    }

@@ -19,6 +19,7 @@ from blackboard.spec import (
     check_params,
     check_spec,
     encode_spec,
+    plain,
 )
 from blackboard.table import units
 
@@ -45,7 +46,8 @@ def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]
     fields = {name: None if value == "" else value for name, value in changes.items()}
     if any(name in fields for name in SCHEDULE):
         fields = dict.fromkeys(SCHEDULE) | fields
-    after = msgspec.structs.replace(spec, **fields, params=dict(params))
+    check_params(params)
+    after = msgspec.structs.replace(spec, **fields, params=plain(params))
     check_spec(after)
     check_params_size(after.params)
     return after
@@ -67,7 +69,7 @@ def checkpoint_text(value: Any, *, limit: int) -> str:
         return ""
     try:
         check_params({"checkpoint": value})
-        text = msgspec.json.encode(value).decode()
+        text = msgspec.json.encode(plain(value)).decode()
     except BadInput as problem:
         raise BadInput("checkpoint", problem.problem, problem.remedy) from None
     if (size := units(text)) > limit:

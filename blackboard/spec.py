@@ -317,29 +317,60 @@ def _check_labels(spec: Spec) -> None:
 
 def check_params(params: Mapping[str, Any]) -> None:
     """Refuse what JSON or TOML could not write and read back the same. Raises BadInput."""
-    for key, value in params.items():
-        _check_value(value, f"params.{key}", DEEPEST)
+    _check_value(params, "params", DEEPEST + 1)
+
+
+def plain(value: Any) -> Any:
+    """What was checked, with texts and numbers of classes of their own as what they are."""
+    match value:
+        case bool():
+            return value
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
+        case Mapping():
+            return {plain(key): plain(one) for key, one in value.items()}
+        case list():
+            return [plain(one) for one in value]
+        case _:
+            return value
 
 
 def _check_value(value: Any, where: str, deepest: int) -> None:
     if deepest == 0:
         raise BadInput(where, "it is nested too deeply", f"{DEEPEST} levels at the most")
     match value:
-        case None:
-            raise BadInput(where, "null says nothing", "leave the key out")
-        case float() if not math.isfinite(value):
-            raise BadInput(where, f"{value} is no number", "a number, or text")
-        case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise BadInput(where, "it is not UTF-8 text") from None
         case list():
             for one in value:
                 _check_value(one, where, deepest - 1)
-        case dict():
+        case Mapping():
             for key, one in value.items():
+                if not isinstance(key, str):
+                    raise BadInput(where, f"the key {repr(key)[:60]} is no text", "give it as text")
+                _check_scalar(key, where)
                 _check_value(one, f"{where}.{key}", deepest - 1)
+        case _:
+            _check_scalar(value, where)
+
+
+def _check_scalar(value: Any, where: str) -> None:
+    match value:
+        case None:
+            raise BadInput(where, "null says nothing", "leave the key out")
+        case int() if not -(2**63) <= value < 2**63:
+            raise BadInput(where, "the number is too large", "give it as text")
+        case float() if not math.isfinite(value):
+            raise BadInput(where, f"{value} is no number", "a number, or text")
+    try:
+        msgspec.json.encode(plain(value))
+    except UnicodeEncodeError:
+        raise BadInput(where, "it is not UTF-8 text") from None
+    except (TypeError, ValueError, RecursionError):
+        kinds = "text, numbers, true or false, lists and dicts"
+        raise BadInput(where, f"{repr(value)[:60]} cannot be kept", kinds) from None
 
 
 def check_first(text: str | None, zone: str, *, has_schedule: bool = True) -> None:

@@ -60,6 +60,10 @@ from blackboard.table import ANY, Conflict, Op, Refused, Unknown, units
 
 TRIES = 20
 """Readings of an item that keeps changing under one request."""
+AT_ONCE = 3
+"""Of them, those without a pause before. Many requests for one item take turns by the others."""
+SPREAD = 0.01
+"""Seconds of such a pause, at the most, for each try before."""
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -98,7 +102,9 @@ async def change_item(
     began = await board.table.now()
     first: Item | None = None
     doubtful = False
-    for _ in range(TRIES):
+    for tries in range(TRIES):
+        if tries >= AT_ONCE:
+            await board.clock.sleep(board.chance.fraction() * tries * SPREAD)
         item = await board.item(item_id)
         if item is None or item.state is State.REMOVED or (first and item.born != first.born):
             if first is not None and gone_is_done:

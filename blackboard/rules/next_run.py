@@ -11,7 +11,7 @@ about the slots for which no worker was free:
 `Every` is measured from the last start, as in elmcity, also where an operator asked for that start:
 so nothing of it is ever missed. A run that an operator asked for leaves the other schedules as they
 were: it covers the slots up to its start as any other does, but for one that has params of its own.
-A first slot that was named and is to come is left by such a run, whatever the schedule.
+It leaves a first slot that was named and is later than the next one, whatever the schedule.
 
 The slot of such a run is the time of asking. It is never the slot that the schedule has planned,
 and two of them are two milliseconds apart at least, since a slot may make way by one.
@@ -59,12 +59,10 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     if schedule is not None and is_exhausted(schedule, item.runs + 1):
         return None
     slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
-    if item.is_asked_for and item.planned == item.first and item.planned > start:
-        return item.planned
-    if schedule is None:
-        return None
-    if isinstance(schedule, Every):
-        return next_due(schedule, start)
+    if schedule is None or isinstance(schedule, Every):
+        following = next_due(schedule, start) if schedule else None
+        is_later = item.is_asked_for and item.planned > (following or start)
+        return item.planned if is_later else following
     if settings.missed == "none":
         passed = max(slot, now)
     elif settings.missed == "all":

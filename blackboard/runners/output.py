@@ -32,7 +32,7 @@ from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_mi
 from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
 from blackboard.runners.logs import Logged
 from blackboard.runners.secrets import MOST_MASKED, Mask
-from blackboard.spec import DEEPEST
+from blackboard.spec import DEEPEST, plain
 from blackboard.table import units
 
 
@@ -203,13 +203,20 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
     return text
 
 
+def _own_class(value: Any) -> Any:
+    """A text or a number of a class of its own. Raises TypeError for anything else."""
+    if isinstance(value, str | int | float):
+        return plain(value)
+    raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
+
+
 def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     """A handler's result as JSON. Raises Unfit, which names the type or number that does not
     fit.
     """
     kind = type(value).__qualname__
     try:
-        encoded = msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value, enc_hook=_own_class)
         looked_at = len(encoded) <= MOST_MASKED
         # Numbers that JSON lacks become null; most results hold none and need no search.
         odd = _not_finite(value) if looked_at and b"null" in encoded else None

@@ -435,8 +435,8 @@ def test_what_is_exported_may_name_a_calendar_of_the_settings(blackboard: Comman
 
 def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:
     reads, writes = os.pipe()
-    with open(writes, "w", encoding="utf-8") as pipe:
-        pipe.write('[[items]]\nid = "davis"\ntype = "hello"\n')
+    os.write(writes, b'[[items]]\nid = "davis"\ntype = "hello"\n')
+    os.close(writes)
     try:
         said = blackboard.refused("apply", f"/dev/fd/{reads}", "--prune", "--yes")
     finally:

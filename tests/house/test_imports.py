@@ -31,8 +31,8 @@ LAYERS = {
         "worker worker.* election doctor doctor.* why cost leases notify notify.*"
     ),
     "what is read of a board, and how it is shown": (
-        "inputs queries history alarms explained overview reports views display display.* "
-        "metrics metrics.*"
+        "inputs arguments queries history alarms explained overview reports views display "
+        "display.* metrics metrics.*"
     ),
     "the settings file": "settings",
     "the pages": "web web.*",

@@ -187,10 +187,11 @@ def taken_in_hand(same: Expected, planned: datetime) -> Expected:
 def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
     """The first slot of the schedule that this run does not cover."""
     schedule = settings.schedule
-    if item.slot != item.planned and item.planned == item.first and item.planned > run.start:
-        return item.planned  # a person named it, and asked for a run before it
     if schedule is None or isinstance(schedule, Every):
-        return next_due(schedule, run.start) if schedule else None
+        following = next_due(schedule, run.start) if schedule else None
+        if item.slot != item.planned and item.planned > (following or run.start):
+            return item.planned  # the first, which was named; a person asked for a run before it
+        return following
     match settings.missed:
         case "one":
             covered = max(item.slot, run.start)

@@ -1,0 +1,198 @@
+"""What programs give to the verbs of a board: what cannot be used is refused by name, and before
+anything is done.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blackboard
+from blackboard import BadInput, BlackboardError, Board, Context, Item, handler
+from blackboard.arguments import argument
+from blackboard.events import RunStarted
+
+pytestmark = pytest.mark.of_sqlite("arguments are checked above the store")
+
+SURROGATE = "\ud800"
+
+
+class Text(str):
+    """As template engines and parsers have it."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    pass
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@handler("feed", every="1h")
+async def feed(item: Item, ctx: Context) -> dict[str, Any]:
+    return {"text": Text("seen"), "number": Number(5)}
+
+
+@handler("slow", every="1h")
+async def slow(item: Item, ctx: Context) -> None:
+    await asyncio.sleep(60)
+
+
+def on_board(folder: Path, work: Callable[[Board], Awaitable[None]]) -> None:
+    async def opened() -> None:
+        store = folder / "board.db"
+        async with blackboard.open(store, handlers=[feed, slow], create=True) as board:
+            await board.add("davis", "feed")
+            await work(board)
+
+    asyncio.run(opened())
+
+
+Call = Callable[[Board], Awaitable[Any]]
+ITEM_ID: dict[str, Callable[[Board, Any], Awaitable[Any]]] = {
+    "item": lambda board, it: board.item(it),
+    "why": lambda board, it: board.why(it),
+    "run": lambda board, it: board.run(it),
+    "edit": lambda board, it: board.edit(it, every="2h"),
+    "pause": lambda board, it: board.pause(it),
+    "resume": lambda board, it: board.resume(it),
+    "cancel": lambda board, it: board.cancel(it),
+    "unlock": lambda board, it: board.unlock(it),
+    "rename": lambda board, it: board.rename(it, "new"),
+    "remove": lambda board, it: board.remove(it),
+}
+REFUSED: dict[str, tuple[str, Call]] = {
+    "by of a pause": ("by", lambda board: board.pause("davis", by=5)),  # type: ignore[arg-type]
+    "by of a removal": ("by", lambda board: board.remove("davis", by=5)),  # type: ignore[arg-type]
+    "by of a rename": ("by", lambda board: board.rename("davis", "x", by=5)),  # type: ignore[arg-type]
+    "a reason": ("reason", lambda board: board.pause("davis", reason={"a": 1})),  # type: ignore[arg-type]
+    "bytes": ("reason", lambda board: board.pause("davis", reason=b"x")),  # type: ignore[arg-type]
+    "no UTF-8": ("reason", lambda board: board.pause("davis", reason=SURROGATE)),
+    "a trigger": ("trigger", lambda board: board.run("davis", trigger=None)),  # type: ignore[arg-type]
+    "unset": ("unset", lambda board: board.edit("davis", unset="abc")),
+    "a description": ("description", lambda board: board.add("x", "feed", description=5)),  # type: ignore[arg-type]
+    "retries": ("retries", lambda board: board.add("x", "feed", retries="3")),  # type: ignore[arg-type]
+    "a truth": ("retries", lambda board: board.add("x", "feed", retries=True)),
+    "an interval": ("every", lambda board: board.add("x", "feed", every=True)),
+    "cron": ("cron", lambda board: board.add("x", "feed", cron=0)),  # type: ignore[arg-type]
+    "tags": ("tags", lambda board: board.add("x", "feed", tags="abc")),
+    "a tag": ("tags", lambda board: board.add("x", "feed", tags=[1])),  # type: ignore[list-item]
+    "first": ("first", lambda board: board.add("x", "feed", first=timedelta(1))),  # type: ignore[arg-type]
+    "params": ("params", lambda board: board.add("x", "feed", params=5)),  # type: ignore[arg-type]
+    "an object": ("params.k", lambda board: board.add("x", "feed", params={"k": object()})),
+    "a key": ("params", lambda board: board.add("x", "feed", params={1: 2})),  # type: ignore[dict-item]
+    "a key of a run": ("params", lambda board: board.run("davis", params={1: 2})),  # type: ignore[dict-item]
+    "a bad key": ("params", lambda board: board.add("x", "feed", params={SURROGATE: 1})),
+    "a large number": ("params.k", lambda board: board.add("x", "feed", params={"k": 10**5000})),
+    "a checkpoint": ("checkpoint", lambda board: board.edit("davis", checkpoint=object())),
+    "a limit": ("limit", lambda board: board.actions(limit=2.5)),  # type: ignore[arg-type]
+}
+
+
+async def refused(board: Board, call: Call) -> BadInput:
+    """The refusal of a call that has done nothing."""
+    before = [item async for item in board.items()]
+    with pytest.raises(BadInput) as caught:
+        await call(board)
+    assert [item async for item in board.items()] == before
+    assert len(str(caught.value)) < 400
+    return caught.value
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    field, call = REFUSED[name]
+
+    async def work(board: Board) -> None:
+        assert (await refused(board, call)).field == field
+
+    on_board(tmp_path, work)
+
+
+@pytest.mark.parametrize("verb", ITEM_ID)
+@pytest.mark.parametrize("item_id", [5, None, b"davis", ["davis"], SURROGATE])
+def test_an_id_is_text(tmp_path: Path, verb: str, item_id: Any) -> None:
+    async def work(board: Board) -> None:
+        call = ITEM_ID[verb]
+        assert (await refused(board, lambda board: call(board, item_id))).field == "item_id"
+
+    on_board(tmp_path, work)
+
+
+@pytest.mark.parametrize("limit", [-1, 2.5, float("nan"), "3", True])
+def test_a_limit_is_a_whole_number(tmp_path: Path, limit: Any) -> None:
+    async def work(board: Board) -> None:
+        async def all_runs(board: Board) -> list[Any]:
+            return [run async for run in board.runs("davis", limit=limit)]
+
+        assert (await refused(board, all_runs)).field == "limit"
+
+    on_board(tmp_path, work)
+
+
+def test_texts_and_numbers_of_classes_of_their_own_are_taken_as_what_they_are(
+    tmp_path: Path,
+) -> None:
+    async def work(board: Board) -> None:
+        params = {Text("k"): Text("x"), "n": Number(3), "of": [Text("y")], "c": Colour.RED}
+        item = await board.add(Text("own"), Text("feed"), params=params, description=Text("d"))
+        assert item.params == {"k": "x", "n": 3, "of": ["y"], "c": "red"}
+        assert type(item.params["k"]) is str
+        await board.worker().work("idle")
+        (run,) = [run async for run in board.runs("own")]
+        assert run.result == {"text": "seen", "number": 5}
+
+    on_board(tmp_path, work)
+
+
+@pytest.mark.parametrize("callback", [None, 5, slow])
+def test_what_cannot_be_called_with_events_is_refused(tmp_path: Path, callback: Any) -> None:
+    async def work(board: Board) -> None:
+        with pytest.raises(BadInput, match=r"^callback: "):
+            board.subscribe(callback)
+
+    on_board(tmp_path, work)
+
+
+def test_a_value_is_quoted_shortly() -> None:
+    with pytest.raises(BadInput) as caught:
+        argument("name", ["x" * 1_000_000], str)
+    assert len(str(caught.value)) < 200
+
+
+def test_many_changes_of_one_item_at_once_are_all_made(tmp_path: Path) -> None:
+    async def work(board: Board) -> None:
+        await asyncio.gather(*(board.run("davis", trigger=f"t{n}") for n in range(50)))
+        await asyncio.gather(*(board.edit("davis", params={f"k{n}": n}) for n in range(50)))
+        assert len((await board.item("davis")).params) == 50
+
+    on_board(tmp_path, work)
+
+
+def test_a_worker_ends_with_its_board(tmp_path: Path) -> None:
+    """What it runs is put back, and one that has not begun never works."""
+
+    async def story() -> None:
+        store = tmp_path / "board.db"
+        async with blackboard.open(store, handlers=[slow], create=True) as board:
+            await board.add("long", "slow")
+            begun = asyncio.Event()
+            board.subscribe(lambda event: begun.set() if isinstance(event, RunStarted) else None)
+            works = asyncio.create_task(board.worker().work())
+            await begun.wait()
+            late = board.worker()
+        await works
+        with pytest.raises(BlackboardError, match="board is closed"):
+            await late.work()
+        async with blackboard.open(store) as board:
+            item = await board.item("long")
+            assert (item.running, item.outcome) == (False, "cancelled")
+
+    asyncio.run(story())
