@@ -212,6 +212,7 @@ class BlockingWorker:
 
     work = verb(BoardWorker.work)
     stop = plain(BoardWorker.stop)
+    end = verb(BoardWorker.end)
     walk_soon = plain(BoardWorker.walk_soon)
 
     def __enter__(self) -> Self:
