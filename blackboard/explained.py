@@ -19,15 +19,17 @@ async def explained(
 ) -> tuple[ItemStatus, Explanation]:
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
     status, now = await read_one(board, item)
+    settings, problem = None, ""
     try:
         settings = board.resolve(item.type, item.spec)
-    except (BadInput, ValueError):
-        settings = None
+    except (BadInput, ValueError) as error:
+        problem = str(error)
     able = takers(present, item.type)
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,
         settings=settings,
+        problem=problem,
         takers=len(able),
         occupants=await _occupants(board, able)
         if able and item.waits and item.ready <= now

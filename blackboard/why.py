@@ -52,6 +52,8 @@ class Circumstances:
     resolution: float
     settings: RunSettings | None
     """None where they cannot be computed in this process."""
+    problem: str = ""
+    """Why not, and what would change that."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
     silence: float | None = None
@@ -180,7 +182,8 @@ def _due(item: Item, facts: Circumstances) -> str:
 def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     """Which worker starts a waiting item, and when."""
     if facts.settings is None:
-        return "its settings cannot be computed here, so a worker like this one leaves it alone"
+        because = f" ({facts.problem})" if facts.problem else ""
+        return f"its settings cannot be computed here{because}: a worker like this leaves it alone"
     if move is Move.SKIP:
         return "it was missed, and missed runs are not made up for: the next walk reschedules it"
     if facts.takers == 0:
@@ -340,7 +343,7 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     if item.state is State.DONE:
         return f"`blackboard run {shlex.quote(item.id)}` runs it once again"
     if facts.settings is None:
-        return "name the jobs of its type in [board] jobs, or with --jobs"
+        return "mend that in the settings or `blackboard edit` the item, for all workers"
     if facts.takers == 0:
         return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
     if facts.permitted or facts.occupants:

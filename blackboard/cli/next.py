@@ -11,19 +11,20 @@ from itertools import islice
 import click
 
 from blackboard.cli.options import Chosen, common, completing, number_option
-from blackboard.cli.output import emit, wrapped
+from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.explained import explained
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
 from blackboard.queries import select
+from blackboard.rules.next_run import part_of_jitter
 from blackboard.rules.upcoming import times_of, upcoming
 from blackboard.schedule.moments import parse_moment
 from blackboard.schedule.rrule import zone_in
@@ -141,9 +142,12 @@ async def _of_board(
         def coming(item: Item) -> Iterator[tuple[datetime, Item]]:
             if not item.running and (after is None or item.ready > after):
                 yield item.ready, item  # most items need no schedule for what is shown
-            schedule = edits.settings_of(board, item, encode_spec(spec_of(item))).schedule
-            later = max(after or item.ready, item.ready)
-            moments = upcoming(item, schedule, now=now, after=None if item.running else later)
+            later = None if item.running else max(after or item.ready, item.ready)
+            try:
+                moments = _upcoming(board, item, now=now, after=later)[1]
+            except BlackboardError as problem:
+                warn(f"{problem}; its next runs are left out")
+                return
             yield from ((moment, item) for moment in moments)
 
         items = [item async for item in board.items() if item.state is State.ACTIVE]
@@ -171,14 +175,29 @@ def _print_runs(runs: Sequence[tuple[datetime, Item]], *, now: datetime, json: b
 def _of_item(
     board: BoardTable, item: Item, *, now: datetime, after: datetime | None, count: int
 ) -> NextTimes:
-    schedule = edits.settings_of(board, item, encode_spec(spec_of(item))).schedule
+    schedule, moments = _upcoming(board, item, now=now, after=after)
     words = describe(schedule) if schedule else "no schedule: runs on request"
     state = "running" if item.running else item.state.value
     return NextTimes(
         title=f"{shown(item.id)}: {state}, {words}",
         zone=schedule.zone if schedule else "UTC",
-        moments=list(islice(upcoming(item, schedule, now=now, after=after), count)),
+        moments=list(islice(moments, count)),
     )
+
+
+def _upcoming(
+    board: BoardTable, item: Item, *, now: datetime, after: datetime | None
+) -> tuple[Schedule | None, Iterator[datetime]]:
+    """The schedule of an item, and its next times. Raises BadInput that names the item where they
+    cannot be computed here.
+    """
+    try:
+        settings = edits.settings_of(board, item, encode_spec(spec_of(item)))
+    except BadInput as bad:
+        raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
+    wait = part_of_jitter(item.id, settings)
+    times = upcoming(item, settings.schedule, now=now, after=after, wait=wait)
+    return settings.schedule, times
 
 
 def _print_times(

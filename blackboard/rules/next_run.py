@@ -160,7 +160,12 @@ def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: boo
     """
     if isinstance(settings.schedule, Every) and not first:
         return slot
-    return whole_milliseconds(slot + settings.jitter * phase(item_id))
+    return whole_milliseconds(slot + part_of_jitter(item_id, settings))
+
+
+def part_of_jitter(item_id: str, settings: RunSettings) -> timedelta:
+    """How long after its slots an item is ready, at each slot the same; but for an `Every`."""
+    return settings.jitter * phase(item_id)
 
 
 def phase(item_id: str) -> float:

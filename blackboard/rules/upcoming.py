@@ -1,9 +1,9 @@
 """The next times of an item and of a schedule. Pure."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from blackboard.model import Item, State
+from blackboard.model import Item, State, whole_milliseconds
 from blackboard.schedule.schedule import Every, Schedule, next_due
 
 
@@ -16,10 +16,16 @@ def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
 
 
 def upcoming(
-    item: Item, schedule: Schedule | None, *, now: datetime, after: datetime | None = None
+    item: Item,
+    schedule: Schedule | None,
+    *,
+    now: datetime,
+    after: datetime | None = None,
+    wait: timedelta = timedelta(0),
 ) -> Iterator[datetime]:
-    """The pending run, and the slots of the schedule after it; later than `after`, if given. A
-    paused item counts as if it were resumed; an item that is done has no times.
+    """The pending run, and the slots of the schedule after it; later than `after`, if given. `wait`
+    is the item's part of the jitter, by which it is ready after a slot. A paused item counts as if
+    it were resumed; an item that is done has no times.
     """
     if item.state is State.DONE:
         return
@@ -33,9 +39,10 @@ def upcoming(
             started += (after - started) // schedule.interval * schedule.interval
         yield from times_of(schedule, started)
         return
-    passed = max(item.slot, started)
+    passed = max(item.slot, started - wait)
     if item.slot != item.planned and item.planned > passed:
         passed = item.planned
-        if after is None or item.planned > after:
-            yield item.planned
-    yield from times_of(schedule, passed if after is None else max(passed, after))
+        if after is None or item.planned + wait > after:
+            yield whole_milliseconds(item.planned + wait)
+    for slot in times_of(schedule, passed if after is None else max(passed, after - wait)):
+        yield whole_milliseconds(slot + wait)

@@ -34,7 +34,7 @@ _MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.runners.child impor
 """With the module search path of the worker."""
 
 
-_LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
+LEASE_RAN_OUT = "stopped: its lease ran out while the worker stood still"
 _PIPE = 65536
 """Bytes that a pipe holds: one read takes all that was printed so far, and endless output does not
 occupy the loop."""
@@ -191,7 +191,7 @@ class ChildProcess:
             # that left its session has the socket open.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
-        self.ended.set_result(_LEASE_RAN_OUT if by_guard else _reason(code))
+        self.ended.set_result(LEASE_RAN_OUT if by_guard else _reason(code))
 
 
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:

@@ -19,7 +19,7 @@ from blackboard.handlers import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners import wire
-from blackboard.runners.child_process import ChildProcess
+from blackboard.runners.child_process import LEASE_RAN_OUT, ChildProcess
 from blackboard.runners.guard import LOOP
 from blackboard.runners.output import Notes, failure
 from blackboard.runners.watch import Watch
@@ -281,8 +281,10 @@ class _ProcessRun:
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:
         if not await child.gone(self._runner.stop_timeout):
             problem = "the child process closed its connection to the worker"
-        output = self._call.mask.output(child.output())
-        return _failed(problem or child.ended.result(), output)
+        problem = problem or child.ended.result()
+        if problem == LEASE_RAN_OUT and "lost" in self._signals:
+            problem = f"stopped: {self._signals['lost']}"
+        return _failed(problem, self._call.mask.output(child.output()))
 
     async def _end_child(self, child: ChildProcess) -> None:
         if self._answered and (self._call.handler.resources is not None or self._call.trace):

@@ -38,6 +38,7 @@ from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.rows import text_of
+from blackboard.rules.next_run import part_of_jitter
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.rules.upcoming import upcoming
 from blackboard.spec import decode_spec, encode_spec
@@ -180,7 +181,8 @@ async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  #
         settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
-    times = upcoming(item, settings.schedule, now=await site.board.table.now())
+    now, wait = await site.board.table.now(), part_of_jitter(item.id, settings)
+    times = upcoming(item, settings.schedule, now=now, wait=wait)
     return {"id": item.id, "times": [iso(one) for one in islice(times, said.count)]}
 
 

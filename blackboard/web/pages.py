@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -36,6 +36,7 @@ from blackboard.reports import (
     value_of,
     words_of,
 )
+from blackboard.rules.next_run import part_of_jitter
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import Schedule
@@ -210,7 +211,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
     runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     now = await site.board.table.now()
-    schedule, problem = _schedule(site, item)
+    schedule, wait, problem = _schedule(site, item)
     spec = decoded(item.spec)
     labels = site.board.labels(item)
     return WebPage(
@@ -227,7 +228,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "lock": status.lock,
             "why": why,
             "schedule": describe(schedule) if schedule else problem,
-            "times": list(islice(upcoming(item, schedule, now=now), NEXT_TIMES)),
+            "times": list(islice(upcoming(item, schedule, now=now, wait=wait), NEXT_TIMES)),
             "own": own_options(item),
             "acts": [*ACTS],
             "editable": EDITABLE,
@@ -262,13 +263,16 @@ def own_options(item: Item) -> dict[str, str]:
     return {name: str(value) for name, value in said.items() if value is not None}
 
 
-def _schedule(site: Site, item: Item) -> tuple[Schedule | None, str]:
-    """The schedule as it is resolved here, or words for why there is none."""
+def _schedule(site: Site, item: Item) -> tuple[Schedule | None, timedelta, str]:
+    """The schedule as it is resolved here, and how long after its slots the item is ready; or words
+    for why there is none.
+    """
     try:
         settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
     except (BadInput, ValueError) as problem:
-        return None, str(problem)
-    return settings.schedule, "none: it runs when it is requested"
+        return None, timedelta(0), str(problem)
+    wait = part_of_jitter(item.id, settings)
+    return settings.schedule, wait, "none: it runs when it is requested"
 
 
 async def run_page(site: Site, request: Request) -> WebPage:

@@ -1,8 +1,8 @@
 """`next`: the times of a schedule, and of items: the pending run first, then the slots after it."""
 
 import re
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from datetime import UTC, datetime, time, timedelta
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -210,3 +210,29 @@ def test_the_times_of_an_item(
         after=None if after is None else NOON + after * HOUR,
     )
     assert list(islice(found, 3)) == expected
+
+
+def test_the_part_of_the_jitter_is_in_all_times(blackboard: CommandLine) -> None:
+    blackboard("add", "full", "--type", "x", "--cron", "0 9 * * *", "--jitter", "30m")
+    times = [datetime.fromisoformat(one) for one in blackboard("next", "full", "--json").json]
+    assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(days=1)}
+    assert times[0].time() != time(9)
+    after = blackboard("next", "full", "--after", times[1].isoformat(), "--json").json
+    assert datetime.fromisoformat(after[0]) == times[2]
+    earlier = times[1] - timedelta(seconds=1)
+    after = blackboard("next", "full", "--after", earlier.isoformat(), "--json").json
+    assert datetime.fromisoformat(after[0]) == times[1]
+
+
+def test_an_item_whose_times_cannot_be_computed_keeps_no_other_from_being_shown(
+    blackboard: CommandLine,
+) -> None:
+    blackboard.write('[calendars]\nhol = ["01-01"]\n')
+    blackboard("add", "full", "--type", "x", "--cron", "0 9 * * *", "--blackout", "hol")
+    blackboard("add", "other", "--type", "x", "--every", "1h")
+    blackboard.write("")
+    said = blackboard("next", "--json")
+    assert {one["id"] for one in said.json} == {"full", "other"}, "what waits is on the board"
+    assert "full: there is no calendar 'hol'" in said.err
+    assert blackboard.refused("next", "full").startswith("blackout: full: there is no calendar")
+    assert "there is no calendar 'hol'" in blackboard("why", "full").out

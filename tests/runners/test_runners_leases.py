@@ -49,6 +49,17 @@ def test_a_child_is_killed_when_its_lease_runs_out(how: str) -> None:
     with_processes(story)
 
 
+def test_a_child_whose_lock_was_taken_away_says_so() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        execution, _ = await started(runner, "never-ends", how="hold-the-lock")
+        execution.lose("its lock was unlocked")
+        execution.extend(time.monotonic())
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert (ended.outcome, ended.error) == (Outcome.FAILED, "stopped: its lock was unlocked")
+
+    with_processes(story)
+
+
 @pytest.mark.case("PP06")
 def test_renewals_keep_a_child_alive_that_cannot_hear_of_them() -> None:
     async def story(runner: ProcessRunner) -> None:
