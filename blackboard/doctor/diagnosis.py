@@ -10,7 +10,8 @@ Pure.
          history is without an item, for a removed one leaves a tombstone
     D7   times are well-formed and, unless a person chose them, not beyond every horizon; nothing is
          overdue for long
-    D8   no lock is older than twice its lease, and than its lease and a cycle
+    D8   no lock is older than twice its lease, and than its lease and a cycle; no lease is longer
+         than any duration
     D9   nothing foreign between `lock:` and `next:`; every key is what its row's id makes of it
     D10  rows of a newer version cannot be judged by this program
     D11  no time of the past lies in the future, and no token waits for what its schedule does not
@@ -50,6 +51,7 @@ from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rows import columns_of
 from blackboard.rules.next_run import Planning, ahead, is_ahead
 from blackboard.rules.transitions import brought_back
+from blackboard.schedule.durations import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace
 
 HORIZON = timedelta(days=51 * 366)
@@ -66,6 +68,8 @@ COMPARED = (
     "failures",
     "once",
     "requests",
+    "checkpoint",
+    "warned",
 )
 """What a token repeats of its item, besides its id."""
 
@@ -199,6 +203,8 @@ def _lock(case: Case, item: Item) -> Problems:
         yield "D2", f"is running by {item.owner}, but its lock is of {lock.owner}"
     if lock.born != item.born:
         yield "D4", f"its lock is of an earlier life (born {lock.born}, not {item.born})"
+    if not has_lease(lock):
+        yield "D8", f"its lock says that it is good for {lock.stale_after:g} s: no lease is so long"
 
 
 def _history(case: Case, item: Item, now: datetime) -> Problems:
@@ -276,7 +282,13 @@ def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
 
 def may_live(lock: Lock, item: Item) -> bool:
     """Whether a lock's holder may still be at work, and would be right."""
-    return item.state is not State.REMOVED and lock.born == item.born and lock.fence >= item.fence
+    is_of_it = lock.born == item.born and lock.fence >= item.fence
+    return item.state is not State.REMOVED and is_of_it and has_lease(lock)
+
+
+def has_lease(lock: Lock) -> bool:
+    """Whether a lock goes stale after a time that a lease can have."""
+    return lock.stale_after <= LONGEST.total_seconds()
 
 
 def _following(item: Item, lock: Lock) -> Item:

@@ -45,4 +45,6 @@ def upcoming(
         if after is None or item.planned + wait > after:
             yield whole_milliseconds(item.planned + wait)
     for slot in times_of(schedule, passed if after is None else max(passed, after - wait)):
-        yield whole_milliseconds(slot + wait)
+        ready = whole_milliseconds(slot + wait)
+        if after is None or ready > after:
+            yield ready

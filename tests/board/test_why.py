@@ -257,7 +257,7 @@ def why(
             ["(in 7h 54m), after this run"],
         ),
         (
-            RUNS | {"schedule": ""},
+            RUNS | {"schedule": "", "planned": RUNS["slot"]},
             {"lock": LOCK, "settings": resolve([Spec()])},
             Move.LEAVE,
             ["nothing is due any more after this run"],

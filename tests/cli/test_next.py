@@ -231,7 +231,7 @@ def test_an_item_whose_times_cannot_be_computed_keeps_no_other_from_being_shown(
     blackboard("add", "full", "--type", "x", "--cron", "0 9 * * *", "--blackout", "hol")
     blackboard("add", "other", "--type", "x", "--every", "1h")
     blackboard.write("")
-    said = blackboard("next", "--json")
+    said = blackboard("next", "-n", "50", "--json")
     assert {one["id"] for one in said.json} == {"full", "other"}, "what waits is on the board"
     assert "full: there is no calendar 'hol'" in said.err
     assert blackboard.refused("next", "full").startswith("blackout: full: there is no calendar")

@@ -21,7 +21,6 @@ from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import add, pause, remove, run_now
 from blackboard.protocol.reading import BoardTable, read_status
-from blackboard.schedule.durations import LONGEST
 from blackboard.settings import Settings
 from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
@@ -259,14 +258,11 @@ class Harmed:
         return [one for one in self.done if one.before.id == mutation.before.id] == [mutation]
 
     def _is_beyond(self, name: str) -> bool:
-        """Whether nobody could tell: its row was taken away and nothing else was left of it, or
-        its lock says that it is good for ages.
-        """
+        """Whether nobody could tell: its row was taken away and nothing else was left of it."""
         mine = [one for one in self.done if one.before.id == name]
         return any(
             (one.before.family == "item" and one.after.key != one.before.key)
             or (one.before.family == "item" and one.after.partition != one.before.partition)
-            or (one.before.family == "lock" and _is_long(one.after.data.get("stale_after")))
             for one in mine
         )
 
@@ -274,10 +270,6 @@ class Harmed:
         name = mutation.before.id
         names = {name, keys.item_key(name), mutation.after.key, item.type if item else name}
         return bool(self.told & names)
-
-
-def _is_long(lease: object) -> bool:
-    return isinstance(lease, int | float) and lease > LONGEST.total_seconds()
 
 
 def _stopped(item: Item | None, since: datetime) -> str:
