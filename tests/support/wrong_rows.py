@@ -11,7 +11,7 @@ from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
-from blackboard.table import ANY, Delete, Insert, Merge, Op
+from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace
 from tests.support.boards import Scene
 
 HOUR = timedelta(hours=1)
@@ -182,6 +182,23 @@ async def token_with_another_spec(scene: Scene) -> list[Op]:
 
 async def token_with_another_fence(scene: Scene) -> list[Op]:
     return [Merge(await named_key(scene), {"fence": 4, "attempt": 3}, ANY)]
+
+
+async def token_with_another_checkpoint(scene: Scene) -> list[Op]:
+    return [Merge(await named_key(scene), {"checkpoint": "7"}, ANY)]
+
+
+async def token_that_cannot_be_read(scene: Scene) -> list[Op]:
+    return [Merge(await named_key(scene), {"slot": "soon"}, ANY)]
+
+
+async def token_that_names_no_item(scene: Scene) -> list[Op]:
+    return [Replace(await named_key(scene), {"text": "of another program"}, ANY)]
+
+
+async def running_with_a_lock_for_ages(scene: Scene) -> list[Op]:
+    await scene.claimed()
+    return [Merge(keys.lock_key("davis"), {"stale_after": 1e11}, ANY)]
 
 
 async def history_above_the_item(scene: Scene) -> list[Op]:
