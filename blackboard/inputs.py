@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from blackboard.errors import BadInput
+from blackboard.rules.next_run import MILLISECOND, slot_of
 from blackboard.schedule.moments import parse_moment
-from blackboard.schedule.schedule import Every, Once, next_due
+from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
 from blackboard.spec import (
     RunSettings,
     Spec,
@@ -105,15 +106,31 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
     check_first(text, settings.timezone, has_schedule=settings.schedule is not None)
     schedule = settings.schedule
     match text:
-        case None if schedule is None or isinstance(schedule, Every | Once):
+        case None:
+            if schedule is not None and not _has_first_slot(schedule, now):
+                limits = schedule.limits
+                field = "blackout" if limits.windows else "until" if limits.until else "schedule"
+                problem = "there is no next time" + (" by it" if field != "schedule" else "")
+                raise BadInput(field, problem, "change it, or say when it runs first: first")
             return None
         case "now":
             return now
-        case None | "next":
+        case "next":
             assert schedule is not None
             following = next_due(schedule, now)
             if following is None:
                 raise BadInput("first", "the schedule has no next time", "now, or a time")
-            return following if text else None
+            return following
         case _:
             return parse_moment(text, settings.timezone, "first", now)
+
+
+def _has_first_slot(schedule: Schedule, now: datetime) -> bool:
+    """Whether a new item has a slot by its schedule. An `every` is due at once, an `at` also when
+    its time has passed.
+    """
+    if isinstance(schedule, Every):
+        begins, until = opens(schedule, now), schedule.limits.until
+        return begins is not None and (until is None or begins <= until)
+    after = slot_of(schedule) - MILLISECOND if isinstance(schedule, Once) else now
+    return next_due(schedule, after) is not None

@@ -177,8 +177,27 @@ def test_a_rule_that_has_no_next_time_is_refused_unless_it_is_to_run_now(
 ) -> None:
     over = ("--rrule", "FREQ=DAILY;UNTIL=20200101T000000Z")
     problem = blackboard.refused("add", "a", "--type", "feed", *over)
-    assert problem.startswith("first: the schedule has no next time")
+    assert problem.startswith("schedule: there is no next time")
     blackboard("add", "a", "--type", "feed", *over, "--first", "now")
+
+
+NEVER = [
+    ("until", ("--cron", "@daily", "--until", "2020-01-01")),
+    ("until", ("--every", "1h", "--until", "2020-01-01")),
+    ("until", ("--at", "2020-02-02", "--until", "2020-01-01")),
+    ("blackout", ("--cron", "@daily", "--blackout", "sun-sat")),
+    ("blackout", ("--cron", "0 23 * * *", "--blackout", "22:00-06:00")),
+    ("blackout", ("--every", "1h", "--blackout", "mon-sun")),
+]
+
+
+@pytest.mark.parametrize(("field", "said"), NEVER)
+def test_what_leaves_a_schedule_without_a_time_is_named(
+    blackboard: CommandLine, field: str, said: tuple[str, ...]
+) -> None:
+    problem = blackboard.refused("add", "a", "--type", "feed", *said)
+    assert problem.startswith(f"{field}: there is no next time by it")
+    blackboard("add", "a", "--type", "feed", *said, "--first", "now")
 
 
 def test_a_type_of_the_settings_gives_the_schedule(blackboard: CommandLine) -> None:
