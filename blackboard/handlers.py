@@ -26,7 +26,7 @@ from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
 from blackboard.runners.resources import Lifespan, check_lifespan
 from blackboard.schedule.durations import duration_of, format_duration, parse_duration
-from blackboard.spec import SHORTEST_LEASE, Spec, check_first, concurrency_of, resolve
+from blackboard.spec import SHORTEST_LEASE, Spec, check_first, check_spec, concurrency_of
 
 _MARK = "__blackboard__"
 MOST_PARTITIONS = 1_000
@@ -350,7 +350,7 @@ def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
             if value is not None and key in Spec.__struct_fields__ and key != "params"
         }
         spec = msgspec.convert(texts, Spec)
-        resolve([spec])
+        check_spec(spec)
     except (msgspec.ValidationError, BadInput) as problem:
         raise BadInput(name, str(problem)) from None
     return spec

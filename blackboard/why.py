@@ -16,6 +16,7 @@ from blackboard.records import Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import planned_after
 from blackboard.rules.status import ItemStatus
+from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
 from blackboard.schedule.schedule import Every, Schedule, parse_schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import Labels, RunSettings
@@ -303,6 +304,19 @@ def _by(mark: Mark, facts: Circumstances) -> str:
     return f"{text}: {mark.reason.rstrip('.')}" if mark.reason else text
 
 
+def _renaming(item: Item) -> str:
+    """How a rename that was interrupted is finished; "" where the item is in none."""
+    mark = decoded_as(Mark, item.paused)
+    reason = mark.reason if mark else ""
+    if reason.startswith(RENAMED_TO):
+        ids = item.id, reason.removeprefix(RENAMED_TO)
+    elif reason.startswith(RENAMED_FROM):
+        ids = reason.removeprefix(RENAMED_FROM), item.id
+    else:
+        return ""
+    return f"`blackboard rename {' '.join(map(shlex.quote, ids))}` finishes what was interrupted"
+
+
 def _paused(item: Item, facts: Circumstances) -> str:
     mark = decoded_as(Mark, item.paused)
     text = _by(mark, facts) if mark is not None else "no run starts"
@@ -339,7 +353,7 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     if item.running:
         return f"`blackboard cancel {shlex.quote(item.id)}` ends the run"
     if item.is_paused:
-        return f"`blackboard resume {shlex.quote(item.id)}`"
+        return _renaming(item) or f"`blackboard resume {shlex.quote(item.id)}`"
     if item.state is State.DONE:
         return f"`blackboard run {shlex.quote(item.id)}` runs it once again"
     if facts.settings is None:

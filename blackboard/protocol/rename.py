@@ -21,7 +21,13 @@ from blackboard.protocol.batches import add_ops, remove_ops
 from blackboard.protocol.edits import TRIES, Changed, Missing, restless, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
-from blackboard.rules.transitions import copied, is_applied, removed
+from blackboard.rules.transitions import (
+    RENAMED_FROM,
+    RENAMED_TO,
+    copied,
+    is_applied,
+    removed,
+)
 from blackboard.table import Conflict, Unknown
 
 
@@ -31,7 +37,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     Raises Missing, BadInput when the new id is taken, BlackboardError when the item runs or keeps
     changing.
     """
-    to, of = f"renamed to {new_id}", f"renamed from {item_id}"
+    to, of = RENAMED_TO + new_id, RENAMED_FROM + item_id
     name = "rename:" + hashlib.sha256(item_id.encode()).hexdigest()[:32]
     for _ in range(TRIES):
         old, new = await board.item(item_id), await board.item(new_id)
@@ -62,7 +68,7 @@ async def _move(
     """Make the new one, over its tombstone if there is one, and remove the old one. Where one of
     them has changed, the next look decides.
     """
-    by_us = _reason(old) == f"renamed to {new_id}" or not old.is_paused
+    by_us = _reason(old) == RENAMED_TO + new_id or not old.is_paused
     now = await board.table.now()
     copy = copied(
         old,

@@ -296,6 +296,10 @@ def added(
     )
 
 
+RENAMED_TO, RENAMED_FROM = "renamed to ", "renamed from "
+"""Before the other id, why the two items of a rename are paused meanwhile."""
+
+
 def copied(
     item: Item,
     item_id: str,

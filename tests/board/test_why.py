@@ -189,6 +189,18 @@ def why(
         ),
         ({"state": State.PAUSED}, {}, Move.LEAVE, ["paused      no run starts"]),
         (
+            {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed to a b")},
+            {},
+            Move.LEAVE,
+            ["to change   `blackboard rename davis 'a b'` finishes what was interrupted"],
+        ),
+        (
+            {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed from a")},
+            {},
+            Move.LEAVE,
+            ["to change   `blackboard rename a davis` finishes what was interrupted"],
+        ),
+        (
             {"state": State.DONE},
             {},
             Move.LEAVE,
