@@ -94,8 +94,10 @@ class Candidate:
 
     @property
     def counts_from(self) -> datetime:
-        """When it became ready; later, where others come first."""
-        if self.turn is FIRST:
+        """When it became ready; later, where others come first. Where its type has a limit on the
+        board, the worker that has a permit takes what is the most overdue: others may get none.
+        """
+        if self.turn is FIRST or self.limit is not None:
             return self.token.ready
         return self.token.ready + self.turn.share * PREFERENCE
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from blackboard.model import Token
+from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
 from blackboard.worker.backlog import (
     AHEAD,
@@ -201,6 +202,17 @@ def test_the_highest_priority_goes_first_and_then_the_most_overdue() -> None:
     assert ids(backlog.ready(now)) == "dbac"
     assert ids(backlog.ready_in(0, now)) == "ba"
     assert ids(backlog.ready(START + 6 * SECOND)) == "ac", "only among those that are ready"
+
+
+def test_where_a_type_has_a_limit_on_the_board_the_most_overdue_goes_first() -> None:
+    """The worker that gets the permit may be the second for it, and others get none."""
+    backlog, limit = Backlog(cycle=60.0, shards=1), Limit("feed", "", 1)
+    both = [token("a", after=0, turn=Turn(0.5, START)), token("b", after=10)]
+    now = START + 20 * SECOND
+    backlog.put(0, both)
+    assert ids(backlog.ready(now)) == "ba"
+    backlog.put(0, [replace(one, limit=limit) for one in both])
+    assert ids(backlog.ready(now)) == "ab"
 
 
 def test_those_of_which_the_worker_is_the_first_go_before_others_that_are_a_little_older() -> None:
