@@ -202,11 +202,17 @@ class _Cases:
         if key in self._nameless:
             finding = Finding(code="D7", subject=item_id, problem=f"{key}: {NAMELESS}")
             return replace(case, sealed=(*case.sealed, finding))
-        named = keys.next_key(case.item.ready, item_id) if case.item else ""
-        if named not in self._nameless:
+        if case.item is None:
             return case
-        self._foreign[:] = [one for one in self._foreign if one.subject != named]
-        return replace(case, unreadable={**case.unreadable, named: self._nameless[named]})
+        lock, named = keys.lock_key(item_id), keys.next_key(case.item.ready, item_id)
+        known = {lock, named} & self._nameless.keys()
+        self._foreign[:] = [one for one in self._foreign if one.subject not in known]
+        unreadable = {named: self._nameless[named]} if named in known else {}
+        return replace(
+            case,
+            blank_lock=self._nameless.get(lock, ""),
+            unreadable={**case.unreadable, **unreadable},
+        )
 
     def add(self, row: Row) -> None:
         """Add a row to the case of its id. A key that is not what the id makes of it is foreign."""

@@ -98,6 +98,8 @@ class Case:
     """Waiting tokens by their keys."""
     unreadable: Mapping[str, Etag] = field(default_factory=dict)
     """Waiting tokens that cannot be read, by their keys: the item says what they should be."""
+    blank_lock: Etag = ""
+    """Of a lock that says nothing, not even whose it is: its holder cannot renew it."""
     newest: Run | None = None
     """The run with the highest fence."""
     sealed: tuple[Finding, ...] = ()
@@ -188,6 +190,9 @@ def differences(token: Token, item: Item) -> list[str]:
 def _lock(case: Case, item: Item) -> Problems:
     """D1 to D4, as far as the lock goes."""
     lock = case.lock
+    if case.blank_lock:
+        yield "D2", "its lock cannot be read: its holder loses it, and nobody overrides it"
+        return
     if lock is None:
         if item.running:
             yield "D2", f"is running by {item.owner}, but has no lock: it will never run again"
@@ -270,6 +275,8 @@ def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
     ops = _token_ops(case, after)
     if case.lock is not None and kept is None:
         ops.append(Delete(lock_key(case.id), case.lock.etag))
+    if case.blank_lock:
+        ops.append(Delete(lock_key(case.id), case.blank_lock))
     changed = {
         name: value
         for name, value in columns_of(after, *MENDED).items()

@@ -196,6 +196,11 @@ async def token_that_names_no_item(scene: Scene) -> list[Op]:
     return [Replace(await named_key(scene), {"text": "of another program"}, ANY)]
 
 
+async def running_with_a_lock_that_says_nothing(scene: Scene) -> list[Op]:
+    await scene.claimed()
+    return [Replace(keys.lock_key("davis"), {"text": "of another program"}, ANY)]
+
+
 async def running_with_a_lock_for_ages(scene: Scene) -> list[Op]:
     await scene.claimed()
     return [Merge(keys.lock_key("davis"), {"stale_after": 1e11}, ANY)]
