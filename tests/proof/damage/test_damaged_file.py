@@ -36,6 +36,7 @@ from blackboard.tables.sqlite_open import Opening
 from tests.proof.chaos.disk import STEPS, Picture, begin, picture
 from tests.proof.form import LONG
 from tests.support.boards import TurningClock, disagreements, finished, make_board, settings_of
+from tests.support.patience import patience
 from tests.support.stores import Run
 
 PER_REGION = 400 if LONG else 6
@@ -213,6 +214,35 @@ def test_cr04_a_row_that_holds_other_kinds_of_values_is_refused_or_read(
         told = harm.replace("<ours>", boot_id())
         connection.execute(f"UPDATE rows SET {told} WHERE key LIKE 'lock:%'")
     assert CommandLine(path, capsys).said_of_it() in {"refused", "told", "works"}
+
+
+@pytest.mark.parametrize("data", ["'garbage'", "x'ff'", "'[]'", "'{\"item\":[1]}'"])
+@pytest.mark.parametrize("key", ["item:item-55", "next:%:item-05", "lock:item-45", "run:item-05:%"])
+def test_cr04_a_row_that_is_no_text_stops_no_other_item(
+    board: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    key: str,
+    data: str,
+) -> None:
+    monkeypatch.setattr("tests.proof.damage.test_damaged_file.PATIENCE", patience(30))
+    path = tmp_path / "blackboard.db"
+    shutil.copy(board, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        changed = connection.execute(f"UPDATE rows SET data = {data} WHERE key LIKE '{key}'")
+        assert changed.rowcount == 1
+    call, hit = CommandLine(path, capsys), key.split(":")[-1 if key.startswith("next") else 1]
+    call("worker", "--jobs", str(board.with_name("jobs.py")), "--until-idle")
+    _, shown = call("show", "--json")
+    found = {one["id"]: one["outcome"] for one in msgspec.json.decode(shown)}
+    assert {name for name, outcome in found.items() if outcome != "ok"} <= {hit}
+    assert len(found) == ITEMS - key.startswith("item")
+    call("doctor", "--repair")
+    call("worker", "--jobs", str(board.with_name("jobs.py")), "--until-idle")
+    _, shown = call("show", hit, "--json") if not key.startswith("item") else (0, "[]")
+    assert all(one["outcome"] == "ok" for one in msgspec.json.decode(shown))
 
 
 async def with_log(path: Path) -> list[Picture]:
