@@ -6,11 +6,13 @@ workers are stopped, and the rows must agree with each other.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
+
+import pytest
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.events import BoardEvent, Events
@@ -24,7 +26,7 @@ from blackboard.protocol.rows import data_of
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
-from blackboard.table import ANY, Delete, Etag, Insert, Op, Row
+from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
 from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
@@ -421,16 +423,28 @@ async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
-    """A lock whose holder is dead, and of whose fence the history has a run: it cannot be told as
-    abandoned, and so nobody can take it over.
-    """
+    """A lock whose holder is dead, and that nobody can take over: its item takes no change."""
     await place.add("odd", every="1h", stale_after="3s")
-    made = await place.claimed("odd", board=place.other, owner="dead")
-    partition, key = place.other.partition("odd"), keys.run_key("odd", made.fence)
-    await place.other.table.commit(partition, [Insert(key, {"outcome": "odd"})])
+    await place.claimed("odd", board=place.other, owner="dead")
     place.later(seconds=10)
-    yield
-    await place.other.table.commit(partition, [Delete(key, ANY)])
+    with taking_no_change(place, "odd"):
+        yield
+
+
+@contextmanager
+def taking_no_change(place: Workplace, item_id: str) -> Iterator[None]:
+    """The row of an item is another than each worker expects that changes it: it was damaged."""
+    commit = place.table.commit
+
+    async def refusing(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        for index, op in enumerate(ops):
+            if isinstance(op, Merge) and op.key == keys.item_key(item_id):
+                raise Conflict(index, ConflictKind.CHANGED)
+        return await commit(partition, ops)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place.table, "commit", refusing)
+        yield
 
 
 async def add_later(

@@ -8,7 +8,7 @@ import pytest
 
 from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
-from blackboard.table import ANY, Delete, Insert, Merge
+from blackboard.table import ANY, Merge
 from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.stores import OpenTable
@@ -18,6 +18,7 @@ from tests.support.workers import (
     beside_a_stray_token,
     beside_an_odd_lock,
     ids_of_shard,
+    taking_no_change,
     until,
     with_workers,
 )
@@ -96,20 +97,18 @@ async def test_until_idle_waits_for_a_lock_that_was_written_with_one_that_cannot
     await place.add("odd", every="8h", stale_after="3s")
     await place.add("other", every="8h", stale_after="60s")
     await place.take("odd", "other", board=place.other, owner="dead")
-    partition, key = place.other.partition("odd"), keys.run_key("odd", 1)
-    await place.other.table.commit(partition, [Insert(key, {"outcome": "odd"})])
     place.later(seconds=10)
-    worker = await waiting(place)
-    await worker.looks_again()
-    place.later(seconds=60)
-    place.table.script(Fault.NONE, Fault.NEVER)
-    await worker.looks_again()
-    assert place.table.quiet
-    place.later(seconds=1)
-    await worker.looks_again()
-    (await worker.run("other")).end()
-    await worker.ended()
-    await place.other.table.commit(partition, [Delete(key, ANY)])
+    with taking_no_change(place, "odd"):
+        worker = await waiting(place)
+        await worker.looks_again()
+        place.later(seconds=60)
+        place.table.script(Fault.NEVER)
+        await worker.looks_again()
+        assert place.table.quiet
+        place.later(seconds=1)
+        await worker.looks_again()
+        (await worker.run("other")).end()
+        await worker.ended()
 
 
 @with_workers
