@@ -25,12 +25,12 @@ JSON = dict[str, Any]
 
 def item_view(one: ItemStatus, labels: Labels) -> JSON:
     """An item. `labels` are its own or those of its type. `due` is the slot of its waiting or
-    running run, `ready` the time from which that may start; both are null when it is done. `owner`
-    is the worker of its running or last run.
+    running run, `ready` the time from which that may start; both are null when it is done or
+    removed. `owner` is the worker of its running or last run.
     """
     item, lock = one.item, one.lock
     spec = decoded(item.spec)
-    done = item.state is State.DONE
+    done = item.state in {State.DONE, State.REMOVED}
     return {
         "id": item.id,
         "type": item.type,

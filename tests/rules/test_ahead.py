@@ -84,6 +84,10 @@ UNEXPLAINED: dict[str, tuple[Said, Said]] = {
     ),
     "paused": (EVERY, {"slot": NOON + YEARS, "state": State.PAUSED}),
     "a retry": (DAILY, {"slot": NOON - HOUR, "attempt": 3, "ready": NOON + YEARS}),
+    "a retry of a run that ended ahead": (
+        DAILY,
+        {"slot": NOON - HOUR, "attempt": 3, "stop": NOON + HOUR, "ready": NOON + HOUR},
+    ),
     "asked for": (DAILY, {"slot": NOON + YEARS, "planned": THREE}),
     "asked for, and planned for ever": (DAILY, {"slot": NOON, "planned": NOON + YEARS}),
     "later than the time that was named": (

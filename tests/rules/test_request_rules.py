@@ -205,6 +205,11 @@ def test_a_run_that_is_asked_for_leaves_the_first_time_that_was_named(
     assert (plan.slot, plan.planned, plan.state) == (named, named, State.ACTIVE)
 
 
+def test_a_run_that_started_when_it_was_planned_leaves_nothing_without_a_schedule() -> None:
+    made = running(slot=NOON - MILLISECOND, planned=NOON, start=NOON)
+    assert after(made, "ok", run=settings()).state is State.DONE
+
+
 @pytest.mark.parametrize(
     ("missed", "once", "slot"),
     [

@@ -226,6 +226,10 @@ def test_the_row_of_a_late_run_keeps_what_an_operator_noted() -> None:
     assert transitions.stays(row, replace(late, outcome=Outcome.FAILED))
     assert transitions.stays(told, late)
     assert not transitions.stays(replace(row, outcome=Outcome.ABANDONED), late)
+    given_up, late = replace(row, outcome=Outcome.ABANDONED), replace(late, nonce="its")
+    assert [
+        transitions.stays(replace(given_up, nonce=nonce), late) for nonce in ("", "its", "another")
+    ] == [False, False, True]
 
 
 def test_the_table_at_the_head_is_the_table() -> None:
