@@ -61,7 +61,7 @@ async def read_alarms(
         alarms += [alarm for one in groups for alarm in alarms_of_group(one)]
     alarms += [
         Alarm(id=key, type="", problem="damaged", since=None, message=UNREADABLE)
-        for key in sorted(board.unreadable)
+        for key in board.unreadable
     ]
     return Checked(items=len(found), alarms=alarms, paused=mark, now=status.now)
 

@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Opens those that the caller has closed: what is written there is for nobody."""
+    """Opens the streams that the caller has closed; what is written to them is discarded."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"

@@ -191,7 +191,7 @@ def _lock(case: Case, item: Item) -> Problems:
     """D1 to D4, as far as the lock goes."""
     lock = case.lock
     if case.blank_lock:
-        yield "D2", "its lock cannot be read: its holder loses it, and nobody overrides it"
+        yield "D2", "its lock cannot be read: it is neither renewed nor overridden"
         return
     if lock is None:
         if item.running:

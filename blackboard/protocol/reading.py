@@ -86,8 +86,8 @@ class BoardTable:
         self.breaker: Breaker | None = None
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
-        self.unreadable: set[str] = set()
-        """The keys of item rows that could not be read, and were passed over."""
+        self.passed_over: dict[int, set[str]] = {}
+        """By shard, the keys of item rows that the latest reading has passed over."""
 
     def asked_through(
         self,
@@ -110,7 +110,7 @@ class BoardTable:
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
         other.shards = 1
-        other.in_flight, other.unreadable = set(), set()
+        other.in_flight, other.passed_over = set(), {}
         return other
 
     def labels(self, item: Item) -> Labels:
@@ -233,13 +233,19 @@ class BoardTable:
         self, shard: int, *, pause: Pause | None = None
     ) -> AsyncIterator[Item]:
         """All items of a shard, and the tombstones of removed ones, in the order of their keys."""
+        unreadable = self.passed_over[shard] = set()
         rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
         async for row in paged(rows, pause):
             item = self._readable(Item, row)
             if item is None:
-                self.unreadable.add(row.key)
+                unreadable.add(row.key)
             else:
                 yield item
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The keys of item rows that could not be read when items were last read."""
+        return sorted(key for of_shard in self.passed_over.values() for key in of_shard)
 
     async def floor(self) -> int:
         """The fence that an item is added with where no tombstone says it: as high as that of any

@@ -232,7 +232,7 @@ class SqliteFile:
         """Writes a batch. What is returned as an error was found before anything was written."""
         try:
             texts = self._checked(batch)
-        except (Conflict, Refused, Unusable) as error:
+        except (Conflict, Refused) as error:
             return error
         etag, stamp = self._next_etag(), self._stamp()
         self._connection.executemany(

@@ -246,3 +246,17 @@ async def test_a_run_whose_fence_the_history_has_does_not_hold_up_its_worker(sce
     scene.table.script(*[Fault.NONE] * 100, enough)
     await scene.let_go(again)
     scene.table._commits.clear()
+
+
+@story
+async def test_what_was_left_out_is_as_the_latest_reading_found_it(scene: Scene) -> None:
+    """A process that lives long reads a board again and again."""
+    item = await scene.add()
+    damaged = Merge(keys.item_key("davis"), {"slot": "soon"}, item.etag)
+    await scene.other.table.commit(scene.other.partition("davis"), [damaged])
+    assert [one async for one in scene.board.items()] == []
+    assert scene.board.unreadable == [keys.item_key("davis")]
+    mended = Merge(keys.item_key("davis"), {"slot": item.slot}, ANY)
+    await scene.other.table.commit(scene.other.partition("davis"), [mended])
+    assert [one.id async for one in scene.board.items()] == ["davis"]
+    assert scene.board.unreadable == []
