@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.measure import Measured, best_of, seconds, tell
 from blackboard.clock import SystemClock
 from blackboard.events import Events
+from blackboard.handlers.registry import load
 from blackboard.model import Claim, Ended, Item, Outcome, State
 from blackboard.protocol.batches import lock_of
 from blackboard.protocol.rows import text_of
-from blackboard.registry import load
 from blackboard.rules.transitions import claimed
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner

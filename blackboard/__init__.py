@@ -11,22 +11,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blackboard.answers import Fail as Fail
-    from blackboard.answers import Retry as Retry
-    from blackboard.answers import Skip as Skip
     from blackboard.blocking import BlockingBoard as BlockingBoard
     from blackboard.blocking import open_blocking as open_blocking
     from blackboard.board import Board as Board
     from blackboard.board import open_board as open  # noqa: A004 - said as blackboard.open
-    from blackboard.context import Context as Context
-    from blackboard.context import HandlerItem as Item
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
     from blackboard.errors import LeaseLost as LeaseLost
     from blackboard.errors import MissingStore as MissingStore
     from blackboard.errors import StoreProblem as StoreProblem
-    from blackboard.handlers import handler as handler
-    from blackboard.handlers import pump as pump
+    from blackboard.handlers.context import Context as Context
+    from blackboard.handlers.context import Fail as Fail
+    from blackboard.handlers.context import HandlerItem as Item
+    from blackboard.handlers.context import Retry as Retry
+    from blackboard.handlers.context import Skip as Skip
+    from blackboard.handlers.handler import handler as handler
+    from blackboard.handlers.handler import pump as pump
     from blackboard.model import LogLine as LogLine
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
@@ -45,23 +45,23 @@ _HOMES = {
     "BlockingBoard": ("blackboard.blocking", "BlockingBoard"),
     "Board": ("blackboard.board", "Board"),
     "BoardItem": ("blackboard.records", "BoardItem"),
-    "Context": ("blackboard.context", "Context"),
-    "Fail": ("blackboard.answers", "Fail"),
-    "Item": ("blackboard.context", "HandlerItem"),
+    "Context": ("blackboard.handlers.context", "Context"),
+    "Fail": ("blackboard.handlers.context", "Fail"),
+    "Item": ("blackboard.handlers.context", "HandlerItem"),
     "LeaseLost": ("blackboard.errors", "LeaseLost"),
     "LogLine": ("blackboard.model", "LogLine"),
     "Missing": ("blackboard.protocol.edits", "Missing"),
     "MissingStore": ("blackboard.errors", "MissingStore"),
     "Outcome": ("blackboard.model", "Outcome"),
-    "Retry": ("blackboard.answers", "Retry"),
+    "Retry": ("blackboard.handlers.context", "Retry"),
     "Run": ("blackboard.records", "BoardRun"),
-    "Skip": ("blackboard.answers", "Skip"),
+    "Skip": ("blackboard.handlers.context", "Skip"),
     "State": ("blackboard.model", "State"),
     "StoreProblem": ("blackboard.errors", "StoreProblem"),
     "TableError": ("blackboard.table", "TableError"),
-    "handler": ("blackboard.handlers", "handler"),
+    "handler": ("blackboard.handlers.handler", "handler"),
     "open": ("blackboard.board", "open_board"),
-    "pump": ("blackboard.handlers", "pump"),
+    "pump": ("blackboard.handlers.handler", "pump"),
     "open_blocking": ("blackboard.blocking", "open_blocking"),
 }
 __all__ = [

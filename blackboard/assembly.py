@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from blackboard import __version__, loaded
+from blackboard import __version__
 from blackboard.clock import Chance, Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, BlackboardError, MissingStore
 from blackboard.events import (
@@ -27,15 +27,16 @@ from blackboard.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from blackboard.handlers import Handler
+from blackboard.handlers.code import changed
+from blackboard.handlers.handler import Handler
+from blackboard.handlers.registry import check_importable
 from blackboard.model import Member, Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention
-from blackboard.registry import check_importable
 from blackboard.rules.grab import Times
 from blackboard.rules.shares import Balance
-from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.settings import NO_GRACE, RedisTable, Settings, resolver
 from blackboard.stores import open_table, resolve_path, when_woken
 from blackboard.table import Table, TableError, read
@@ -351,7 +352,7 @@ class BoardWorker:
         reported: list[str] = []
         while True:
             await self._worker.board.clock.sleep(self._settings.cycle.total_seconds())
-            files = loaded.changed()
+            files = changed()
             if files and files != reported:
                 self.events.emit(JobsChanged, files=tuple(files))
             reported = files
@@ -458,7 +459,7 @@ def _traced(clock: Clock) -> "Callable[[Runner], Runner]":
     """Gives each run of a runner a span; pumps have none, because they do not end. Raises BadInput
     where that cannot be.
     """
-    from blackboard.otel import TracingRunner, set_up
+    from blackboard.runners.tracing import TracingRunner, set_up
 
     set_up()
     return partial(TracingRunner, clock=clock)
@@ -500,7 +501,7 @@ def _redis(board: BoardTable, pump: Handler, declared: RedisTable) -> "OpenBus |
     """The bus of a group whose partitions are raced for. Raises BadInput where there is none."""
     if pump.pump is None or pump.pump.balance is not Balance.GRAB:
         return None
-    from blackboard.redis_bus import RedisBus, redis_url
+    from blackboard.worker.redis_bus import RedisBus, redis_url
 
     return partial(
         RedisBus,

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSettings, assemble, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
-from blackboard.context import Context, HandlerItem
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events, RunEnded
-from blackboard.handlers import handler
+from blackboard.handlers.context import Context, HandlerItem
+from blackboard.handlers.handler import handler
+from blackboard.handlers.registry import registry_of
 from blackboard.model import Claim, Item, Outcome, State, Token, replace
 from blackboard.protocol.batches import add_ops, claim_ops, lock_of, release_ops
 from blackboard.protocol.keys import (
@@ -31,7 +32,6 @@ from blackboard.protocol.keys import (
     workers_partition,
 )
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import registry_of
 from blackboard.rules.transitions import claimed, released, run_of
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec

@@ -33,7 +33,6 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from blackboard import settings as settings_file
-from blackboard.arguments import argument, checked
 from blackboard.assembly import (
     BoardWorker,
     Location,
@@ -46,13 +45,15 @@ from blackboard.assembly import (
 )
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Events, Subscriber, log_event
-from blackboard.explained import explained, read_one
-from blackboard.handlers import as_text, check_type
+from blackboard.handlers.handler import as_text, check_type
+from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.inputs import (
+    argument,
     changed,
     check_id,
     check_params_size,
     check_size,
+    checked,
     checkpoint_text,
     first_of,
 )
@@ -72,12 +73,12 @@ from blackboard.records import (
     item_record,
     run_record,
 )
-from blackboard.registry import importing, load, registry_of
 from blackboard.rules.status import STATES
 from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
 from blackboard.table import TableError
+from blackboard.why import explained, read_one
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

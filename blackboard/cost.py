@@ -33,7 +33,7 @@ from blackboard.protocol.claims import ROWS_OF_A_CLAIM
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
-from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.rules.status import COUNTED_EVERY
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due
 from blackboard.spec import RunSettings
 

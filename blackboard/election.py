@@ -60,7 +60,7 @@ from blackboard.rules.election import (
 )
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.inline import LoopSignal
-from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Busy, TableError
 from blackboard.worker.membership import announce, forget, workers

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from blackboard.context import HandlerItem
-from blackboard.handlers import Handler
+from blackboard.handlers.context import HandlerItem
+from blackboard.handlers.handler import Handler
 from blackboard.model import Ended, Outcome
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.tables.base import MAX_VALUE

@@ -20,11 +20,10 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.model import NEVER
-from blackboard.schedule.durations import parse_duration
 from blackboard.schedule.limits import Calendars, limits
-from blackboard.schedule.moments import last_moment, parse_moment
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Every, Schedule, make_schedule
+from blackboard.schedule.times import last_moment, parse_duration, parse_moment
 
 SHORTEST_LEASE = timedelta(seconds=3)
 MOST_TAGS = 50

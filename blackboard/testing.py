@@ -50,19 +50,19 @@ import pytest
 from blackboard.assembly import DEFAULT_BOARD, Location
 from blackboard.board import Board, RunOptions
 from blackboard.clock import Clock, SystemChance, SystemClock
-from blackboard.context import Context, HandlerItem, Signal, progress_of
 from blackboard.errors import BadInput
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers import Handler
+from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
+from blackboard.handlers.handler import Handler
+from blackboard.handlers.registry import registry_of
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record
-from blackboard.registry import registry_of
 from blackboard.runners.inline import run_until_done
 from blackboard.runners.output import fitting_checkpoint
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING
-from blackboard.schedule.durations import duration_of
+from blackboard.schedule.times import duration_of
 from blackboard.settings import Settings
 from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azurite import Emulator, has_node, start

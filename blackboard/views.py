@@ -8,15 +8,15 @@ import math
 from datetime import datetime
 from typing import Any
 
-from blackboard.alarms import Alarm
-from blackboard.leases import GroupLeases, last_move
+from blackboard.display.health import Alarm
+from blackboard.display.sharing import GroupLeases, last_move
 from blackboard.model import Action, Mark, Run, State
 from blackboard.phrases import iso
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels, decode_spec
 from blackboard.worker.membership import Sighting
 

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from blackboard import BadInput, Context, Fail, Item, handler
-from blackboard.context import unescaped, variables
-from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.handlers.context import unescaped, variables
+from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.tables.azure_address import child_environment
 
 GRACE = 5.0

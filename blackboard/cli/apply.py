@@ -25,9 +25,10 @@ from blackboard.cli.session import Session, ids_argument, keeping_all, run, spec
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
+from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.handlers import check_type
+from blackboard.handlers.handler import check_type
 from blackboard.inputs import (
     check_id,
     check_params_size,
@@ -39,7 +40,6 @@ from blackboard.phrases import exactly, plural
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.rows import text_of
-from blackboard.queries import select
 from blackboard.rules.next_run import first_slot
 from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, parse_settings, read_text
 from blackboard.spec import RunSettings, Spec, check_first, decode_spec, encode_spec

@@ -32,17 +32,16 @@ from blackboard.display.columns import (
     wide,
 )
 from blackboard.display.layout import Line, Style, fitted, shown, table, text_of, wrap
+from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
-from blackboard.explained import explained
 from blackboard.model import Run, State, replace
 from blackboard.phrases import plural
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import ItemQuery
 from blackboard.records import AskedRun
 from blackboard.rules.status import ItemStatus
 from blackboard.table import TableError
-from blackboard.why import Explanation
+from blackboard.why import Explanation, explained
 from blackboard.worker.membership import workers
 
 NEWEST = 10

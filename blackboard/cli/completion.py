@@ -10,10 +10,10 @@ from click.shell_completion import CompletionItem
 
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session, run
+from blackboard.handlers.registry import shipped
 from blackboard.model import Item, State
 from blackboard.protocol import keys
 from blackboard.protocol.rows import record_of
-from blackboard.registry import shipped
 
 MOST = 100
 """Ids that are offered."""

@@ -18,7 +18,7 @@ from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.worker.membership import workers
 
 EPILOG = """\b

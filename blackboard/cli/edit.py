@@ -28,7 +28,7 @@ from blackboard.cli.spec_options import (
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.handlers import check_type
+from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item, State
 from blackboard.phrases import exactly, plural

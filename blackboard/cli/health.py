@@ -11,7 +11,6 @@ from functools import partial
 import click
 from msgspec.structs import asdict
 
-from blackboard.alarms import Alarm, Checked, read_alarms
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
 from blackboard.cli.output import emit, paused_words, table_text, wrapped
 from blackboard.cli.progress import reading
@@ -19,7 +18,9 @@ from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
+from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.layout import Style, shown, table, wrap
+from blackboard.display.queries import read_selected
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput
@@ -28,8 +29,7 @@ from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import text_of
-from blackboard.queries import read_selected
-from blackboard.schedule.durations import UNITS, parse_duration
+from blackboard.schedule.times import UNITS, parse_duration
 from blackboard.views import JSON, alarm_view, marked, worker_view
 from blackboard.worker.membership import Sighting, workers
 

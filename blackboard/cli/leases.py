@@ -17,7 +17,7 @@ from blackboard.display.columns import (
     partition_cells,
 )
 from blackboard.display.layout import Style, table, wrap
-from blackboard.leases import GroupLeases, read_groups
+from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 from blackboard.views import group_view

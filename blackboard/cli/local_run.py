@@ -26,13 +26,13 @@ import msgspec
 from blackboard.assembly import identity
 from blackboard.cli.actions import record
 from blackboard.cli.session import Session
-from blackboard.context import Context, HandlerItem, progress_of
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
-from blackboard.handlers import Handler
+from blackboard.handlers.context import Context, HandlerItem, progress_of
+from blackboard.handlers.handler import Handler
+from blackboard.handlers.params import with_params
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
-from blackboard.params import with_params
 from blackboard.phrases import plural
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted

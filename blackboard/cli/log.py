@@ -26,13 +26,13 @@ from blackboard.display.columns import (
     wide,
 )
 from blackboard.display.layout import Column, Line, Style, fitted, shown, squeezed, text_of
+from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput
-from blackboard.history import RunQuery, items_with_history, newest_runs
 from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import decoded_as
-from blackboard.schedule.moments import parse_moment
+from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable
 from blackboard.views import run_view
 

@@ -9,9 +9,9 @@ from blackboard.cli.actions import record
 from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
+from blackboard.display.queries import select
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import select
 from blackboard.stores import wake_workers
 
 Thing = TypeVar("Thing")

@@ -17,22 +17,21 @@ from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
+from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.explained import explained
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import select
-from blackboard.rules.next_run import part_of_jitter
-from blackboard.rules.upcoming import times_of, upcoming
-from blackboard.schedule.moments import parse_moment
+from blackboard.rules.next_run import part_of_jitter, times_of, upcoming
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule
+from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, encode_spec
 from blackboard.views import JSON, item_view
+from blackboard.why import explained
 from blackboard.worker.membership import workers
 
 NEXT_EPILOG = """\b

@@ -11,9 +11,8 @@ from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.session import Session, ids_argument, run
 from blackboard.display.columns import NOTHING, when
 from blackboard.display.layout import Column, Line, Style, shown
-from blackboard.model import Item
-from blackboard.queries import select
-from blackboard.reports import (
+from blackboard.display.queries import select
+from blackboard.display.report import (
     ReportColumn,
     report_at,
     report_numbers,
@@ -22,6 +21,7 @@ from blackboard.reports import (
     value_of,
     words_of,
 )
+from blackboard.model import Item
 
 _STYLES = {"bad": Style.BAD, "late": Style.LATE}
 EPILOG = """\b

@@ -16,6 +16,7 @@ from blackboard.cli.output import Answer, emit, note, print_answers
 from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
+from blackboard.display.queries import select
 from blackboard.errors import BadInput
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome, Run, State
@@ -23,10 +24,9 @@ from blackboard.phrases import first_line, plural, span
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import select
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.stores import wake_workers
 from blackboard.views import run_view
 from blackboard.worker.membership import Sighting, takers, workers

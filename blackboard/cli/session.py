@@ -21,10 +21,10 @@ from blackboard.assembly import Location, name_of, store_of
 from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.handlers.registry import load
 from blackboard.model import Item, Via, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import load
 from blackboard.spec import Spec, decode_spec
 
 COLLECT_AFTER = 10_000
@@ -61,7 +61,7 @@ class Session(Location):
 
     def with_types(self, jobs: Sequence[str] = ()) -> "Session":
         """With the types of jobs, described without their code. Raises as `with_jobs`."""
-        from blackboard.manifest import manifest_of  # noqa: PLC0415 - of some commands
+        from blackboard.handlers.manifest import manifest_of  # noqa: PLC0415 - of some commands
 
         return replace(self, handlers=manifest_of(*self.entries(jobs)).handlers)
 

@@ -30,10 +30,10 @@ from blackboard.display.columns import (
     wide,
 )
 from blackboard.display.layout import Line, Style, paragraph, texts_of
+from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.rules.status import OVERDUE_AFTER, STATES
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.views import item_view
 
 EPILOG = """\b

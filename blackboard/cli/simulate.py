@@ -29,12 +29,12 @@ from blackboard.cli.session import Session, run
 from blackboard.cost import Load, Rhythm
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler
+from blackboard.handlers.handler import Handler
 from blackboard.model import Item, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
-from blackboard.schedule.durations import parse_duration
 from blackboard.schedule.schedule import Every, Schedule, next_due
+from blackboard.schedule.times import parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.handlers import handler_of
 from blackboard.simulator.invariants import Violation

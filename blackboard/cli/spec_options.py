@@ -19,10 +19,10 @@ from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.errors import BadInput
+from blackboard.handlers.registry import shipped
 from blackboard.inputs import changed
-from blackboard.registry import shipped
 from blackboard.schedule.cron import idle_steps
-from blackboard.schedule.moments import parse_moment
+from blackboard.schedule.times import parse_moment
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, check_params
 

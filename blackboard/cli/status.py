@@ -11,10 +11,10 @@ from blackboard.cli.session import Session, keeping_all, run
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
+from blackboard.display.health import Overview, read_overview
 from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
-from blackboard.overview import Overview, read_overview
 from blackboard.phrases import plural, relative, span
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import text_of

@@ -23,7 +23,7 @@ from blackboard.display.layout import Line, Style, measure, one_line, wrap
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, TableError, Unavailable
 
 WATCH_HELP = "Show it again every [2] s, until q; ? shows the keys."

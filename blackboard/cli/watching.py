@@ -15,10 +15,10 @@ from enum import StrEnum
 from msgspec import Struct
 
 from blackboard.display.layout import shown
+from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.model import replace
 from blackboard.patterns import is_glob
-from blackboard.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.rules.status import STATES, ItemStatus
 
 STATE_FILTERS = ("running", "failed", "overdue", "stale", "paused", "waiting", "done")

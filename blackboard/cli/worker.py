@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 
 import click
 
-from blackboard import loaded
 from blackboard.assembly import (
     Until,
     WorkerSettings,
@@ -38,7 +37,8 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
 from blackboard.errors import BadInput
 from blackboard.events import Events, MetricsServed, StoreAway
-from blackboard.handlers import Handler
+from blackboard.handlers import code as loaded
+from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import RESTARTS, STORE
 from blackboard.runners.inline import run_loop
@@ -246,7 +246,7 @@ async def _check(
     """
     _handlers(session, settings)
     if session.settings.worker.otel:
-        from blackboard.otel import check  # noqa: PLC0415 - only when asked for
+        from blackboard.runners.tracing import check  # noqa: PLC0415 - only when asked for
 
         check()
     for endpoint in ports:

@@ -24,7 +24,7 @@ from blackboard.display.columns import (
     worker_name,
 )
 from blackboard.display.layout import ANSI, RESET, Column, Line, Style, table, text_of
-from blackboard.leases import GroupLeases
+from blackboard.display.sharing import GroupLeases
 from blackboard.model import Run
 from blackboard.protocol.reading import BoardStatus
 

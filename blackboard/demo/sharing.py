@@ -13,10 +13,10 @@ from blackboard.assembly import Location
 from blackboard.clock import Clock
 from blackboard.demo.board import DemoFolder, DemoWorker, DemoWorkers, demo_workers
 from blackboard.demo.output import Output, Writer, leaders_picture, leases_picture
+from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.display.toml_text import lines_of
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.leases import GroupLeases, read_groups
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 

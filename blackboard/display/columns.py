@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blackboard.display.layout import Cell, Column, Line, Style, shown
-from blackboard.leases import GroupLeases, last_move
+from blackboard.display.queries import ItemsFound
+from blackboard.display.sharing import GroupLeases, last_move
 from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import brief, first_line, iso, plural, relative, span, stamp
-from blackboard.queries import ItemsFound
 from blackboard.records import decoded
-from blackboard.rules.statistics import counts_of
-from blackboard.rules.status import ItemStatus
+from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.worker.membership import Sighting
 
 NOTHING = "-"

@@ -51,7 +51,7 @@ from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
 from blackboard.protocol.rows import columns_of
 from blackboard.rules.next_run import Planning, ahead, is_ahead
 from blackboard.rules.transitions import brought_back
-from blackboard.schedule.durations import LONGEST
+from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace
 
 HORIZON = timedelta(days=51 * 366)

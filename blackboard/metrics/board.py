@@ -13,9 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from blackboard import metrics
-from blackboard.leases import GroupLeases, read_groups
+from blackboard.display.health import has_leader, read_overview
+from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.model import ItemCounts, Statistics
-from blackboard.overview import has_leader, read_overview
 from blackboard.protocol.reading import BoardTable
 
 STATES = ("active", "paused", "done")

@@ -40,7 +40,7 @@ from blackboard.notify.settings import NEVER, NoticeKind, NotifyTable
 from blackboard.notify.ways import Address, NotSent, Route, Way, dead_man_of, routes_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.table import Busy, Etag, TableError, Unavailable
 
 TROUBLE_EVERY = 60.0

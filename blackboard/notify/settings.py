@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 
 NEVER = "never"
 LONGEST_TIMEOUT = timedelta(minutes=1)

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from blackboard import __version__
-from blackboard.context import expand
 from blackboard.errors import BadInput
 from blackboard.executor import SerialExecutor
+from blackboard.handlers.context import expand
 from blackboard.notify.notices import Payload
 from blackboard.notify.settings import (
     NoticeKind,
@@ -31,7 +31,7 @@ from blackboard.notify.settings import (
     place,
 )
 from blackboard.patterns import matches
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
 

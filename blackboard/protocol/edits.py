@@ -53,8 +53,8 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
-from blackboard.schedule.durations import format_duration
 from blackboard.schedule.schedule import parse_schedule
+from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
 from blackboard.table import ANY, Conflict, Op, Refused, Unknown, units
 

@@ -11,8 +11,7 @@ from blackboard.model import VERSION, Lock, Statistics, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause
 from blackboard.protocol.rows import data_of, record_of, text_of, version_of
-from blackboard.rules.statistics import Tally, is_current
-from blackboard.rules.status import status_of
+from blackboard.rules.status import Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
 

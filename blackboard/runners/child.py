@@ -28,13 +28,13 @@ from typing import Any
 
 import msgspec
 
-from blackboard import loaded
-from blackboard.context import Context, progress_of
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.handlers import Handler
+from blackboard.handlers import code as loaded
+from blackboard.handlers.context import Context, progress_of
+from blackboard.handlers.handler import Handler
+from blackboard.handlers.params import with_params
+from blackboard.handlers.registry import find_handler
 from blackboard.model import Ended, Outcome
-from blackboard.params import with_params
-from blackboard.registry import find_handler
 from blackboard.runners import wire
 from blackboard.runners.leftovers import OF_RESOURCES, State, left, state
 from blackboard.runners.logs import Send, emitting_info, kept_logs, run_logger
@@ -112,7 +112,7 @@ class ChildLoop:
             self._send(finished)
         self._resources.close()
         if self._is_traced:
-            from blackboard.otel import LAST_EXPORT, last_export  # noqa: PLC0415 - loaded by then
+            from blackboard.runners.tracing import LAST_EXPORT, last_export  # noqa: PLC0415 - loaded by then
 
             last_export().join(LAST_EXPORT)
 
@@ -174,7 +174,7 @@ class ChildLoop:
         """Makes the span of a run the current one, where runs are traced."""
         if not carrier:
             return nullcontext()
-        from blackboard.otel import within  # noqa: PLC0415 - slow to import, and seldom needed
+        from blackboard.runners.tracing import within  # noqa: PLC0415 - slow to import, and seldom needed
 
         self._is_traced = True
         return within(carrier, mask)

@@ -23,8 +23,8 @@ from typing import Literal
 
 import msgspec
 
-from blackboard import loaded
-from blackboard.handlers import Source
+from blackboard.handlers import code as loaded
+from blackboard.handlers.handler import Source
 from blackboard.runners import wire
 from blackboard.runners.output import Tail
 from blackboard.runners.watch import Watch, on_end

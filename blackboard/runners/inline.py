@@ -30,10 +30,10 @@ from weakref import WeakSet
 
 import msgspec
 
-from blackboard.context import Context, progress_of
 from blackboard.errors import LeaseLost
+from blackboard.handlers.context import Context, progress_of
+from blackboard.handlers.params import with_params
 from blackboard.model import Ended, Outcome, replace
-from blackboard.params import with_params
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners.logs import Logged, kept_logs, own_logs, run_logger
 from blackboard.runners.output import (

@@ -26,7 +26,7 @@ from typing import Any, TextIO, cast
 
 import msgspec
 
-from blackboard.answers import Fail, HandlerAnswer, Retry, Skip, said_by
+from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, said_by
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
 from blackboard.results import LONGEST_WARNING, not_kept, warnings_of

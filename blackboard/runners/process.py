@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from blackboard.errors import LeaseLost
-from blackboard.handlers import Source
+from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.runners import wire

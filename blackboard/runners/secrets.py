@@ -24,7 +24,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from blackboard.context import variables
+from blackboard.handlers.context import variables
 from blackboard.model import Ended, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, cut_front, cut_middle, left_out
 from blackboard.tables.base import MAX_VALUE

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from blackboard.context import HandlerItem
-from blackboard.handlers import Source
-from blackboard.loaded import Code
+from blackboard.handlers.code import Code
+from blackboard.handlers.context import HandlerItem
+from blackboard.handlers.handler import Source
 from blackboard.model import Ended
 from blackboard.runners.logs import Logged
 

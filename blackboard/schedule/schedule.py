@@ -25,10 +25,16 @@ from itertools import islice, pairwise, takewhile
 from blackboard.errors import BadInput
 from blackboard.model import whole_milliseconds
 from blackboard.schedule.cron import Cron
-from blackboard.schedule.durations import format_duration, parse_duration
 from blackboard.schedule.limits import NO_END, NONE, Limits, limits
-from blackboard.schedule.moments import EARLIEST, LATEST, in_zone, read_moment
 from blackboard.schedule.rrule import RRule
+from blackboard.schedule.times import (
+    EARLIEST,
+    LATEST,
+    format_duration,
+    in_zone,
+    parse_duration,
+    read_moment,
+)
 from blackboard.schedule.zones import find_zone
 
 __all__ = [

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from blackboard.schedule.cron import Cron, Fields, read_fields
-from blackboard.schedule.durations import UNITS
 from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
+from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone
 
 _UNIT_NAMES = ("week", "day", "hour", "minute", "second", "millisecond")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.errors import LeaseLost
-from blackboard.handlers import Handler, Source
+from blackboard.handlers.handler import Handler, Source
 from blackboard.model import Ended, Outcome
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.simulator.changes import Saved, saved_in, text_of_saved

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from blackboard.clock import SeededChance
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler, handlers_of, pump
+from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.rules.election import ElectionKind
 from blackboard.rules.grab import SHORTEST_PER_HELD, Times
 from blackboard.rules.next_run import phase
 from blackboard.rules.shares import Balance, names_of
-from blackboard.schedule.durations import format_duration, parse_duration
+from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.settings import Settings
 from blackboard.simulator.bus import BusFault
 from blackboard.simulator.handlers import FENCED, KEYED, NARROW, PLAIN, SCARCE, handler_of

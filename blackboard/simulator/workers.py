@@ -16,7 +16,7 @@ from blackboard.clock import Chance
 from blackboard.election import Election
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events
-from blackboard.handlers import Handler
+from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.simulator.bus import SharedBus, SimulatedBus
 from blackboard.simulator.handlers import HandlerRuns, SimulatedRunner

@@ -27,20 +27,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blackboard import __version__
+from blackboard.display.queries import RunQuery, newest_runs
+from blackboard.display.sharing import read_groups
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.explained import explained, read_one
-from blackboard.history import RunQuery, newest_runs
-from blackboard.leases import read_groups
 from blackboard.model import Item, State, replace
 from blackboard.phrases import iso
 from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.rows import text_of
-from blackboard.rules.next_run import part_of_jitter
+from blackboard.rules.next_run import part_of_jitter, upcoming
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.rules.upcoming import upcoming
 from blackboard.spec import decode_spec, encode_spec
 from blackboard.table import TableError
 from blackboard.views import (
@@ -65,6 +63,7 @@ from blackboard.web.refusals import json_answer, refusal
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
 from blackboard.web.snapshot import READ_EVERY
+from blackboard.why import explained, read_one
 from blackboard.worker.membership import Sighting, silence, workers
 
 VERSION = "/v1"

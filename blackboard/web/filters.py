@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from blackboard.display.queries import SORTS
 from blackboard.model import replace
-from blackboard.queries import SORTS
 from blackboard.rules.status import STATES
 from blackboard.web.snapshot import Entry, Snapshot
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from starlette.requests import Request
 
-from blackboard.alarms import Alarm, read_alarms
 from blackboard.display.columns import (
     next_words,
     outcome_cell,
@@ -17,17 +16,8 @@ from blackboard.display.columns import (
     run_words,
     style_of,
 )
-from blackboard.election import read_elections
-from blackboard.errors import BadInput
-from blackboard.explained import explained
-from blackboard.leases import last_move, read_groups
-from blackboard.model import Item, Mark, Run, State
-from blackboard.protocol import edits
-from blackboard.protocol.actions import actions
-from blackboard.protocol.edits import Missing
-from blackboard.protocol.reading import BoardStatus
-from blackboard.records import decoded, decoded_as
-from blackboard.reports import (
+from blackboard.display.health import Alarm, read_alarms
+from blackboard.display.report import (
     NoReport,
     report_at,
     report_numbers,
@@ -36,9 +26,17 @@ from blackboard.reports import (
     value_of,
     words_of,
 )
-from blackboard.rules.next_run import part_of_jitter
+from blackboard.display.sharing import last_move, read_groups
+from blackboard.election import read_elections
+from blackboard.errors import BadInput
+from blackboard.model import Item, Mark, Run, State
+from blackboard.protocol import edits
+from blackboard.protocol.actions import actions
+from blackboard.protocol.edits import Missing
+from blackboard.protocol.reading import BoardStatus
+from blackboard.records import decoded, decoded_as
+from blackboard.rules.next_run import part_of_jitter, upcoming
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import Schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import decode_spec, encode_spec
@@ -48,6 +46,7 @@ from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkli
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage, pairs_of
 from blackboard.web.snapshot import Entry
+from blackboard.why import explained
 from blackboard.worker.coordinator import ELECTION
 from blackboard.worker.membership import ANNOUNCE_EVERY, LOST_AFTER, silence, workers
 

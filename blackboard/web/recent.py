@@ -8,7 +8,7 @@ that have run since.
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 
-from blackboard.history import RunQuery, newest_runs
+from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.model import Item, Run, replace
 from blackboard.protocol.reading import BoardTable
 

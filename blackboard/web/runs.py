@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from starlette.requests import Request
 
 from blackboard import cost
+from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.errors import BadInput
-from blackboard.history import RunQuery, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.web.charts import (

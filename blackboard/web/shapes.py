@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from blackboard.display.queries import SORTS
 from blackboard.errors import BadInput
 from blackboard.model import Outcome
-from blackboard.queries import SORTS
 from blackboard.rules.status import STATES
-from blackboard.schedule.moments import EARLIEST, LATEST
+from blackboard.schedule.times import EARLIEST, LATEST
 from blackboard.spec import Spec
 from blackboard.web.filters import LONGEST
 

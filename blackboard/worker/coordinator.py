@@ -41,7 +41,7 @@ from blackboard.protocol.actions import forget_old_actions
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.statistics import count, write_statistics
-from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.rules.status import COUNTED_EVERY
 from blackboard.table import TableError
 
 ELECTION = "coordinator"

@@ -32,7 +32,7 @@ from blackboard.events import (
     LockOverridden,
     WorkerStopping,
 )
-from blackboard.handlers import Handler, Pump, check_partitions
+from blackboard.handlers.handler import Handler, Pump, check_partitions
 from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted

@@ -15,16 +15,16 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from blackboard.clock import Clock
-from blackboard.context import HandlerItem, decoded_checkpoint, expand, is_expanded
 from blackboard.errors import BadInput
 from blackboard.events import Events, RunLogged, RunStarted
-from blackboard.handlers import Handler
+from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
+from blackboard.handlers.handler import Handler
 from blackboard.model import Claim, Ended, Outcome
 from blackboard.protocol.keys import shard_of
 from blackboard.rules.due import time_limit
 from blackboard.runner import HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
-from blackboard.schedule.durations import format_duration
+from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, params_of
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.holdings import Holding, Holdings

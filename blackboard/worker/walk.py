@@ -29,7 +29,7 @@ from blackboard.events import (
     SlotSkipped,
     StoreAway,
 )
-from blackboard.handlers import Handler
+from blackboard.handlers.handler import Handler
 from blackboard.model import Lock, Mark, Token
 from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 
 from .addresses import Policy, name_from, policy
 from .records import Window

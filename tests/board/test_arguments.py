@@ -13,8 +13,8 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, BlackboardError, Board, Context, Item, handler
-from blackboard.arguments import argument
 from blackboard.events import RunStarted
+from blackboard.inputs import argument
 
 pytestmark = pytest.mark.of_sqlite("arguments are checked above the store")
 

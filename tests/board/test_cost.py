@@ -16,7 +16,7 @@ from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
-from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.rules.status import COUNTED_EVERY
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings

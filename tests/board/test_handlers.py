@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import blackboard
-from blackboard import registry
-from blackboard.context import HandlerItem, expand, unescaped
 from blackboard.errors import BadInput
-from blackboard.handlers import HandlerOptions, Source, handler, handlers_of
-from blackboard.registry import Registry, find_handler, load, shipped
+from blackboard.handlers import registry
+from blackboard.handlers.context import HandlerItem, expand, unescaped
+from blackboard.handlers.handler import HandlerOptions, Source, handler, handlers_of
+from blackboard.handlers.registry import Registry, find_handler, load, shipped
 from blackboard.spec import Spec
 
 HERE = Path(__file__).resolve().parents[1]

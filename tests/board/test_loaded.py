@@ -10,7 +10,7 @@ import pytest
 
 import blackboard
 from blackboard.errors import BadInput
-from blackboard.registry import load
+from blackboard.handlers.registry import load
 from tests.support.patience import patience
 from tests.support.processes import Site, Started, eventually, own_environ
 from tests.support.processes import site as made

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from blackboard import BadInput, Context, Item, handler, open_blocking
-from blackboard.handlers import handlers_of
+from blackboard.handlers.handler import handlers_of
+from blackboard.handlers.params import Params, described
 from blackboard.model import Outcome, replace
-from blackboard.params import Params, described
 from blackboard.runner import HandlerCall, Runner
 from tests.cli.command_line import CommandLine, blackboard
 from tests.jobs_for_tests.plain import ReportParams

@@ -12,8 +12,8 @@ import pytest
 import blackboard
 from blackboard import BadInput, pump
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers import MOST_PARTITIONS, Handler, handlers_of
-from blackboard.registry import load
+from blackboard.handlers.handler import MOST_PARTITIONS, Handler, handlers_of
+from blackboard.handlers.registry import load
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver

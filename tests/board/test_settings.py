@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler, Source
+from blackboard.handlers.handler import Handler, Source
 from blackboard.notify.settings import NotifyTable, RouteTable
 from blackboard.settings import (
     BoardSettings,

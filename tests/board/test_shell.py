@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from blackboard import BadInput, Context, Item
-from blackboard.context import expand
+from blackboard.handlers.context import expand
+from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome
-from blackboard.registry import load
 from blackboard.runner import HandlerCall
 from blackboard.runners.process import ProcessRunner
 from jobs import shell

@@ -11,7 +11,7 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, Context, Item
-from blackboard.registry import load
+from blackboard.handlers.registry import load
 from blackboard.tables.azure_address import CONNECTION_STRING
 from jobs import tail
 from jobs.tail import CommandFailed, files_of, follow, lines_at, settings_of

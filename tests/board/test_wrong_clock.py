@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.alarms import alarms_of
+from blackboard.display.health import alarms_of
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import add, edit, pause, planning_of, resume, run_now
 from blackboard.rules.status import status_of

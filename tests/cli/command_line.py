@@ -172,7 +172,7 @@ def blackboard(
 ) -> CommandLine:
     """The command, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("blackboard.manifest.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("blackboard.handlers.manifest.cache_folder", lambda: tmp_path / "cache")
     for name in ("BLACKBOARD_STORE", "BLACKBOARD_CONNECTION_STRING", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     if store_url.startswith("azurite:"):

@@ -10,9 +10,9 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.data.tables.aio import TableClient
 
 from blackboard import bench
-from blackboard.context import Context, HandlerItem
-from blackboard.handlers import handler
-from blackboard.registry import registry_of
+from blackboard.handlers.context import Context, HandlerItem
+from blackboard.handlers.handler import handler
+from blackboard.handlers.registry import registry_of
 from blackboard.table import Busy, Delete, Etag, Op, Unusable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from blackboard.alarms import alarms_of
 from blackboard.display.columns import (
     ITEM_COLUMNS,
     item_cells,
@@ -17,6 +16,7 @@ from blackboard.display.columns import (
     worker_cells,
     worker_name,
 )
+from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules.status import ItemStatus

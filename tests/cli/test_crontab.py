@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.context import unescaped
+from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
 from tests.cli.command_line import CommandLine, blackboard
 

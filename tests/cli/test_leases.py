@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.handlers import Handler, handlers_of, pump
+from blackboard.handlers.handler import Handler, handlers_of, pump
+from blackboard.handlers.registry import Registry
 from blackboard.model import Claim, Mark, Token
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import ensure, pause
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import Registry
 from blackboard.rules.shares import names_of
 from blackboard.settings import Settings, resolver
 from blackboard.table import ANY, Insert, Merge, Value

@@ -12,7 +12,7 @@ import pytest
 
 from blackboard.cli import log
 from blackboard.display.layout import measure
-from blackboard.history import RunQuery, items_with_history, newest_runs
+from blackboard.display.queries import RunQuery, items_with_history, newest_runs
 from blackboard.model import LogLine, Outcome, Run, replace
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.reading import BoardTable

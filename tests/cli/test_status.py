@@ -5,19 +5,19 @@ from datetime import timedelta
 import pytest
 
 import blackboard as package
-from blackboard import queries
 from blackboard.board import Board
 from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
+from blackboard.display import queries
 from blackboard.display.layout import text_of
+from blackboard.display.queries import ItemQuery
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import ensure
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
-from blackboard.queries import ItemQuery
-from blackboard.rules.statistics import CURRENT, MOST_TYPES
+from blackboard.rules.status import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge
 from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, Said, blackboard

@@ -23,11 +23,11 @@ from blackboard.cli.watch import (
 from blackboard.cli.watching import LIST_KEYS
 from blackboard.clock import SystemClock
 from blackboard.display.layout import Line, Style, measure, text_of
+from blackboard.display.queries import ItemQuery
 from blackboard.errors import BadInput
 from blackboard.model import Mark, Outcome
 from blackboard.protocol.edits import pause
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import ItemQuery
 from blackboard.table import Busy, Unavailable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.clocks import ManualClock

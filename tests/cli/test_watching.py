@@ -20,11 +20,10 @@ from blackboard.cli.watching import (
     read,
     sized,
 )
+from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
-from blackboard.queries import SORTS, ItemQuery, ItemsFound
-from blackboard.rules.statistics import counts_of
-from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.status import STATES, ItemStatus, counts_of
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 

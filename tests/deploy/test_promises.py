@@ -14,7 +14,7 @@ from click.exceptions import UsageError
 from blackboard import __version__
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
-from blackboard.schedule.durations import parse_duration
+from blackboard.schedule.times import parse_duration
 from blackboard.worker.membership import LAST_WORD
 from blackboard.worker.worker import LAST_RELEASES
 from tests.deploy.files import (

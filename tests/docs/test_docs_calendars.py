@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.reports import report_table
+from blackboard.display.report import report_table
 from blackboard.settings import load_settings
 from jobs.calendars import aggregate
 from jobs.calendars.aggregation import _ACCEPTED, _COLUMNS

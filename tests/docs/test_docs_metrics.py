@@ -14,7 +14,7 @@ import yaml
 from blackboard.metrics import MOST_NAMES
 from blackboard.metrics.server import LOOPBACK, pages_of
 from blackboard.metrics.worker import WorkerMetrics
-from blackboard.otel import LAST_EXPORT
+from blackboard.runners.tracing import LAST_EXPORT
 from blackboard.settings import Settings
 from tests.support.expositions import get, urls
 from tests.support.metrics_page import PAGE, page

@@ -53,7 +53,7 @@ from blackboard.rules.due import (
 )
 from blackboard.rules.next_run import LONGEST_BACKOFF, phase
 from blackboard.rules.transitions import ALWAYS, LONGEST_QUEUE, MOST, REMEMBERED, RETRIED_FOR
-from blackboard.schedule.durations import format_duration
+from blackboard.schedule.times import format_duration
 from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP

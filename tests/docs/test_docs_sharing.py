@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from blackboard.election import HURRY, JITTER, LONGEST_LEASE
-from blackboard.handlers import Pump
-from blackboard.registry import load
+from blackboard.handlers.handler import Pump
+from blackboard.handlers.registry import load
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.rules.election import ElectionTimes
-from blackboard.schedule.durations import format_duration
+from blackboard.schedule.times import format_duration
 from blackboard.spec import SHORTEST_LEASE
 from blackboard.tables.azure import AzureTable
 from tests.support.elections import TIMES, Town

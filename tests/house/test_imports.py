@@ -21,18 +21,16 @@ LAYERS = {
     "what a run is run with, and which items are meant": "spec patterns",
     "rules: they decide": "rules rules.*",
     "the contracts of a store and of a bus": "table bus",
-    "the bus on Redis": "redis_bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard answers context handlers loaded manifest otel params registry runner runners "
-        "runners.* records events tables tables.* stores"
+        "blackboard handlers handlers.* runner runners runners.* records events tables tables.* "
+        "stores"
     ),
     "the worker, and those who look at a board": (
-        "worker worker.* election doctor doctor.* why cost leases notify notify.*"
+        "worker worker.* election doctor doctor.* why cost notify notify.*"
     ),
     "what is read of a board, and how it is shown": (
-        "inputs arguments queries history alarms explained overview reports views display "
-        "display.* metrics metrics.*"
+        "inputs views display display.* metrics metrics.*"
     ),
     "the settings file": "settings",
     "the pages": "web web.*",
@@ -47,10 +45,10 @@ ONLY_IN = {
     "apscheduler": "worker.wake",
     "azure": "tables.azure tables.azure_*",
     "click": "cli cli.*",
-    "opentelemetry": "otel",
+    "opentelemetry": "runners.tracing",
     "prometheus_client": "metrics metrics.worker metrics.board",
     "pytest": "testing",
-    "redis": "redis_bus",
+    "redis": "worker.redis_bus",
     "rich": "cli.render",
     "sqlite3": "tables.sqlite tables.sqlite_*",
     "random": "clock",

@@ -11,7 +11,7 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput
 from blackboard.events import LockAdopted, LockOverridden, RunEnded
-from blackboard.handlers import handler, handlers_of
+from blackboard.handlers.handler import handler, handlers_of
 from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.checkpoints import save

@@ -9,9 +9,9 @@ import pytest
 
 from blackboard.bus import Bus
 from blackboard.clock import SeededChance, SystemClock
-from blackboard.redis_bus import RedisBus
 from blackboard.rules.grab import Channel, Hash, Notified
 from blackboard.simulator.bus import SharedBus, SimulatedBus
+from blackboard.worker.redis_bus import RedisBus
 from tests.support.patience import patience
 from tests.support.redis_server import running_redis
 

@@ -12,10 +12,10 @@ import trustme
 from blackboard.bus import REDIS_URL, BusAway
 from blackboard.clock import SeededChance, SystemClock
 from blackboard.errors import BadInput
-from blackboard.redis_bus import RedisBus, redis_url
 from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash, Notified, Times
 from blackboard.tables.azure_address import child_environment
+from blackboard.worker.redis_bus import RedisBus, redis_url
 from tests.support.grabbing import GrabNode, Pumps
 from tests.support.patience import is_over, patience
 from tests.support.ports import free_port

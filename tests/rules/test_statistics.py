@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from blackboard.model import Outcome, State, replace
-from blackboard.rules.statistics import CURRENT, MOST_TYPES, counts_of, is_current
-from blackboard.rules.status import ItemStatus
+from blackboard.rules.status import CURRENT, MOST_TYPES, ItemStatus, counts_of, is_current
 from tests.support.clocks import START
 from tests.support.plans import item as an_item
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard import BadInput, Fail, Retry, Skip
-from blackboard.answers import SHORTEST_AFTER
+from blackboard.handlers.context import SHORTEST_AFTER
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runner import Runner
 from blackboard.runners.process import ProcessRunner

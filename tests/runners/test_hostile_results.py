@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from blackboard.context import LONGEST_PARAMS, decoded_checkpoint, expand
 from blackboard.errors import BadInput
 from blackboard.events import RunEnded
+from blackboard.handlers.context import LONGEST_PARAMS, decoded_checkpoint, expand
+from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
-from blackboard.registry import load
 from blackboard.results import warnings_in
 from blackboard.runner import Runner
 from blackboard.runners.secrets import Mask

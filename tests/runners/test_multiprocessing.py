@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.handlers.registry import Registry, load
 from blackboard.model import Outcome
-from blackboard.registry import Registry, load
 from blackboard.runner import Runner
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_processes
 
@@ -108,7 +108,7 @@ def test_a_coroutine_may_have_work_done_in_processes(jobs: Registry, way: str) -
 def test_what_a_handlers_module_holds_can_be_pickled(jobs: Registry) -> None:
     function = jobs["pool"].function
     data = pickle.dumps(function)
-    loaded = [name for name in sys.modules if name.startswith("blackboard.loaded.")]
+    loaded = [name for name in sys.modules if name.startswith("blackboard.handlers.code.")]
     modules = {name: sys.modules.pop(name) for name in loaded}
     again = pickle.loads(data)
     assert again is not function

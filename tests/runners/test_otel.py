@@ -27,11 +27,11 @@ from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.events import Events
-from blackboard.handlers import handler, handlers_of
-from blackboard.otel import TracingRunner, check
-from blackboard.registry import Registry
+from blackboard.handlers.handler import handler, handlers_of
+from blackboard.handlers.registry import Registry
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
+from blackboard.runners.tracing import TracingRunner, check
 from blackboard.settings import Settings
 from tests.support.boards import Scene, story
 from tests.support.processes import own_environ

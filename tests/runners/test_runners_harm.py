@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from blackboard.handlers.registry import load
 from blackboard.model import Ended, Outcome
-from blackboard.registry import load
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
     PATIENCE,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.durations import LONGEST, format_duration, parse_duration
+from blackboard.schedule.times import LONGEST, format_duration, parse_duration
 
 READ = [
     ("8h", timedelta(hours=8)),

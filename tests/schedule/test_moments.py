@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.schedule.moments import parse_moment
+from blackboard.schedule.times import parse_moment
 
 NOW = datetime(2026, 3, 28, 23, 30, 5, 250_000, tzinfo=UTC)
 """In Berlin it is half past midnight of the 29th, whose clocks go from 02:00 to 03:00."""

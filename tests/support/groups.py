@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.assembly import WorkerSettings, group_worker
-from blackboard.context import Context, HandlerItem
 from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent, Events
-from blackboard.handlers import Handler, handlers_of, pump
+from blackboard.handlers.context import Context, HandlerItem
+from blackboard.handlers.handler import Handler, handlers_of, pump
+from blackboard.handlers.registry import Registry
 from blackboard.model import Item
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import Registry
 from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 import psutil
 
 from blackboard.clock import SystemChance, SystemClock
+from blackboard.handlers.registry import Registry, load
 from blackboard.model import Item, Lock, Outcome, Run
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
-from blackboard.registry import Registry, load
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.stores import open_table

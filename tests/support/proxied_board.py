@@ -12,7 +12,7 @@ from blackboard.assembly import WorkerSettings, assemble
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
 from blackboard.events import BoardEvent, Events
-from blackboard.handlers import Handler, handler, handlers_of
+from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable

@@ -11,10 +11,10 @@ from typing import Any
 
 import psutil
 
-from blackboard.context import HandlerItem
 from blackboard.errors import BlackboardError
+from blackboard.handlers.context import HandlerItem
+from blackboard.handlers.registry import Registry, load
 from blackboard.model import Ended
-from blackboard.registry import Registry, load
 from blackboard.runner import Execution, HandlerCall, Runner
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner

@@ -17,7 +17,7 @@ from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.render import svg_of, svg_of_output
 from blackboard.cli.session import Session
-from blackboard.queries import ItemQuery
+from blackboard.display.queries import ItemQuery
 from tests.support.processes import Site, Started, eventually, site
 from tests.support.terminals import terminal
 

@@ -16,7 +16,7 @@ import pytest
 
 from blackboard.assembly import WorkerSettings, assemble
 from blackboard.events import BoardEvent, Events
-from blackboard.handlers import Handler, handler, handlers_of
+from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import add

@@ -12,15 +12,14 @@ from urllib.parse import quote, urlencode
 import pytest
 
 import blackboard
+from blackboard.display.queries import SORTS, ItemQuery, RunQuery
 from blackboard.errors import BadInput
-from blackboard.history import RunQuery
 from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Item, Mark
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
-from blackboard.queries import SORTS, ItemQuery
 from blackboard.rules.status import STATES
 from blackboard.table import Unavailable
 from blackboard.web import app, live, recent

@@ -32,7 +32,7 @@ from blackboard.protocol.actions import record_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
-from blackboard.rules.statistics import COUNTED_EVERY
+from blackboard.rules.status import COUNTED_EVERY
 from blackboard.spec import Spec
 from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
 from blackboard.worker import coordinator

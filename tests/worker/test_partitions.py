@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from blackboard.alarms import alarms_of_group
+from blackboard.display.health import alarms_of_group
+from blackboard.display.sharing import read_groups
 from blackboard.events import ItemLeftAlone
-from blackboard.leases import read_groups
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import next_key

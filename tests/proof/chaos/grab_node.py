@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.redis_bus import RedisBus
 from blackboard.rules.grab import PumpEnded, Times
 from blackboard.worker.grab import LeaseGrab
+from blackboard.worker.redis_bus import RedisBus
 
 PARTITIONS = [f"{number:02}" for number in range(12)]
 TIMES = Times(normal=2.0, maximum=6.0, shutdown=1.0, minimum=0.5, per_held=0.05)

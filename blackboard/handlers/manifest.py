@@ -20,12 +20,13 @@ from typing import Any
 
 import msgspec
 
-from blackboard import __version__, loaded
+from blackboard import __version__
 from blackboard.cache import cache_folder
 from blackboard.errors import BadInput
-from blackboard.handlers import Handler, Pump, Source, place
-from blackboard.params import Params
-from blackboard.registry import load
+from blackboard.handlers import code
+from blackboard.handlers.handler import Handler, Pump, Source, place
+from blackboard.handlers.params import Params
+from blackboard.handlers.registry import load
 from blackboard.rules.shares import Balance
 from blackboard.spec import decode_spec, encode_spec
 
@@ -33,7 +34,7 @@ PATIENCE = 60.0
 """Seconds that the import of all jobs may take."""
 KEPT = 30 * 86_400.0
 """Seconds for which a description is kept that no command has made again."""
-_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.manifest import main; main()"
+_MAIN = "import sys; sys.path[:] = {path!r}; from blackboard.handlers.manifest import main; main()"
 
 
 class PumpEntry(msgspec.Struct, frozen=True):
@@ -101,7 +102,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     types: tuple[TypeEntry, ...] = ()
     folders: dict[str, bool] = {}
-    """As `loaded.stamps` takes them."""
+    """As `code.stamps` takes them."""
     files: dict[str, tuple[int, int]] = {}
     problem: tuple[str, str, str] | None = None
     """The BadInput that the import raised: field, problem, remedy."""
@@ -113,7 +114,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def is_fresh(self) -> bool:
         """Whether its files are as they were."""
         with suppress(OSError):
-            return loaded.stamps(self.folders, self.files) == self.files
+            return code.stamps(self.folders, self.files) == self.files
         return False
 
 
@@ -192,11 +193,11 @@ def described(jobs: Sequence[str], base: Path) -> Manifest:
     handlers = load(jobs, base)
     modules = [sys.modules.get(one.function.__module__) for one in handlers.values()]
     files = [file for one in modules if (file := getattr(one, "__file__", None))]
-    folders = loaded.folders()
+    folders = code.folders()
     return Manifest(
         types=tuple(_entry(one) for one in handlers.values()),
         folders=folders,
-        files=loaded.stamps(folders, files),
+        files=code.stamps(folders, files),
     )
 
 

@@ -11,7 +11,7 @@ is, in this order,
 A shipped name means the same wherever the worker is started; `./calendars` is the folder.
 
 A folder is loaded as a package of its own name, whether it has an `__init__.py` or not, and a file
-as a module of its folder's package (see `loaded.py`). Every module in a folder or a package is
+as a module of its folder's package (see `code.py`). Every module in a folder or a package is
 loaded, and every package in it, but for names that begin with `_` or a dot. A worker and its child
 processes run the code that was there when the worker started.
 
@@ -34,9 +34,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from blackboard import loaded
 from blackboard.errors import BadInput
-from blackboard.handlers import MAIN, Handler, Source, handlers_in, handlers_of, place
+from blackboard.handlers import code as loaded
+from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, handlers_of, place
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
 importing: ContextVar[bool] = ContextVar("importing", default=False)

@@ -20,12 +20,12 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.handlers.params import Params, described
 from blackboard.model import replace
-from blackboard.params import Params, described
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
 from blackboard.runners.resources import Lifespan, check_lifespan
-from blackboard.schedule.durations import duration_of, format_duration, parse_duration
+from blackboard.schedule.times import duration_of, format_duration, parse_duration
 from blackboard.spec import SHORTEST_LEASE, Spec, check_first, check_spec, concurrency_of
 
 _MARK = "__blackboard__"

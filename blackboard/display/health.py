@@ -1,20 +1,26 @@
-"""What is wrong on a board: items that are late or fail, runs without a worker, partitions without
-an owner.
+"""What is wrong on a board, and the board in short.
+
+Wrong are items that are late or fail, runs without a worker, partitions without an owner. In short
+a board is its statistics, its workers and the one that coordinates them.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.leases import GroupLeases, read_groups
-from blackboard.model import Mark
+from blackboard.display.sharing import GroupLeases, read_groups
+from blackboard.election import read_elections
+from blackboard.model import Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.edits import planning_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardStatus, BoardTable
+from blackboard.protocol.statistics import count, read_statistics
 from blackboard.rules.next_run import Planning, ahead
-from blackboard.rules.status import ItemStatus
+from blackboard.rules.status import ItemStatus, is_current
+from blackboard.worker.coordinator import ELECTION
 from blackboard.worker.membership import Sighting, silence, takers, workers
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
@@ -107,3 +113,50 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
             words += f" for {span(free.total_seconds())}"
             since = group.now - free
             yield Alarm(id=name, type=group.name, problem="unowned", since=since, message=words)
+
+
+# ---- the board in short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What is shown of a board."""
+
+    counted: Statistics
+    is_now: bool
+    """Whether it was counted by this command."""
+    present: Sequence[Sighting]
+    elections: Sequence[ItemStatus]
+    age: float
+    """Seconds since the counting."""
+    paused: Mark | None
+    """Who paused the board, if it is paused."""
+    now: datetime
+
+    @property
+    def coordinator(self) -> ItemStatus | None:
+        """Its election; None where no worker leads it."""
+        found = (one for one in self.elections if one.item.id == ELECTION and has_leader(one))
+        return next(found, None)
+
+
+def has_leader(election: ItemStatus) -> bool:
+    """Whether a candidate holds the lock of an election."""
+    return election.running and not election.stale
+
+
+async def read_overview(board: BoardTable, *, exact: bool) -> Overview:
+    counted = None if exact else await read_statistics(board)
+    is_now = counted is None or not is_current(counted, now=await board.table.now())
+    if counted is None or is_now:
+        counted = await count(board)
+    elections = await read_elections(board)
+    return Overview(
+        counted=counted,
+        is_now=is_now,
+        present=await workers(board),
+        elections=elections.statuses if elections else (),
+        age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
+        paused=await paused_by(board),
+        now=await board.table.now(),
+    )

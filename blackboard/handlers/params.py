@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from blackboard.answers import Fail
-from blackboard.context import HandlerItem, variables
 from blackboard.errors import BadInput
+from blackboard.handlers.context import Fail, HandlerItem, variables
 from blackboard.model import replace
 
 Schema = Mapping[str, Any]

@@ -3,8 +3,8 @@
 A folder of jobs is a package of its own name, with or without an `__init__.py`, and its parent is
 at the end of `sys.path`. So its modules import each other as `cityjobs.feeds` or relatively, and so
 does what `multiprocessing` starts. A folder whose name no import can have, or whose name is taken
-by another one of this process, is the package `blackboard.loaded.FOLDER`: any Python process that
-has this package can import it.
+by another one of this process, is the package `blackboard.handlers.code.FOLDER`: any Python process
+that has this package can import it.
 
 The files of the jobs are read once, when they are claimed. This process imports what was read, and
 so do its child processes, which get it from here: an edit changes nothing until the worker starts

@@ -1,0 +1,197 @@
+"""Durations and times as people write them.
+
+Durations: "8h", "90s", "1d12h", "1w", "500ms"; also "1.5h" and "8 hours". Numbers with their units,
+largest unit first, each unit once. A number without a unit is refused, and so are zero, negative
+durations and more than ten years. The resolution is one millisecond. `parse_duration` reads what
+`format_duration` writes.
+
+Times: 2026-11-21T09:00, "tomorrow 05:00", "in 2h", "3d ago", "now". A time of day without an offset
+is wall time in a zone. A day alone begins at midnight.
+"""
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from blackboard.errors import BadInput
+from blackboard.model import whole_milliseconds
+from blackboard.schedule.zones import find_zone, first_shown
+
+UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+LONGEST = timedelta(days=3653)
+"""Ten years, leap days included."""
+
+_NOTHING = timedelta(0)
+_MILLISECOND = timedelta(milliseconds=1)
+_EXAMPLES = "write it like 8h, 90s, 1d12h, 1w or 500ms"
+_WORDS = {
+    "w": "weeks?|w",
+    "d": "days?|d",
+    "h": "hours?|hrs?|h",
+    "m": "minutes?|mins?|m",
+    "s": "seconds?|secs?|s",
+    "ms": "milliseconds?|ms",
+}
+_PARTS = re.compile(
+    r"\s*+".join(
+        rf"(?:([0-9]{{1,12}}(?:\.[0-9]{{1,3}})?)\s*+(?:{_WORDS[unit]})(?![a-z]))?" for unit in UNITS
+    )
+)
+_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
+
+
+def parse_duration(value: str | float | timedelta, field: str = "duration") -> timedelta:
+    """The duration that `value` means: text with units, or a timedelta.
+
+    Raises BadInput naming `field`, with a remedy.
+    """
+    if isinstance(value, timedelta):
+        duration = value
+    elif isinstance(value, str):
+        duration = _read(value.strip(), field)
+    else:
+        raise BadInput(field, f"{value!r} has no unit", _with_unit(str(value)))
+    if duration <= _NOTHING:
+        raise BadInput(field, f"{value!r} is not longer than nothing", _EXAMPLES)
+    if duration > LONGEST:
+        raise BadInput(field, f"{value!r} is longer than ten years", _EXAMPLES)
+    if duration % _MILLISECOND:
+        raise BadInput(field, f"{value!r} is finer than a millisecond", "use whole milliseconds")
+    return duration
+
+
+def duration_of(value: str | float | timedelta, field: str = "duration") -> timedelta:
+    """The same of what a Python program says, where a number is seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= LONGEST.total_seconds():  # also what is no number
+            raise BadInput(field, f"{value!r} seconds is longer than ten years", _EXAMPLES)
+        value = timedelta(milliseconds=round(value * 1000))
+    return parse_duration(value, field)
+
+
+@lru_cache(maxsize=1024)
+def format_duration(duration: timedelta) -> str:
+    """`duration` as `parse_duration` reads it: "1d12h". Weeks are used alone only; what
+    is finer than a millisecond is cut. Zero is "0s", a negative duration has a minus.
+    """
+    if duration < _NOTHING:
+        return "-" + format_duration(-duration)
+    if duration and not duration % UNITS["w"]:
+        return f"{duration // UNITS['w']}w"
+    text, rest = "", duration
+    for unit, length in UNITS.items():
+        if unit != "w":
+            number, rest = divmod(rest, length)
+            text += f"{number}{unit}" if number else ""
+    return text or "0s"
+
+
+def _read(text: str, field: str) -> timedelta:
+    if _NUMBER.fullmatch(text):
+        raise BadInput(field, f"{text!r} has no unit", _with_unit(text))
+    parts = _PARTS.fullmatch(text)
+    if not text or parts is None:
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        raise BadInput(field, f"{shown!r} is not a duration", _EXAMPLES)
+    try:
+        return sum(
+            (
+                _times(number or "0", unit)
+                for number, unit in zip(parts.groups(), UNITS.values(), strict=True)
+            ),
+            _NOTHING,
+        )
+    except OverflowError:
+        raise BadInput(field, f"{text!r} is longer than ten years", _EXAMPLES) from None
+
+
+def _times(number: str, unit: timedelta) -> timedelta:
+    whole, _, part = number.partition(".")
+    return int(whole) * unit + (int(part) * unit / 10 ** len(part) if part else _NOTHING)
+
+
+def _with_unit(number: str) -> str:
+    return f"write {number}s for seconds" if re.fullmatch("[0-9]{1,12}", number) else _EXAMPLES
+
+
+# ---- times
+
+EARLIEST, LATEST = 1000, 9000
+"""Years that a time lies between."""
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?")
+_DATE = re.compile(r"\d{4}-?\d\d-?\d\d")
+_REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
+_HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
+
+
+def read_moment(text: str, zone: str, field: str) -> datetime:
+    """An ISO 8601 time; without an offset it is wall time in `zone`. Raises BadInput."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadInput(field, f"{text[:60]!r} is no time", _REMEDY) from None
+    return in_zone(moment, zone, field, text=text)
+
+
+def last_moment(text: str, zone: str, field: str) -> datetime:
+    """An ISO 8601 time as the end of a schedule: a day alone is included. Raises BadInput."""
+    moment = read_moment(text, zone, field)
+    if _DATE.fullmatch(text.strip()):
+        following = datetime.fromisoformat(text.strip()) + timedelta(days=1)
+        moment = in_zone(following, zone, field) - timedelta(milliseconds=1)
+    return whole_milliseconds(moment.astimezone(UTC))
+
+
+def in_zone(moment: datetime, zone: str, field: str, *, text: str = "") -> datetime:
+    """`moment`, as wall time in `zone` where it has no offset. Raises BadInput with its `text`."""
+    if not EARLIEST < moment.year < LATEST:
+        raise BadInput(field, f"{(text or str(moment))!r} is too far away", _REMEDY)
+    return moment if moment.tzinfo else first_shown(moment, find_zone(zone))
+
+
+def parse_moment(
+    text: str, zone: str, field: str, now: datetime, *, is_past: bool = False
+) -> datetime:
+    """The time that `text` means at `now`. A bare duration is counted from now, back into the past
+    where `is_past`. Raises BadInput.
+    """
+    words = " ".join(text.lower().split())
+    if words == "now":
+        return now
+    if day := _DAY.fullmatch(words):
+        return _on_day(day, find_zone(zone), field, now)
+    distance = _distance(words, is_past=is_past)
+    if distance is not None:
+        return whole_milliseconds(now + distance)
+    try:
+        return whole_milliseconds(read_moment(text, zone, field))
+    except BadInput as problem:
+        raise BadInput(field, problem.problem, _HOW) from None
+
+
+def _on_day(found: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> datetime:
+    day = now.astimezone(zone).date() + timedelta(days=_DAYS[found[1]])
+    try:
+        of_day = time(int(found[2] or 0), int(found[3] or 0))
+    except ValueError:
+        raise BadInput(field, f"{found[0]!r} is no time", "00:00 to 23:59") from None
+    return first_shown(datetime.combine(day, of_day), zone)
+
+
+def _distance(words: str, *, is_past: bool) -> timedelta | None:
+    """From now; None if it is no duration."""
+    bare = words.removeprefix("in ").removesuffix(" ago")
+    try:
+        duration = parse_duration(bare)
+    except BadInput:
+        return None
+    return -duration if words.endswith(" ago") or (is_past and bare == words) else duration
