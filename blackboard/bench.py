@@ -315,7 +315,7 @@ class Scratch:
             if isinstance(event, RunEnded):
                 left -= 1
                 if event.run.outcome is not Outcome.OK:
-                    problem = event.run.error
+                    problem = event.run.error or event.run.outcome.value
                 if problem or left == 0:
                     worker.stop()
 

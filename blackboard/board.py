@@ -19,7 +19,6 @@ store does not answer. Nothing was changed then, unless the message says that th
 import asyncio
 import getpass
 import logging
-import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -84,7 +83,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from blackboard.election import Election, Kind
-    from blackboard.worker.membership import Sighting
 
 _log = logging.getLogger("blackboard")
 
@@ -260,7 +258,7 @@ class Board:
 
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
-        from blackboard.worker.membership import workers
+        from blackboard.worker.membership import worker_record, workers
 
         return [worker_record(one) for one in await workers(self._table)]
 
@@ -614,23 +612,6 @@ class Board:
 
     async def _shown(self, item: Item) -> BoardItem:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))
-
-
-def worker_record(one: "Sighting") -> AnnouncedWorker:
-    """A worker as it announced itself, and how long ago that was."""
-    member = one.member
-    return AnnouncedWorker(
-        name=member.owner,
-        started=member.started,
-        seen=member.seen,
-        age=round(one.age, 3) if math.isfinite(one.age) else None,
-        alive=not one.lost,
-        slots=member.slots,
-        running=member.running,
-        types=tuple(name for name in member.types.split(",") if name),
-        cycle=member.cycle,
-        version=member.release,
-    )
 
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:

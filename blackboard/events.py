@@ -280,7 +280,7 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         outcome, said = self.run.outcome.value, self.run.error
-        if self.run.skipped:
+        if self.run.skipped is not None:
             outcome, said = "skipped", self.run.skipped
         return f"{outcome}: {first_line(said)}" if said else outcome
 

@@ -1,8 +1,11 @@
-"""What the Python interface shows of a board: items, runs, workers, as frozen records. Pure.
+"""What is shown of a board: items, runs, workers and actions, as frozen records. Pure.
+
+The Python interface gives them to programs, and `as_json` makes the objects of `--json` and of the
+web API of them: the same names, times in ISO 8601 with Z, and null for None.
 
 They are made from rows and are not rows: params and results are Python values, what is absent is
-None (text: ""), every time is aware and in UTC, every duration is in seconds. A record is how
-things stood when it was read, and never changes.
+None, every time is aware and in UTC, every duration is in seconds. A record is how things stood
+when it was read, and never changes.
 """
 
 from collections.abc import Mapping
@@ -13,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
+from blackboard.phrases import iso
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
 
@@ -38,7 +42,7 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     ready: datetime | None
     """When that run may start, or might have: `due`, or later by jitter or backoff."""
     running: bool
-    owner: str
+    owner: str | None
     """The worker that runs it, or ran it last."""
     start: datetime | None
     """Of the running run, else of the last."""
@@ -48,10 +52,10 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     """Of the last run that ended."""
     result: Any
     """What the handler returned, the last time that it ended well."""
-    error: str
+    error: str | None
     """Of the last run, when it did not end well."""
-    skipped: str
-    """Why the handler of the last run had nothing to do; "" where it had."""
+    skipped: str | None
+    """Why the handler of the last run had nothing to do; None where it had."""
     warnings: tuple[str, ...]
     """Of the last run, where that was ok."""
     warned: int
@@ -67,20 +71,27 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     """Who paused it, when and why."""
     resumed: Mark | None
     """Who resumed it last, when and why."""
+    acknowledged: Mark | None
+    """Who acknowledged its failure, when and why; None once it has failed again."""
     checkpoint: Any
     """What runs have saved and none that was ok has emptied since; None: nothing."""
     progress: Progress | None
     """What the running handler has done, and of how much, if it reports that."""
+    stale_after: float | None
+    """Seconds without a renewal after which its lock is stale, while it runs."""
     overdue: bool
     """Whether it waits although it has been ready for longer than is usual."""
     stale: bool
     """Whether it runs and its lock was not renewed in time: any worker may override it."""
+    silent: bool
+    """Whether it runs and its worker was not seen when it should have been. False where the workers
+    were not read with it."""
     labels: Labels
     """Description, owner and tags, its own or those of its type."""
 
 
-class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the history."""
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """One run of the history, as a list has it."""
 
     id: str
     """Of the item."""
@@ -98,27 +109,29 @@ class BoardRun(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     result: Any
     """What the handler returned, when ok."""
-    error: str
+    duration: float
+    """Seconds from start to stop."""
+    error: str | None
     """Type, message and traceback, or why it was stopped."""
-    skipped: str
-    """Why its handler had nothing to do: it is ok, and has no result; "" where it had."""
+    skipped: str | None
+    """Why its handler had nothing to do: it is ok, and has no result; None where it had."""
     warnings: tuple[str, ...]
     """What it gave `ctx.warn`, or returned under `warnings`."""
+    note: Mark | None
+    """Who ended it, when and why, if a person did."""
+
+
+class BoardRun(RunSummary, frozen=True, kw_only=True):
+    """One run of the history, with what its handler printed and logged."""
+
     output: str
     """The last of what the handler printed; not in its `repr`, as it may be long."""
     log: tuple[LogLine, ...]
     """The last of what the handler logged, by `ctx.log` and by `logging`; not in its `repr`."""
-    note: Mark | None
-    """Who ended it, when and why, if a person did."""
 
     def __repr__(self) -> str:
-        shown = (name for name in self.__struct_fields__ if name not in {"output", "log"})
-        return f"BoardRun({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
-
-    @property
-    def duration(self) -> float:
-        """Seconds from start to stop."""
-        return (self.stop - self.start).total_seconds()
+        fields = (f"{name}={getattr(self, name)!r}" for name in RunSummary.__struct_fields__)
+        return f"BoardRun({', '.join(fields)})"
 
 
 class AnnouncedWorker(Struct, frozen=True, kw_only=True):
@@ -126,6 +139,7 @@ class AnnouncedWorker(Struct, frozen=True, kw_only=True):
 
     name: str
     """host:pid:boot nonce"""
+    host: str
     started: datetime
     seen: datetime
     age: float | None
@@ -164,8 +178,8 @@ class BoardAction(Struct, frozen=True, kw_only=True):
     """The first of the items."""
     count: int
     """Of all items; 0: it was done to the board."""
-    reason: str
-    detail: str
+    reason: str | None
+    detail: str | None
     """What an edit changed, and the params of a run, by name; the new id of a rename."""
     via: str
     """cli, python or web."""
@@ -186,13 +200,13 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         due=None if done else item.slot,
         ready=None if done else item.ready,
         running=item.running,
-        owner=item.owner,
+        owner=item.owner or None,
         start=item.start,
         stop=item.stop,
         outcome=item.outcome,
         result=decoded(item.result),
-        error="" if item.is_skipped else item.error,
-        skipped=item.error if item.is_skipped else "",
+        error=None if item.is_skipped else item.error or None,
+        skipped=item.error if item.is_skipped else None,
         warnings=one.warnings,
         warned=item.warned,
         attempt=item.attempt,
@@ -201,10 +215,13 @@ def item_record(one: ItemStatus, labels: Labels) -> BoardItem:
         fence=item.fence,
         paused=decoded_as(Mark, item.paused),
         resumed=decoded_as(Mark, item.resumed),
+        acknowledged=decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
         checkpoint=decoded(item.checkpoint),
         progress=decoded_as(Progress, one.lock.progress) if one.lock else None,
+        stale_after=one.lock.stale_after if one.lock else None,
         overdue=one.overdue,
         stale=one.stale,
+        silent=one.silent is not None,
         labels=labels,
     )
 
@@ -223,13 +240,20 @@ def run_record(run: Run) -> BoardRun:
         outcome=run.outcome,
         worker=run.worker,
         result=decoded(run.result),
-        error="" if run.is_skipped else run.error,
-        skipped=run.error if run.is_skipped else "",
+        duration=run.duration,
+        error=None if run.is_skipped else run.error or None,
+        skipped=run.error if run.is_skipped else None,
         warnings=run.warnings,
         output=run.output,
         log=run.log,
         note=decoded_as(Mark, run.note),
     )
+
+
+def run_summary(run: Run) -> RunSummary:
+    """A run of the history, without what its handler printed and logged."""
+    record = run_record(run)
+    return RunSummary(**{name: getattr(record, name) for name in RunSummary.__struct_fields__})
 
 
 def action_record(action: Action) -> BoardAction:
@@ -240,10 +264,38 @@ def action_record(action: Action) -> BoardAction:
         verb=action.verb,
         ids=action.ids,
         count=action.count,
-        reason=action.reason,
-        detail=action.detail,
+        reason=action.reason or None,
+        detail=action.detail or None,
         via=action.via,
     )
+
+
+# ---- JSON
+
+
+def as_json(value: Any) -> Any:
+    """Records, and what has some, as JSON of the standard library's kinds. Raises RecursionError
+    for what is nested too deeply.
+    """
+    return _with_times(msgspec.to_builtins(value, builtin_types=(datetime,)))
+
+
+def _with_times(value: Any) -> Any:
+    """What has just been made, with its times as text; dicts are changed in place: a long list of
+    items takes half as long.
+    """
+    kind = type(value)
+    if kind is dict:
+        for key, one in value.items():
+            if type(one) in _HAVE_TIMES:
+                value[key] = _with_times(one)
+        return value
+    if kind is list or kind is tuple:
+        return [_with_times(one) for one in value]
+    return iso(value) if kind is datetime else value
+
+
+_HAVE_TIMES = {dict, list, tuple, datetime}
 
 
 def decoded(text: str) -> Any:

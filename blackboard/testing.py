@@ -7,7 +7,7 @@
     def test_a_town_is_greeted(sqlite_board):
         sqlite_board.add("davis", "hello", params={"name": "Davis"})
         [run] = sqlite_board.work("jobs")
-        assert (run.outcome, run.error) == ("ok", "")
+        assert (run.outcome, run.error) == ("ok", None)
         assert sqlite_board.result("davis") == "Hello, Davis"
 
     def test_a_retry_comes_after_its_backoff(sqlite_board):

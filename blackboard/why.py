@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+
 from blackboard.errors import BadInput
 from blackboard.model import NEVER, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
@@ -16,7 +18,7 @@ from blackboard.protocol.batches import token_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import Progress, decoded_as
+from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
 from blackboard.rules.next_run import planned_after
 from blackboard.rules.status import ItemStatus, status_of
@@ -47,6 +49,25 @@ class Explanation:
     def text(self) -> str:
         """A line for the headline, and one for each fact."""
         return "\n".join([self.headline, *(f"  {label:<10}  {fact}" for label, fact in self.facts)])
+
+
+class ExplainedItem(BoardItem, frozen=True, kw_only=True):
+    """An item, and why it runs or does not."""
+
+    decision: str
+    """What a worker does with it now."""
+    headline: str
+    facts: dict[str, str]
+
+
+def explained_item(item: BoardItem, why: Explanation) -> ExplainedItem:
+    """An item as it was read, and why it runs or does not."""
+    return ExplainedItem(
+        **msgspec.structs.asdict(item),
+        decision=why.move.value,
+        headline=why.headline,
+        facts=dict(why.facts),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from blackboard.cli.session import Session, run
 from blackboard.display.columns import ACTION_COLUMNS, action_cells, wide
 from blackboard.protocol.actions import actions, record_action
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import action_record
 from blackboard.table import TableError
-from blackboard.views import action_view
 
 
 async def record(
@@ -51,7 +51,7 @@ def show_actions(session: Session, *, number: int, absolute: bool) -> int:
             found = await actions(board, limit=number)
             now = await board.table.now()
         if session.chosen.json:
-            emit([action_view(one) for one in found])
+            emit([action_record(one) for one in found])
         elif not found:
             click.echo("no actions")
         else:

@@ -44,7 +44,6 @@ from blackboard.rules.next_run import first_slot
 from blackboard.settings import FILE_NAME, ItemTable, Settings, line_of, parse_settings, read_text
 from blackboard.spec import RunSettings, Spec, check_first, decode_spec, encode_spec
 from blackboard.stores import wake_workers
-from blackboard.views import moment
 
 LONGEST_SHOWN = 60
 """Characters of a value."""
@@ -182,7 +181,7 @@ class ApplyPlan:
         """For programs."""
         return {
             "add": [
-                {"id": one.id, "type": one.item.type, "first": moment(self.first.get(one.id))}
+                {"id": one.id, "type": one.item.type, "first": self.first.get(one.id)}
                 for one in self.add
             ],
             "change": [

@@ -12,7 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
-from blackboard.cli.output import emit, paused_words, table_text, wrapped
+from blackboard.cli.output import JSON, emit, paused_words, table_text, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
@@ -28,10 +28,8 @@ from blackboard.model import VERSION, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
-from blackboard.protocol.rows import text_of
 from blackboard.schedule.times import UNITS, parse_duration
-from blackboard.views import JSON, alarm_view, marked, worker_view
-from blackboard.worker.membership import Sighting, workers
+from blackboard.worker.membership import Sighting, worker_record, workers
 
 CHECK_EPILOG = """\b
 Examples:
@@ -72,14 +70,12 @@ def check_command(
 
     found = run(read())
     if chosen.json:
-        problems = [alarm_view(one) for one in found.alarms]
-        paused = marked(text_of(found.paused)) if found.paused else None
         emit(
             {
-                "well": not problems,
+                "well": not found.alarms,
                 "items": found.items,
-                "board_paused": paused,
-                "problems": problems,
+                "board_paused": found.paused,
+                "problems": found.alarms,
             }
         )
     else:
@@ -195,7 +191,7 @@ WORKERS_EPILOG = """\b
 Examples:
   blackboard workers
   blackboard workers --watch
-  blackboard workers --json | jq '.[] | select(.alive) | .owner'
+  blackboard workers --json | jq '.[] | select(.alive) | .name'
 """
 NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` starts one"
 
@@ -244,7 +240,7 @@ async def _show(session: Session, *, absolute: bool) -> int:
         found = await _announced(board)
         now = await board.table.now()
     if session.chosen.json:
-        emit([worker_view(one) for one in found])
+        emit([worker_record(one) for one in found])
     elif not found:
         click.echo(wrapped(NO_WORKERS))
     else:

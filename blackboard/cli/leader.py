@@ -9,10 +9,10 @@ from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch
 from blackboard.clock import SystemClock
 from blackboard.display.columns import LEADER_COLUMNS, leader_cells, wide
 from blackboard.display.layout import Style, table, wrap
+from blackboard.display.sharing import election_record, has_no_leader
 from blackboard.election import read_elections
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardStatus, BoardTable
-from blackboard.views import has_no_leader, leader_view
 
 EPILOG = """\b
 Examples:
@@ -54,7 +54,7 @@ def leader_command(*, chosen: Chosen, name: str | None, absolute: bool, watch: s
     statuses = found.statuses if found else ()
     late = [one for one in statuses if found and has_no_leader(one, found)]
     if chosen.json:
-        emit([leader_view(one, late=one in late) for one in statuses])
+        emit([election_record(one, late=one in late) for one in statuses])
     elif not found or not statuses:
         click.echo(wrapped(EMPTY))
     else:

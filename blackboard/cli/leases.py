@@ -17,10 +17,9 @@ from blackboard.display.columns import (
     partition_cells,
 )
 from blackboard.display.layout import Style, table, wrap
-from blackboard.display.sharing import GroupLeases, read_groups
+from blackboard.display.sharing import GroupLeases, group_record, read_groups
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
-from blackboard.views import group_view
 
 EPILOG = """\b
 Examples:
@@ -59,7 +58,7 @@ async def _once(session: Session, group: str | None) -> int:
     async with session.board() as board:
         found = await read_groups(board, group)
     if session.chosen.json:
-        views = [group_view(one) for one in found]
+        views = [group_record(one) for one in found]
         emit(views if group is None else views[0])
     elif not found:
         click.echo(wrapped(EMPTY))

@@ -31,10 +31,9 @@ from blackboard.errors import BadInput
 from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.reading import BoardTable
-from blackboard.records import decoded_as
+from blackboard.records import decoded_as, run_record, run_summary
 from blackboard.schedule.times import parse_moment
 from blackboard.table import Busy, Unavailable
-from blackboard.views import run_view
 
 MOST = 100_000
 """Runs that are shown at once."""
@@ -133,7 +132,7 @@ def log_command(
     if fence is not None:
         runs = [one for one in runs if one.fence == fence]
     if chosen.json:
-        emit([run_view(one, output=output or full) for one in runs])
+        emit([run_record(one) if output or full else run_summary(one) for one in runs])
     elif not runs:
         click.echo("no runs")
     elif full:
@@ -273,7 +272,7 @@ def tail_cells(one: Run, *, in_full: bool) -> Line:
 
 
 def _json_line(one: Run) -> None:
-    emit(run_view(one, output=True), in_a_line=True)
+    emit(run_record(one), in_a_line=True)
 
 
 def _in_lines(runs: Sequence[Run], *, now: datetime, absolute: bool, output: bool) -> Iterator[str]:

@@ -23,6 +23,7 @@ from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import item_record
 from blackboard.rules.next_run import part_of_jitter, times_of, upcoming
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule
@@ -30,8 +31,7 @@ from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, encode_spec
-from blackboard.views import JSON, item_view
-from blackboard.why import explained
+from blackboard.why import ExplainedItem, explained, explained_item
 from blackboard.worker.membership import workers
 
 NEXT_EPILOG = """\b
@@ -234,24 +234,21 @@ def why_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     until when, who paused it, how the last run ended, what happens next, and what would change it.
     """
     session = Session.start(chosen).with_defaults()
-    views = run(_explain(session, ids, exact=exact))
+    found = run(_explain(session, ids, exact=exact))
     if chosen.json:
-        emit(views)
+        emit(found)
     else:
-        click.echo("\n\n".join(_lines(view["headline"], view["facts"]) for view in views))
+        click.echo("\n\n".join(_lines(one.headline, one.facts) for one in found))
     return 0
 
 
-async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list[JSON]:
+async def _explain(session: Session, ids: Sequence[str], *, exact: bool) -> list[ExplainedItem]:
     async with session.board() as board:
         present = await workers(board)
         found = []
         for item in await select(board, ids, exact=exact):
             one, explanation = await explained(board, item, present)
-            decision = {"decision": explanation.move.value, "headline": explanation.headline}
-            found.append(
-                item_view(one, board.labels(item)) | decision | {"facts": dict(explanation.facts)}
-            )
+            found.append(explained_item(item_record(one, board.labels(item)), explanation))
         return found
 
 

@@ -20,8 +20,8 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Item, Mark, State
 from blackboard.phrases import exactly
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import as_json, item_record
 from blackboard.rules.status import status_of
-from blackboard.views import item_view
 
 JSON = dict[str, Any]
 
@@ -100,12 +100,12 @@ def warn(message: str) -> None:
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
-    """JSON for programs: times are ISO 8601 in UTC with Z."""
+    """JSON for programs, of records and what has some."""
     try:
-        text = msgspec.json.format(msgspec.json.encode(value), indent=0 if in_a_line else 2)
+        text = msgspec.json.encode(as_json(value))
     except RecursionError:
         raise BlackboardError("JSON that is nested so deeply cannot be written") from None
-    click.echo(text)
+    click.echo(msgspec.json.format(text, indent=0 if in_a_line else 2))
 
 
 def paused_words(mark: Mark, now: datetime) -> str:
@@ -130,16 +130,12 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
     """Print the answers; the exit code."""
     if json:
         now, resolution = await board.table.now(), board.table.resolution
-        emit(
-            [
-                item_view(
-                    status_of(one.item, None, now=now, resolution=resolution),
-                    board.labels(one.item),
-                )
-                | {"changed": one.changed, "message": one.words}
-                for one in answers
-            ]
-        )
+        views = []
+        for one in answers:
+            status = status_of(one.item, None, now=now, resolution=resolution)
+            view = as_json(item_record(status, board.labels(one.item)))
+            views.append(view | {"changed": one.changed, "message": one.words})
+        emit(views)
     for one in answers:
         line = f"{shown(one.item.id)} {one.words}"
         if one.no:

@@ -16,9 +16,7 @@ from blackboard.phrases import plural, since
 from blackboard.protocol import edits
 from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import text_of
 from blackboard.stores import wake_workers
-from blackboard.views import marked
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
@@ -90,8 +88,7 @@ async def _resume_board(session: Session, reason: str) -> int:
 
 def _say_of_board(session: Session, mark: Mark | None, *, changed: bool, words: str) -> None:
     if session.chosen.json:
-        paused = marked(text_of(mark)) if mark else None
-        emit({"board": session.name, "paused": paused, "changed": changed})
+        emit({"board": session.name, "paused": mark, "changed": changed})
     else:
         click.echo(words)
 

@@ -24,11 +24,11 @@ from blackboard.phrases import first_line, plural, span
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.times import parse_duration
 from blackboard.stores import wake_workers
-from blackboard.views import run_view
 from blackboard.worker.membership import Sighting, takers, workers
 
 FIRST_PAUSE = 0.05
@@ -257,7 +257,7 @@ def _due(asked: Requested) -> str:
 
 def _record(item: Item, one: Followed) -> dict[str, Any]:
     record = {"id": item.id, "end": one.end.value, "message": one.words, "run": None}
-    return record | {"run": run_view(one.run, output=True)} if one.run else record
+    return record | {"run": run_record(one.run)} if one.run else record
 
 
 def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[str]) -> int:
@@ -274,7 +274,7 @@ def _here(session: Session, ids: Sequence[str], *, exact: bool, pairs: Sequence[
     released = LocalRun(session, item, once=once).run()
     ended = released.run
     if session.chosen.json:
-        emit(run_view(ended))
+        emit(run_summary(ended))
     else:
         click.echo(f"{shown(ended.id)} {ended.outcome.value} in {ended.duration:.3f} s")
         if ended.result:

@@ -32,9 +32,9 @@ from blackboard.display.columns import (
 from blackboard.display.layout import Line, Style, paragraph, texts_of
 from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import item_record
 from blackboard.rules.status import OVERDUE_AFTER, STATES
 from blackboard.schedule.times import parse_duration
-from blackboard.views import item_view
 
 EPILOG = """\b
 Examples:
@@ -124,7 +124,7 @@ async def _once(
     async with reading(session.board(), "reading items") as board:
         found = await query.read(board, limit=limit)
     if session.chosen.json:
-        emit([item_view(one, board.labels(one.item)) for one in found.items])
+        emit([item_record(one, board.labels(one.item)) for one in found.items])
     elif plain:
         echo_paged("\n\n".join(map(plain_record, found.items)))
     elif not (found.total or found.paused):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import colour, emit, paused_words, width
+from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all, run
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
@@ -17,8 +17,6 @@ from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
 from blackboard.phrases import plural, relative, span
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import text_of
-from blackboard.views import JSON, marked, moment
 
 EPILOG = """\b
 Examples:
@@ -157,9 +155,9 @@ def _view(found: Overview, session: Session) -> JSON:
     return {
         "board": session.name,
         "store": session.store,
-        "board_paused": marked(text_of(found.paused)) if found.paused else None,
+        "board_paused": found.paused,
         **_counts(counted),
-        "earliest": moment(counted.earliest),
+        "earliest": counted.earliest,
         "types": [{"type": one.type, **_counts(one)} for one in counted.by_type],
         "workers": {
             "alive": sum(not one.lost for one in found.present),
@@ -168,11 +166,11 @@ def _view(found: Overview, session: Session) -> JSON:
         "coordinator": leading
         and {
             "worker": leading.item.owner,
-            "since": moment(leading.item.start),
+            "since": leading.item.start,
             "term": leading.item.fence,
         },
         "counted": {
-            "at": moment(counted.at),
+            "at": counted.at,
             "age": round(found.age, 3),
             "by": counted.by or None,
             "took": counted.took,

@@ -4,14 +4,13 @@ import click
 import msgspec
 
 from blackboard.cli.options import Chosen, common, completing
-from blackboard.cli.output import emit, wrapped
+from blackboard.cli.output import JSON, emit, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.layout import shown
 from blackboard.display.toml_text import lines_of
 from blackboard.handlers.manifest import TypeEntry, described, manifest_of
 from blackboard.handlers.params import summary
 from blackboard.spec import decode_spec
-from blackboard.views import JSON
 
 EPILOG = """\b
 Examples:

@@ -1,5 +1,10 @@
-"""The groups of partitions of a board: who holds which, and for how long one has had no owner."""
+"""Who holds what on a board: the partitions of its groups, the terms of its elections.
 
+For how long a partition has had no owner, and whether an election has been without a leader for too
+long, is judged here.
+"""
+
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
@@ -9,9 +14,11 @@ from msgspec import Struct
 from blackboard.errors import BadInput
 from blackboard.phrases import first_line
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
+from blackboard.schedule.times import parse_duration
+from blackboard.spec import decode_spec
 from blackboard.table import Row
 
 
@@ -98,3 +105,128 @@ def last_move(one: ItemStatus) -> str:
     """Why a partition came to its present owner, as far as the item says; "" for the first one."""
     item = one.item
     return first_line(item.error) or ("taken over" if item.attempt > 1 else "")
+
+
+# ---- elections
+
+
+def has_no_leader(one: ItemStatus, read: BoardStatus) -> bool:
+    """Whether an election has had no leader for longer than its lease."""
+    if one.stale and one.lock is not None:
+        return one.lock.age - one.lock.stale_after > _lease_of(one)
+    if one.item.waits and says_future(one.item, now=read.now):
+        return True  # a clock was wrong: nothing says for how long
+    return one.item.waits and (read.now - one.item.ready).total_seconds() > _lease_of(one)
+
+
+def _lease_of(one: ItemStatus) -> float:
+    """Seconds; infinity where the item does not say."""
+    text = decode_spec(one.item.spec).stale_after
+    return parse_duration(text).total_seconds() if text else math.inf
+
+
+# ---- for programs
+
+
+class PartitionRecord(Struct, frozen=True, kw_only=True):
+    """A partition of a group."""
+
+    id: str
+    owner: str | None
+    """The worker that holds it."""
+    since: datetime | None
+    fence: int
+    renewed: float | None
+    """Seconds ago; None without a lock."""
+    free: float
+    """Seconds without an owner."""
+    paused: bool
+    checkpoint: str | None
+    failures: int
+    last_move: str | None
+    """Why it came to its present owner, as far as its item says."""
+
+
+class GroupRecord(Struct, frozen=True, kw_only=True):
+    """A group of partitions."""
+
+    group: str
+    kind: str
+    lease: float
+    well: bool
+    """Whether no partition is free for longer than its lease."""
+    held: int
+    workers: int
+    free: float
+    """Seconds for which a partition has had no owner; the longest of them."""
+    partitions: tuple[PartitionRecord, ...]
+
+
+class ElectionRecord(Struct, frozen=True, kw_only=True):
+    """An election."""
+
+    election: str
+    leader: str | None
+    since: datetime | None
+    term: int
+    """The highest so far."""
+    kind: str
+    lease: float | None
+    renewed: float | None
+    """Seconds ago; None without a lock."""
+    paused: bool
+    late: bool
+    """Whether it has had no leader for longer than its lease, and is not paused."""
+
+
+def group_record(one: GroupLeases) -> GroupRecord:
+    """A group as it stood when it was read."""
+    return GroupRecord(
+        group=one.name,
+        kind="pump",
+        lease=one.lease.total_seconds(),
+        well=one.is_well,
+        held=sum(one.counts),
+        workers=len(one.counts),
+        free=one.free.total_seconds(),
+        partitions=tuple(_partition_record(one, part) for part in one.partitions),
+    )
+
+
+def _partition_record(group: GroupLeases, one: ItemStatus) -> PartitionRecord:
+    owner = group.owner_of(one) or None
+    return PartitionRecord(
+        id=one.item.id,
+        owner=owner,
+        since=one.item.start if owner else None,
+        fence=one.item.fence,
+        renewed=_renewed(one),
+        free=group.free_for(one).total_seconds(),
+        paused=one.item.is_paused,
+        checkpoint=one.item.checkpoint or None,
+        failures=one.item.failures,
+        last_move=last_move(one) or None,
+    )
+
+
+def election_record(one: ItemStatus, *, late: bool) -> ElectionRecord:
+    """An election as it stood when it was read."""
+    item, lease = one.item, _lease_of(one)
+    leads = one.lock is not None and not one.stale
+    return ElectionRecord(
+        election=item.id,
+        leader=item.owner if leads else None,
+        since=item.start if leads else None,
+        term=item.fence,
+        kind=item.type,
+        lease=lease if math.isfinite(lease) else None,
+        renewed=_renewed(one),
+        paused=item.is_paused,
+        late=late,
+    )
+
+
+def _renewed(one: ItemStatus) -> float | None:
+    """Seconds since the lock was renewed; None without one, or if the host has booted since."""
+    age = math.inf if one.lock is None else one.lock.age
+    return round(age, 3) if math.isfinite(age) else None

@@ -35,7 +35,7 @@ from types import ModuleType
 from typing import Any
 
 from blackboard.errors import BadInput
-from blackboard.handlers import code as loaded
+from blackboard.handlers import code
 from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, handlers_of, place
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
@@ -100,7 +100,7 @@ def import_source(source: Source) -> ModuleType:
     """The module at `source`, imported now or before. Raises whatever the module raises."""
     if not source.folder:
         return importlib.import_module(source.module)
-    package = loaded.name_of(source.folder)
+    package = code.name_of(source.folder)
     return importlib.import_module(f"{package}.{source.module}" if source.module else package)
 
 
@@ -150,15 +150,15 @@ def _not_importable(one: Handler) -> str:
 
 def _is_below_main(function: Callable[..., Any]) -> bool:
     """Whether a function of the program's script is defined in an `if` about `__name__`."""
-    code = inspect.unwrap(function).__code__
+    compiled = inspect.unwrap(function).__code__
     try:
-        with tokenize.open(code.co_filename) as file:
+        with tokenize.open(compiled.co_filename) as file:
             statements = ast.parse(file.read()).body
     except (OSError, SyntaxError):
         return False
     return any(
         isinstance(one, ast.If)
-        and one.lineno <= code.co_firstlineno <= (one.end_lineno or one.lineno)
+        and one.lineno <= compiled.co_firstlineno <= (one.end_lineno or one.lineno)
         and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(one.test))
         for one in statements
     )
@@ -200,7 +200,7 @@ def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
     except RuntimeError as problem:
         raise BadInput(f"jobs {entry!r}", str(problem), "write the whole path") from None
     if path.is_dir():
-        loaded.claim(path, f"jobs {entry!r}", others=folders)
+        code.claim(path, f"jobs {entry!r}", others=folders)
         folders.append(path)
         return [Source(str(path.resolve()), name) for name in _modules_below(path)]
     if path.is_file():
@@ -225,7 +225,7 @@ def _modules_below(folder: Path) -> list[str]:
 def _source_of_file(entry: str, path: Path) -> Source:
     if path.suffix != ".py" or "." in path.stem:
         raise BadInput(f"jobs {entry!r}", "is not a Python file", "a name like feeds.py")
-    loaded.claim(path.parent, f"jobs {entry!r}", whole=False)
+    code.claim(path.parent, f"jobs {entry!r}", whole=False)
     return Source(str(path.parent.resolve()), "" if path.stem == "__init__" else path.stem)
 
 
@@ -249,7 +249,7 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
         raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
     if spec is None or top is None:
         raise nothing
-    loaded.claim_module(top, f"jobs {entry!r}")
+    code.claim_module(top, f"jobs {entry!r}")
     names = {entry: None}
     for folder in spec.submodule_search_locations or ():
         names |= {f"{entry}.{one}".rstrip("."): None for one in _modules_below(Path(folder))}
@@ -267,9 +267,10 @@ def _modules_in(folder: Path) -> Iterator[str]:
 
 
 def _shipped_folder() -> Path | None:
-    here = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     # In a wheel the jobs are inside the package; in a checkout they are beside it.
-    return next((one for one in (here / "_jobs", here.parent / "jobs") if one.is_dir()), None)
+    places = package / "_jobs", package.parent / "jobs"
+    return next((one for one in places if one.is_dir()), None)
 
 
 def _in_a_line(problem: BaseException) -> str:
@@ -281,6 +282,6 @@ def _in_a_line(problem: BaseException) -> str:
     places = [
         f" ({frame.filename}:{frame.lineno})"
         for frame in traceback.extract_tb(problem.__traceback__)
-        if "importlib" not in frame.filename and frame.filename not in {__file__, loaded.__file__}
+        if "importlib" not in frame.filename and frame.filename not in {__file__, code.__file__}
     ]
     return f"{type(problem).__name__}: {problem}{places[-1] if places else ''}"

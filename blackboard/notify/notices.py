@@ -165,7 +165,7 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
         type=run.type,
         fence=run.fence,
         outcome=run.outcome.value,
-        error=run.error,
+        error=run.error or "",
         output=run.output if event is NoticeKind.FAILED else "",
         due=run.due,
         ready=ended.ready,

@@ -149,8 +149,7 @@ def _restore() -> None:
 
 _OURS = (
     str(Path(__file__).parent),
-    str(Path(__file__).parent.parent / "registry.py"),
-    str(Path(__file__).parent.parent / "loaded.py"),
+    str(Path(__file__).parent.parent / "handlers"),
     str(Path(__file__).parent.parent / "cli"),
     str(Path(traceback.__file__).parent / "asyncio"),
     "<frozen importlib",

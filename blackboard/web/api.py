@@ -1,6 +1,6 @@
 """The JSON interface of a board: what the pages show and do, for programs.
 
-    GET /api/v1/items?state=failed        answers with the objects of `views.py`, as `--json` does
+    GET /api/v1/items?state=failed        answers with the records that `--json` prints
     POST /api/v1/pause {"id": "davis"}    an operator's verb; answers with the item as it is then
 
 One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. Unlike an
@@ -28,32 +28,26 @@ from starlette.routing import Route
 
 from blackboard import __version__
 from blackboard.display.queries import RunQuery, newest_runs
-from blackboard.display.sharing import read_groups
+from blackboard.display.sharing import election_record, group_record, has_no_leader, read_groups
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State, replace
-from blackboard.phrases import iso
 from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import Missing
-from blackboard.protocol.rows import text_of
+from blackboard.records import (
+    AskedRun,
+    BoardItem,
+    BoardRun,
+    action_record,
+    item_record,
+    run_record,
+    run_summary,
+)
 from blackboard.rules.next_run import part_of_jitter, upcoming
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.spec import decode_spec, encode_spec
 from blackboard.table import TableError
-from blackboard.views import (
-    JSON,
-    action_view,
-    alarm_view,
-    group_view,
-    has_no_leader,
-    item_view,
-    leader_view,
-    marked,
-    moment,
-    run_view,
-    worker_view,
-)
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
@@ -63,8 +57,8 @@ from blackboard.web.refusals import json_answer, refusal
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
 from blackboard.web.snapshot import READ_EVERY
-from blackboard.why import explained, read_one
-from blackboard.worker.membership import Sighting, silence, workers
+from blackboard.why import ExplainedItem, explained, explained_item, read_one
+from blackboard.worker.membership import Sighting, silence, worker_record, workers
 
 VERSION = "/v1"
 LONGEST_BODY = 2_000_000
@@ -102,47 +96,46 @@ async def _item(site: Site, item_id: str) -> Item:
     return item
 
 
-def _object(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> JSON:
+def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardItem:
     """An item, with whether its worker was seen. `present` are the board's workers."""
     if one.running:
         one = replace(one, silent=silence(present, one.item.owner))
-    return item_view(one, site.board.labels(one.item))
+    return item_record(one, site.board.labels(one.item))
 
 
-async def _shown(site: Site, item_id: str) -> JSON:
+async def _shown(site: Site, item_id: str) -> BoardItem:
     """An item as it is now."""
     one, _ = await read_one(site.board, await _item(site, item_id))
-    return _object(site, one, await workers(site.board) if one.running else ())
+    return _record(site, one, await workers(site.board) if one.running else ())
 
 
-async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.BoardAnswer:  # noqa: ARG001
     await _fresh(site)
     snapshot, leading = site.snapshot, await coordinator_of(site)
-    return {
-        "board": site.board.name,
-        "store": site.store,
-        "version": __version__,
-        "operator": site.access.operator,
-        "at": iso(snapshot.at or await site.board.table.now()),
-        "board_paused": marked(text_of(snapshot.paused)) if snapshot.paused else None,
-        "items": len(snapshot.entries),
-        "states": {one: snapshot.counts["state", one] for one in STATES},
-        "types": dict(facet_counts(snapshot.counts, "type")),
-        "tags": dict(facet_counts(snapshot.counts, "tag")),
-        "workers": {
-            "alive": sum(not one.lost for one in snapshot.present),
-            "lost": sum(one.lost for one in snapshot.present),
-        },
-        "coordinator": leading
-        and {
-            "worker": leading.item.owner,
-            "since": moment(leading.item.start),
-            "term": leading.item.fence,
-        },
-    }
+    return shapes.BoardAnswer(
+        board=site.board.name,
+        store=site.store,
+        version=__version__,
+        operator=site.access.operator,
+        at=snapshot.at or await site.board.table.now(),
+        board_paused=snapshot.paused,
+        items=len(snapshot.entries),
+        states={one: snapshot.counts["state", one] for one in STATES},
+        types=dict(facet_counts(snapshot.counts, "type")),
+        tags=dict(facet_counts(snapshot.counts, "tag")),
+        workers=shapes.PresenceObject(
+            alive=sum(not one.lost for one in snapshot.present),
+            lost=sum(one.lost for one in snapshot.present),
+        ),
+        coordinator=None
+        if leading is None
+        else shapes.CoordinatorObject(
+            worker=leading.item.owner, since=leading.item.start, term=leading.item.fence
+        ),
+    )
 
 
-async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON:  # noqa: ARG001
+async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> shapes.ItemsAnswer:  # noqa: ARG001
     await _fresh(site)
     filters = Filter(
         search=said.q.strip(),
@@ -154,27 +147,26 @@ async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> JSON: 
         page=said.page,
     )
     found = site.chooser.page(filters)
-    return {
-        "items": [_object(site, one.status, site.snapshot.present) for one in found.entries],
-        "total": found.total,
-        "page": found.page,
-        "pages": found.pages,
-    }
+    return shapes.ItemsAnswer(
+        items=[_record(site, one.status, site.snapshot.present) for one in found.entries],
+        total=found.total,
+        page=found.page,
+        pages=found.pages,
+    )
 
 
-async def _one(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # noqa: ARG001
+async def _one(site: Site, request: Request, said: shapes.OneSaid) -> BoardItem:  # noqa: ARG001
     return await _shown(site, said.id)
 
 
-async def _why(site: Site, request: Request, said: shapes.OneSaid) -> JSON:  # noqa: ARG001
+async def _why(site: Site, request: Request, said: shapes.OneSaid) -> ExplainedItem:  # noqa: ARG001
     item = await _item(site, said.id)
     present = await workers(site.board)
     one, why = await explained(site.board, item, present)
-    reasons = {"decision": why.move.value, "headline": why.headline, "facts": dict(why.facts)}
-    return _object(site, one, present) | reasons
+    return explained_item(_record(site, one, present), why)
 
 
-async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  # noqa: ARG001
+async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.NextAnswer:  # noqa: ARG001
     item = await _item(site, said.id)
     try:
         settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
@@ -182,10 +174,10 @@ async def _next(site: Site, request: Request, said: shapes.NextSaid) -> JSON:  #
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
     now, wait = await site.board.table.now(), part_of_jitter(item.id, settings)
     times = upcoming(item, settings.schedule, now=now, wait=wait)
-    return {"id": item.id, "times": [iso(one) for one in islice(times, said.count)]}
+    return shapes.NextAnswer(id=item.id, times=[*islice(times, said.count)])
 
 
-async def _runs(site: Site, request: Request, said: shapes.RunsSaid) -> JSON:  # noqa: ARG001
+async def _runs(site: Site, request: Request, said: shapes.RunsSaid) -> shapes.RunsAnswer:  # noqa: ARG001
     query = RunQuery(
         limit=said.limit + 1,
         outcomes=said.outcome,
@@ -201,50 +193,51 @@ async def _runs(site: Site, request: Request, said: shapes.RunsSaid) -> JSON:  #
         if item is None:
             raise Missing(said.id)
         found = await newest_runs(site.board, [item], query)
-    shown = [run_view(one) for one in found[: said.limit]]
-    return {"runs": shown, "more": len(found) > said.limit}
+    shown = [run_summary(one) for one in found[: said.limit]]
+    return shapes.RunsAnswer(runs=shown, more=len(found) > said.limit)
 
 
-async def _run(site: Site, request: Request, said: shapes.RunSaid) -> JSON:  # noqa: ARG001
+async def _run(site: Site, request: Request, said: shapes.RunSaid) -> BoardRun:  # noqa: ARG001
     run = await site.board.run(said.id, said.fence)
     if run is None:
         raise Missing(f"{said.id} with fence {said.fence}")
-    return run_view(run, output=True)
+    return run_record(run)
 
 
-async def _workers(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
-    return {"workers": [worker_view(one) for one in await workers(site.board)]}
+async def _workers(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.WorkersAnswer:  # noqa: ARG001
+    return shapes.WorkersAnswer(workers=[worker_record(one) for one in await workers(site.board)])
 
 
-async def _leases(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
-    return {"groups": [group_view(one) for one in await read_groups(site.board)]}
+async def _leases(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.LeasesAnswer:  # noqa: ARG001
+    return shapes.LeasesAnswer(groups=[group_record(one) for one in await read_groups(site.board)])
 
 
-async def _leaders(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+async def _leaders(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.LeadersAnswer:  # noqa: ARG001
     found = await read_elections(site.board)
     statuses = found.statuses if found else ()
-    shown = [leader_view(one, late=bool(found and has_no_leader(one, found))) for one in statuses]
-    return {"elections": shown}
+    shown = [
+        election_record(one, late=bool(found and has_no_leader(one, found))) for one in statuses
+    ]
+    return shapes.LeadersAnswer(elections=shown)
 
 
-async def _alarms(site: Site, request: Request, said: shapes.NothingSaid) -> JSON:  # noqa: ARG001
+async def _alarms(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.AlarmsAnswer:  # noqa: ARG001
     await _fresh(site)
     alarms = await alarms_in(site, await site.board.table.now())
     if alarms is None:
         problem = f"more than {LARGEST_EXAMINED:,} items are not examined here"
         raise BlackboardError(f"{problem}: use `blackboard check --json`")
-    paused = site.snapshot.paused
-    return {
-        "well": not alarms,
-        "items": len(site.snapshot.entries),
-        "board_paused": marked(text_of(paused)) if paused else None,
-        "problems": [alarm_view(one) for one in alarms],
-    }
+    return shapes.AlarmsAnswer(
+        well=not alarms,
+        items=len(site.snapshot.entries),
+        board_paused=site.snapshot.paused,
+        problems=[*alarms],
+    )
 
 
-async def _actions(site: Site, request: Request, said: shapes.ActionsSaid) -> JSON:  # noqa: ARG001
+async def _actions(site: Site, request: Request, said: shapes.ActionsSaid) -> shapes.ActionsAnswer:  # noqa: ARG001
     found = await actions(site.board, limit=said.limit)
-    return {"actions": [action_view(one) for one in found]}
+    return shapes.ActionsAnswer(actions=[action_record(one) for one in found])
 
 
 async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> Any:  # noqa: ARG001
@@ -255,25 +248,20 @@ async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> An
 # ---- what an operator does
 
 
-async def _run_now(site: Site, request: Request, said: shapes.RunBody) -> JSON:
-    asked = await site.verbs.run(said.id, params=said.params, by=name_of(request))
+async def _run_now(site: Site, request: Request, said: shapes.RunBody) -> AskedRun:
+    asked: AskedRun = await site.verbs.run(said.id, params=said.params, by=name_of(request))
     await site.snapshot.reread([said.id])
-    return {
-        "id": asked.id,
-        "due": iso(asked.due),
-        "ahead": asked.ahead,
-        "joined": asked.joined,
-    }
+    return asked
 
 
-async def _verb(name: str, site: Site, request: Request, said: shapes.ReasonBody) -> JSON:
+async def _verb(name: str, site: Site, request: Request, said: shapes.ReasonBody) -> BoardItem:
     """Pause, resume, cancel or unlock."""
     await getattr(site.verbs, name)(said.id, reason=said.reason, by=name_of(request))
     await site.snapshot.reread([said.id])
     return await _shown(site, said.id)
 
 
-async def _edit(site: Site, request: Request, said: Any) -> JSON:
+async def _edit(site: Site, request: Request, said: Any) -> BoardItem:
     options = {
         name: value
         for name in shapes.OPTIONS
@@ -327,30 +315,30 @@ def _post(path: str, act: Act, said: Any, answer: Any, summary: str) -> Operatio
 
 
 def _reasoned(name: str, summary: str) -> Operation:
-    return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, shapes.ItemObject, summary)
+    return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, BoardItem, summary)
 
 
 _NONE = shapes.NothingSaid
 OPERATIONS: Sequence[Operation] = (
     _get("/board", _board, _NONE, shapes.BoardAnswer, "The board in short."),
     _get("/items", _items, shapes.ItemsSaid, shapes.ItemsAnswer, "Items, 100 a page."),
-    _get("/item", _one, shapes.OneSaid, shapes.ItemObject, "One item."),
-    _get("/why", _why, shapes.OneSaid, shapes.WhyObject, "Why an item runs or does not."),
+    _get("/item", _one, shapes.OneSaid, BoardItem, "One item."),
+    _get("/why", _why, shapes.OneSaid, ExplainedItem, "Why an item runs or does not."),
     _get("/next", _next, shapes.NextSaid, shapes.NextAnswer, "The next times of an item."),
     _get("/runs", _runs, shapes.RunsSaid, shapes.RunsAnswer, "Runs, the newest first."),
-    _get("/run", _run, shapes.RunSaid, shapes.WholeRunObject, "One run, with its output."),
+    _get("/run", _run, shapes.RunSaid, BoardRun, "One run, with its output."),
     _get("/workers", _workers, _NONE, shapes.WorkersAnswer, "The workers."),
     _get("/leases", _leases, _NONE, shapes.LeasesAnswer, "The groups of partitions."),
     _get("/leaders", _leaders, _NONE, shapes.LeadersAnswer, "The elections."),
     _get("/alarms", _alarms, _NONE, shapes.AlarmsAnswer, "What is wrong."),
     _get("/actions", _actions, shapes.ActionsSaid, shapes.ActionsAnswer, "What people did."),
     _get("/openapi.json", _openapi, _NONE, None, "This description."),
-    _post("/run", _run_now, shapes.RunBody, shapes.AskedAnswer, "Run an item now."),
+    _post("/run", _run_now, shapes.RunBody, AskedRun, "Run an item now."),
     _reasoned("pause", "Start no more runs of an item."),
     _reasoned("resume", "Undo a pause."),
     _reasoned("cancel", "End the running run of an item."),
     _reasoned("unlock", "Take the lock of a running item from its worker."),
-    _post("/edit", _edit, shapes.EditBody, shapes.ItemObject, "Change how an item is run."),
+    _post("/edit", _edit, shapes.EditBody, BoardItem, "Change how an item is run."),
 )
 
 

@@ -26,7 +26,7 @@ from blackboard.display.report import (
     value_of,
     words_of,
 )
-from blackboard.display.sharing import last_move, read_groups
+from blackboard.display.sharing import has_no_leader, last_move, read_groups
 from blackboard.election import read_elections
 from blackboard.errors import BadInput
 from blackboard.model import Item, Mark, Run, State
@@ -40,7 +40,6 @@ from blackboard.rules.status import STATES, ItemStatus
 from blackboard.schedule.schedule import Schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import decode_spec, encode_spec
-from blackboard.views import has_no_leader
 from blackboard.web.actions import ACTS, BULK, DONE, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts

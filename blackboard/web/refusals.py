@@ -6,6 +6,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Scope
 
+from blackboard.records import as_json
+
 API = "/api"
 """Where the interface begins, below the root of the pages."""
 
@@ -19,8 +21,8 @@ def is_api(scope: Scope) -> bool:
 def json_answer(
     value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A value as JSON."""
-    body = msgspec.json.encode(value)
+    """Records, or what has some, as JSON."""
+    body = msgspec.json.encode(as_json(value))
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -1,7 +1,7 @@
 """The shapes of the JSON interface: what a request may say, and what an answer has.
 
-Requests are decoded into these structs. Those of answers are made by `views.py`; here they are for
-the description of the interface alone, and the tests compare what is answered with it.
+Requests are decoded into these structs, and answers are encoded from them; the description of the
+interface is made of both.
 """
 
 from datetime import datetime
@@ -10,9 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from blackboard.display.health import Alarm
 from blackboard.display.queries import SORTS
+from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
-from blackboard.model import Outcome
+from blackboard.model import Mark, Outcome
+from blackboard.records import AnnouncedWorker, BoardAction, BoardItem, RunSummary
 from blackboard.rules.status import STATES
 from blackboard.schedule.times import EARLIEST, LATEST
 from blackboard.spec import Spec
@@ -26,8 +29,6 @@ LAST_PAGE = 10**6 - 1
 ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
 Reason = Annotated[str, Meta(max_length=2_000, description="Why; it is recorded.")]
 Moment = Annotated[datetime, Meta(tz=True)]
-MarkOrNull = Annotated[Any, Meta(description="{by, at, reason}; null where there is none.")]
-Value = Annotated[Any, Meta(description="Any JSON.")]
 
 
 class Said(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -188,11 +189,11 @@ EditBody = msgspec.defstruct(
 # ---- answers
 
 
-class Answered(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is answered: these names and no others."""
+class Answered(Struct, kw_only=True, frozen=True):
+    """What is answered, made of the records that `--json` prints."""
 
 
-class ErrorObject(Answered):
+class ErrorObject(Answered, frozen=True):
     """What is wrong, where, and what to do."""
 
     field: str | None
@@ -200,247 +201,76 @@ class ErrorObject(Answered):
     remedy: str | None
 
 
-class ErrorAnswer(Answered):
+class ErrorAnswer(Answered, frozen=True):
     """Any answer that is no success."""
 
     error: ErrorObject
 
 
-class LabelsObject(Answered):
-    """What people say of an item."""
-
-    description: str
-    owner: str
-    tags: list[str]
-
-
-class ItemObject(Answered):
-    """An item, as `blackboard show --json` has it."""
-
-    id: str
-    type: str
-    state: str
-    schedule: str
-    timezone: str
-    params: Value
-    start: datetime | None
-    stop: datetime | None
-    running: bool
-    outcome: Outcome | None
-    due: datetime | None
-    ready: datetime | None
-    owner: str | None
-    fence: int
-    attempt: int
-    runs: int
-    failures: int
-    error: str | None
-    skipped: str | None
-    result: Value
-    warnings: list[str]
-    warned: int
-    paused: MarkOrNull
-    resumed: MarkOrNull
-    acknowledged: MarkOrNull
-    checkpoint: Value
-    progress: Value
-    stale_after: float | None
-    overdue: bool
-    stale: bool
-    silent: bool
-    labels: LabelsObject
-
-
-class WhyObject(ItemObject):
-    """An item, and why it runs or does not, as `blackboard why --json` has it."""
-
-    decision: str
-    headline: str
-    facts: dict[str, str]
-
-
-class ItemsAnswer(Answered):
+class ItemsAnswer(Answered, frozen=True):
     """A page of items."""
 
-    items: list[ItemObject]
+    items: list[BoardItem]
     total: int
     page: int
     pages: int
 
 
-class RunObject(Answered):
-    """A run, as `blackboard log --json` has it."""
-
-    id: str
-    type: str
-    due: datetime
-    start: datetime
-    stop: datetime
-    lag: float
-    duration: float
-    outcome: Outcome
-    worker: str
-    fence: int
-    attempt: int
-    result: Value
-    error: str | None
-    skipped: str | None
-    warnings: list[str]
-    note: MarkOrNull
-
-
-class LoggedObject(Answered):
-    """A line that a handler logged."""
-
-    at: datetime
-    level: str
-    logger: str | None
-    text: str
-
-
-class WholeRunObject(RunObject):
-    """A run with what its handler printed and logged."""
-
-    output: str
-    log: list[LoggedObject]
-
-
-class RunsAnswer(Answered):
+class RunsAnswer(Answered, frozen=True):
     """Runs, the newest first; `more` where the limit left out some."""
 
-    runs: list[RunObject]
+    runs: list[RunSummary]
     more: bool
 
 
-class NextAnswer(Answered):
+class NextAnswer(Answered, frozen=True):
     """The next times of an item, the earliest first."""
 
     id: str
     times: list[datetime]
 
 
-class WorkerObject(Answered):
-    """A worker, as `blackboard workers --json` has it."""
-
-    owner: str
-    host: str
-    started: datetime
-    seen: datetime
-    age: float | None
-    alive: bool
-    slots: int
-    running: int
-    types: list[str]
-    cycle: float
-    version: str
-
-
-class WorkersAnswer(Answered):
+class WorkersAnswer(Answered, frozen=True):
     """The workers that have announced themselves."""
 
-    workers: list[WorkerObject]
+    workers: list[AnnouncedWorker]
 
 
-class PartitionObject(Answered):
-    """A partition of a group."""
-
-    id: str
-    owner: str | None
-    since: datetime | None
-    fence: int
-    renewed: float | None
-    free: float
-    paused: bool
-    checkpoint: str | None
-    failures: int
-    last_move: str | None
-
-
-class GroupObject(Answered):
-    """A group of partitions, as `blackboard leases --json` has it."""
-
-    group: str
-    kind: str
-    lease: float
-    well: bool
-    held: int
-    workers: int
-    free: float
-    partitions: list[PartitionObject]
-
-
-class LeasesAnswer(Answered):
+class LeasesAnswer(Answered, frozen=True):
     """The groups of partitions."""
 
-    groups: list[GroupObject]
+    groups: list[GroupRecord]
 
 
-class ElectionObject(Answered):
-    """An election, as `blackboard leader --json` has it."""
-
-    election: str
-    leader: str | None
-    since: datetime | None
-    term: int
-    kind: str
-    lease: float | None
-    renewed: float | None
-    paused: bool
-    late: bool
-
-
-class LeadersAnswer(Answered):
+class LeadersAnswer(Answered, frozen=True):
     """The elections."""
 
-    elections: list[ElectionObject]
+    elections: list[ElectionRecord]
 
 
-class AlarmObject(Answered):
-    """One thing that is wrong."""
-
-    id: str
-    type: str
-    problem: str
-    since: datetime | None
-    message: str
-
-
-class AlarmsAnswer(Answered):
+class AlarmsAnswer(Answered, frozen=True):
     """What is wrong, as `blackboard check --json` has it."""
 
     well: bool
     items: int
-    board_paused: MarkOrNull
-    problems: list[AlarmObject]
+    board_paused: Mark | None
+    problems: list[Alarm]
 
 
-class ActionObject(Answered):
-    """What a person did, as `blackboard actions --json` has it."""
-
-    at: datetime
-    by: str
-    verb: str
-    ids: list[str]
-    count: int
-    reason: str | None
-    detail: str | None
-    via: str
-
-
-class ActionsAnswer(Answered):
+class ActionsAnswer(Answered, frozen=True):
     """What people did, the newest first."""
 
-    actions: list[ActionObject]
+    actions: list[BoardAction]
 
 
-class PresenceObject(Answered):
+class PresenceObject(Answered, frozen=True):
     """How many workers there are."""
 
     alive: int
     lost: int
 
 
-class CoordinatorObject(Answered):
+class CoordinatorObject(Answered, frozen=True):
     """The worker that coordinates the others."""
 
     worker: str
@@ -448,7 +278,7 @@ class CoordinatorObject(Answered):
     term: int
 
 
-class BoardAnswer(Answered):
+class BoardAnswer(Answered, frozen=True):
     """The board in short. An item is counted under each state that holds."""
 
     board: str
@@ -456,21 +286,10 @@ class BoardAnswer(Answered):
     version: str
     operator: bool
     at: datetime
-    board_paused: MarkOrNull
+    board_paused: Mark | None
     items: int
     states: dict[str, int]
     types: dict[str, int]
     tags: dict[str, int]
     workers: PresenceObject
     coordinator: CoordinatorObject | None
-
-
-class AskedAnswer(Answered):
-    """A run that was asked for: when it is due, how many wait before it, and whether it joined one
-    that waits.
-    """
-
-    id: str
-    due: datetime
-    ahead: int
-    joined: bool

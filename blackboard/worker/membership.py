@@ -8,6 +8,7 @@ after a day, the next worker that starts deletes its row.
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -18,6 +19,7 @@ from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.records import AnnouncedWorker
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.next_run import is_ahead
 from blackboard.table import (
@@ -106,6 +108,24 @@ class Sighting(Struct, frozen=True, kw_only=True):
 
     def takes(self, item_type: str) -> bool:
         return item_type in self.member.types.split(",")
+
+
+def worker_record(one: Sighting) -> AnnouncedWorker:
+    """A worker, as it is shown."""
+    member = one.member
+    return AnnouncedWorker(
+        name=member.owner,
+        host=member.owner.rsplit(":", 2)[0],
+        started=member.started,
+        seen=member.seen,
+        age=round(one.age, 3) if math.isfinite(one.age) else None,
+        alive=not one.lost,
+        slots=member.slots,
+        running=member.running,
+        types=tuple(name for name in member.types.split(",") if name),
+        cycle=member.cycle,
+        version=member.release,
+    )
 
 
 async def announce(board: BoardTable, member: Member) -> Member:

@@ -33,7 +33,9 @@ async def opened(store: str) -> AsyncIterator[Board]:
 
 async def told(board: Board) -> list[tuple[str, str, str, str]]:
     """What is recorded, sorted: actions of one millisecond come in any order."""
-    return sorted((one.by, one.verb, one.reason, one.detail) for one in await board.actions())
+    return sorted(
+        (one.by, one.verb, one.reason or "", one.detail or "") for one in await board.actions()
+    )
 
 
 def test_verbs_that_are_given_who_does_it_are_recorded(url: str) -> None:

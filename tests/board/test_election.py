@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import blackboard
+from blackboard.display.sharing import has_no_leader
 from blackboard.election import GONE, RESIGNED, UNANSWERED, YET, Election, open_elections
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
@@ -24,7 +25,6 @@ from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rows import record_of
 from blackboard.table import Insert, Merge, Row, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.views import has_no_leader
 from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable

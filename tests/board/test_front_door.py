@@ -106,7 +106,12 @@ def test_an_item_is_added_run_and_read(url: str) -> None:
                 "every 1h",
             )
             assert added.params == {"url": "x"}
-            assert (added.outcome, added.result, added.error, added.start) == (None, None, "", None)
+            assert (added.outcome, added.result, added.error, added.start) == (
+                None,
+                None,
+                None,
+                None,
+            )
             assert added.due is not None
             assert added.due.tzinfo is UTC
             await board.worker().work("idle")
@@ -158,7 +163,7 @@ def test_items_are_found_by_glob_type_and_state(url: str) -> None:
             assert [one.id async for one in board.items(type="other")] == ["a2"]
             [failed] = [one async for one in board.items(state="failed")]
             assert (failed.id, failed.failures) == ("b1", 1)
-            assert "ValueError: as it was told" in failed.error
+            assert "ValueError: as it was told" in str(failed.error)
             with pytest.raises(BadInput, match="'odd' is none"):
                 [one async for one in board.items(state="odd")]
 
@@ -709,7 +714,7 @@ def test_a_coroutine_on_the_loop_of_the_board_may_not_wait_for_it(tmp_path: Path
         boards.append(board)
         board.add("a", "waits")
         board.worker().work("idle")
-        assert "cannot wait for the loop that it runs on" in board.item("a").error
+        assert "cannot wait for the loop that it runs on" in str(board.item("a").error)
 
 
 FORKED = """

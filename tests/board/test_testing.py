@@ -49,7 +49,7 @@ async def long(item: Item, ctx: Context) -> None:
 def test_a_town_is_greeted(board: BoardUnderTest) -> None:
     board.add("davis", "hello", params={"name": "Davis"})
     [run] = board.work(greet)
-    assert (run.id, run.outcome, run.error) == ("davis", "ok", "")
+    assert (run.id, run.outcome, run.error) == ("davis", "ok", None)
     assert board.result("davis") == "Hello, Davis"
 
 
@@ -65,7 +65,7 @@ def steps(item: Item, ctx: Context) -> object:
 def test_a_plain_function_saves_and_the_next_run_goes_on(board: BoardUnderTest) -> None:
     board.add("davis", "steps")
     [first] = board.work(steps)
-    assert "not yet" in first.error
+    assert "not yet" in str(first.error)
     for saved in (1, 2):
         assert board.item("davis").checkpoint == saved
         board.run_now("davis")
@@ -115,7 +115,7 @@ def test_a_handler_that_fails_is_a_run_that_failed(board: BoardUnderTest) -> Non
     board.add("bad", "wait", params={"fails": True})
     [run] = board.work(wait)
     assert run.outcome == "failed"
-    assert "ValueError: as it was told" in run.error
+    assert "ValueError: as it was told" in str(run.error)
     item = board.item("bad")
     assert (item.state, item.attempt, item.failures) == (State.ACTIVE, 2, 1)
     assert board.result("bad") is None
@@ -224,7 +224,7 @@ def test_a_town_is_greeted(request, name):
     board = request.getfixturevalue(name)
     board.add("davis", "hello", params={"name": "Davis"})
     [run] = board.work("jobs")
-    assert (run.outcome, run.error) == ("ok", "")
+    assert (run.outcome, run.error) == ("ok", None)
     assert board.result("davis") == "Hello, Davis"
 """
 

@@ -19,10 +19,10 @@ from blackboard.display.columns import (
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
+from blackboard.records import as_json, item_record, run_record, run_summary
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
-from blackboard.views import item_view, run_view, worker_view
-from blackboard.worker.membership import Sighting
+from blackboard.worker.membership import Sighting, worker_record
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ITEM = Item(
@@ -207,21 +207,21 @@ def test_warnings_are_lines_below_the_board() -> None:
     assert lines == [["davis: a\\x1b[31m"], ["davis: b"]]
     assert [text for text, _ in warning_lines([loud] * 20)[-1]] == ["... and 30 warnings more"]
     assert summary([quiet, loud], total=2, now=NOW) == "2 items, 1 failed, 1 warned, next in 7h"
-    assert item_view(loud, Labels())["warnings"] == ["a\x1b[31m", "b"]
+    assert item_record(loud, Labels()).warnings == ("a\x1b[31m", "b")
 
 
 def test_a_lost_worker() -> None:
     lost = Sighting(member=replace(MEMBER, types=""), age=float("inf"))
     cells = [text for text, _ in worker_cells(lost, now=NOW, absolute=False)]
     assert cells == ["host:1:a", "lost", "3h ago", "20m ago", "8", "0", "-", "0.1.0"]
-    view = worker_view(lost)
-    assert (view["alive"], view["age"], view["types"]) == (False, None, [])
-    assert worker_view(Sighting(member=MEMBER, age=1.23456))["age"] == 1.235
+    record = worker_record(lost)
+    assert (record.alive, record.age, record.types) == (False, None, ())
+    assert worker_record(Sighting(member=MEMBER, age=1.23456)).age == 1.235
 
 
 def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
-    view = item_view(stands(spec="oops", result="{", paused="[1]"), Labels())
-    assert (view["params"], view["result"], view["paused"]) == ({}, "{", [1])
+    record = item_record(stands(spec="oops", result="{", paused="[1]"), Labels())
+    assert (record.params, record.result, record.paused) == ({}, "{", None)
 
 
 def test_lag_and_duration_are_seconds() -> None:
@@ -237,13 +237,14 @@ def test_lag_and_duration_are_seconds() -> None:
         outcome=Outcome.OK,
         worker="host:1:a",
         nonce="n",
-        note='{"by":"ann"}',
+        note='{"by":"ann","at":"2026-11-21T09:00:00.25Z"}',
         output="printed",
     )
-    view = run_view(run)
-    assert (view["lag"], view["duration"], view["note"]) == (0.25, 1.5, {"by": "ann"})
-    assert "output" not in view
-    assert run_view(run, output=True)["output"] == "printed"
+    view = as_json(run_summary(run))
+    assert (view["lag"], view["duration"], view["stop"]) == (0.25, 1.5, "2026-11-21T09:00:01.500Z")
+    assert view["note"] == {"by": "ann", "at": "2026-11-21T09:00:00.250Z", "reason": ""}
+    assert view.keys() < as_json(run_record(run)).keys()
+    assert as_json(run_record(run))["output"] == "printed"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_workers_lists_who_is_there_and_counts_their_locks(towns: CommandLine) -
     assert " ".join(title.split()) == titles
     assert " ".join(line.split()) == "rabbit:7:abc alive now now 8 2 calendars,shell 0.1.0"
     (view,) = towns("workers", "--json").json
-    assert (view["owner"], view["host"], view["alive"]) == ("rabbit:7:abc", "rabbit", True)
+    assert (view["name"], view["host"], view["alive"]) == ("rabbit:7:abc", "rabbit", True)
     assert (view["slots"], view["running"], view["types"]) == (8, 2, ["calendars", "shell"])
     assert (view["cycle"], view["version"]) == (30.0, "0.1.0")
     assert view["started"].endswith("Z")

@@ -99,12 +99,7 @@ def test_the_log_of_a_run_is_shown_with_time_and_level(towns: CommandLine) -> No
     [newest] = towns("log", "davis", "-n", "1", "--full", "--json").json
     assert newest["log"] == [
         {"at": "2026-11-21T09:00:04.250Z", "level": "INFO", "logger": "feeds", "text": "reading"},
-        {
-            "at": "2026-11-21T09:00:04.250Z",
-            "level": "WARNING",
-            "logger": None,
-            "text": "two\nlines",
-        },
+        {"at": "2026-11-21T09:00:04.250Z", "level": "WARNING", "text": "two\nlines"},
     ]
 
 

@@ -29,9 +29,7 @@ LAYERS = {
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost notify notify.*"
     ),
-    "what is read of a board, and how it is shown": (
-        "inputs views display display.* metrics metrics.*"
-    ),
+    "what is read of a board, and how it is shown": ("inputs display display.* metrics metrics.*"),
     "the settings file": "settings",
     "the pages": "web web.*",
     "the front door": "assembly board blocking",

@@ -10,15 +10,14 @@ import pytest
 from blackboard.cli.output import emit
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
-from blackboard.model import Applied, QueuedRun, replace
+from blackboard.model import Applied, Mark, QueuedRun, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, record_of
-from blackboard.records import decoded
+from blackboard.records import decoded, decoded_as
 from blackboard.spec import decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
-from blackboard.views import marked
 from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
 from tests.support.boards import Scene, settings_of, story
@@ -76,7 +75,7 @@ def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         decode_spec('{"params":' + '{"a":' * 5_000)
     assert decoded(DEEP) == DEEP
-    assert marked(DEEP) == DEEP
+    assert decoded_as(Mark, DEEP) is None
 
 
 @with_workers

@@ -21,11 +21,11 @@ from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import add, pause, remove, run_now
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.records import as_json, item_record, run_record
 from blackboard.settings import Settings
 from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
-from blackboard.views import item_view, run_view, worker_view
-from blackboard.worker.membership import workers
+from blackboard.worker.membership import worker_record, workers
 from tests.proof.damage.mutations import ENDED, Kept, Mutation, Mutator
 from tests.support.boards import disagreeing
 from tests.support.clocks import ManualClock
@@ -192,17 +192,17 @@ class Harmed:
         """What `show`, `log` and `workers` do."""
         found = await read_status(self.board)
         for one in found.statuses:
-            assert item_view(one, Labels())["id"] == one.item.id
+            assert as_json(item_record(one, Labels()))["id"] == one.item.id
             assert item_cells(one, now=found.now, absolute=False)
         assert summary(found.statuses, total=len(found.statuses), now=found.now)
         assert {one.item.id for one in found.statuses} >= set(self.healthy)
         for name in self.healthy + self.victims:
             with suppress(BlackboardError):
                 async for run in self.board.runs(name):
-                    assert run_view(run, output=True)["id"] == run.id
+                    assert as_json(run_record(run))["id"] == run.id
                     assert run_cells(run, now=found.now, absolute=True)
         for sighting in await workers(self.board):
-            assert worker_view(sighting)
+            assert as_json(worker_record(sighting))
             assert worker_cells(sighting, now=found.now, absolute=False)
 
     async def check(self, *, repair: bool) -> DoctorReport:
