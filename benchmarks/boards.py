@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from blackboard.assembly import WorkerSettings, assemble, identity
+from blackboard.assembly import assemble
 from blackboard.bench import HANDLERS, RESOLVE, filled_board
+from blackboard.board_worker import WorkerSettings, identity
 from blackboard.cli.session import collect_seldom
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemClock

@@ -16,7 +16,8 @@ from functools import partial
 from statistics import quantiles
 from typing import Any, TypeVar
 
-from blackboard.assembly import WorkerSettings, assemble, identity
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, Events, RunEnded

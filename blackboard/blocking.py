@@ -26,8 +26,8 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from blackboard.assembly import BoardWorker
 from blackboard.board import Board, open_board
+from blackboard.board_worker import BoardWorker
 from blackboard.errors import BlackboardError
 from blackboard.runners.inline import run_loop
 

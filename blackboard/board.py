@@ -1,4 +1,4 @@
-"""The front door: opens a board, and has its verbs. `assembly.py` puts it together.
+"""The front door: opens a board, and has its verbs. `assembly.py` puts its workers together.
 
     async with blackboard.open("app.db", handlers=[feed], create=True) as board:
         await board.add("toronto", "feed", params={"url": "https://..."}, cron="0 6 * * *")
@@ -32,16 +32,8 @@ from weakref import WeakSet
 from msgspec import UNSET
 
 from blackboard import settings as settings_file
-from blackboard.assembly import (
-    BoardWorker,
-    Location,
-    handlers_taken,
-    identity,
-    name_of,
-    new_worker,
-    store_of,
-    worker_settings,
-)
+from blackboard.assembly import new_worker
+from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import Events, Subscriber, log_event
 from blackboard.handlers.handler import as_text, check_type
@@ -56,6 +48,7 @@ from blackboard.inputs import (
     checkpoint_text,
     first_of,
 )
+from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, State, replace
 from blackboard.protocol import actions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action

@@ -30,8 +30,8 @@ from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import Resolve
+from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.grab import Times
-from blackboard.rules.transitions import REMEMBERED
 from blackboard.schedule.limits import check_calendars
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import (

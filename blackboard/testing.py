@@ -47,7 +47,6 @@ from typing import Any, TypeVar, Unpack, cast
 import msgspec
 import pytest
 
-from blackboard.assembly import DEFAULT_BOARD, Location
 from blackboard.board import Board, RunOptions
 from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput
@@ -55,6 +54,7 @@ from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
+from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, BoardRun, run_record

@@ -8,10 +8,10 @@ import click
 
 from blackboard.board import mark_now
 from blackboard.cli.actions import record
-from blackboard.cli.apply import differences
 from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, due_words, print_answers
+from blackboard.cli.plan import differences
 from blackboard.cli.session import Session, ids_argument, run, spec_of
 from blackboard.cli.spec_options import (
     Said,

@@ -23,7 +23,7 @@ from typing import Any, TextIO, cast
 import click
 import msgspec
 
-from blackboard.assembly import identity
+from blackboard.board_worker import identity
 from blackboard.cli.actions import record
 from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown

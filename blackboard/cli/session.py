@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import click
 
 from blackboard import settings as settings_file
-from blackboard.assembly import Location, name_of, store_of
 from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers.registry import load
+from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Via, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable

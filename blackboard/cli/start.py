@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blackboard.assembly import is_there
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
 from blackboard.cli.session import Session, run
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
+from blackboard.location import is_there
 from blackboard.stores import open_table, resolve_path
 from blackboard.tables.memory import MemoryTable
 

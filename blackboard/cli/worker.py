@@ -1,11 +1,5 @@
-"""`blackboard worker`: walk the board and run what is due; with `--processes N`, in N processes.
-
-Each process of several is this same command without `--processes`, and a supervisor keeps them. It
-passes signals on to all of them. A worker that ends by itself is replaced after a pause, whatever
-its exit code: a handler may have ended its worker with that code. With `--metrics`, each of them
-serves its own at a port of its own. Workers that are meant to end
-(`--once`, `--until-idle`) are waited for. Each worker holds one end of a pipe whose other end the
-supervisor holds: if the supervisor is killed, the pipe closes and the workers stop as if asked to.
+"""`blackboard worker`: walk the board and run what is due; with `--processes N`, in N processes
+(`supervisor.py`).
 """
 
 import asyncio
@@ -13,25 +7,19 @@ import faulthandler
 import logging
 import math
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn, get_args
 
 import click
 
-from blackboard.assembly import (
-    Until,
-    WorkerSettings,
-    handlers_taken,
-    identity,
-    new_worker,
-    worker_settings,
-)
+from blackboard.assembly import new_worker
+from blackboard.board_worker import Until, WorkerSettings, handlers_taken, identity, worker_settings
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom, run
+from blackboard.cli.supervisor import STOPPING, ignore_signals, supervise, when_abandoned
 from blackboard.cli.worker_log import LogForm, subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
@@ -40,7 +28,7 @@ from blackboard.events import Events, MetricsServed, StoreAway
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.breaker import RESTARTS, STORE
+from blackboard.rules.breaker import STORE
 from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import emitting_info
 from blackboard.table import Busy, TableError, Unusable
@@ -158,20 +146,6 @@ def worker_command(
         note(f"the worker was ended by SystemExit({problem.code}), which no worker raises itself")
         return 1
     return _start_again() if changed else 0
-
-
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-"""What asks a worker to stop."""
-
-
-def _ignore_signals() -> None:
-    """The work is done: a signal to stop that comes now does not change the exit code."""
-    loop = asyncio.get_running_loop()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-    for one in STOPPING:
-        loop.remove_signal_handler(one)
-        signal.signal(one, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 LOOK_EVERY = 0.5
@@ -307,7 +281,7 @@ async def _work(
             finally:
                 change.cancel()
     if not changed:  # else signals would be ignored in the process that follows, too
-        _ignore_signals()
+        ignore_signals()
     return changed
 
 
@@ -337,128 +311,3 @@ async def _opened(
             asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
             wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
         await clock.sleep(wait)
-
-
-# ---- several processes
-
-STEADY = 60.0
-"""Seconds after which the end of a worker counts as its first failure."""
-SUPERVISED = "BLACKBOARD_SUPERVISED"
-"""In a worker's environment: its stdin is the pipe."""
-STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
-"""How a worker ends that was asked to stop before it could listen."""
-KILLED = 1
-"""The exit code that stands for a worker that was ended by a signal."""
-
-
-def without(option: str, arguments: Sequence[str]) -> list[str]:
-    """A command line without an option that has a value."""
-    kept: list[str] = []
-    rest = iter(arguments)
-    for one in rest:
-        if one == option:
-            next(rest, None)
-        elif not one.startswith(f"{option}="):
-            kept.append(one)
-    return kept
-
-
-def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) -> int:
-    """Run so many workers until all have ended; the highest of their exit codes. The first one
-    serves its metrics at `endpoint`.
-    """
-    arguments = without("--metrics", without("--processes", sys.argv[1:]))
-    supervisor = _Supervisor(arguments, restart=restart, endpoint=endpoint)
-
-    async def supervised() -> int:
-        code = await supervisor.run(count)
-        _ignore_signals()
-        return code
-
-    return asyncio.run(supervised())
-
-
-def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
-    """In a worker: call `stop` when its supervisor is gone, if it has one. What the worker starts
-    has none.
-    """
-    if os.environ.pop(SUPERVISED, "") != "1":
-        return
-    loop = asyncio.get_running_loop()
-
-    def heard() -> None:
-        if not os.read(pipe, 1):
-            loop.remove_reader(pipe)
-            stop()
-
-    loop.add_reader(pipe, heard)
-
-
-class _Supervisor:
-    def __init__(
-        self, arguments: list[str], *, restart: bool, endpoint: "Endpoint | None" = None
-    ) -> None:
-        self._arguments = arguments
-        self._restart = restart
-        self._endpoint = endpoint
-        self._running: set[asyncio.subprocess.Process] = set()
-        self._stopping = asyncio.Event()
-
-    async def run(self, count: int) -> int:
-        loop = asyncio.get_running_loop()
-        for one in STOPPING:
-            loop.add_signal_handler(one, self._pass_on, one)
-        return max(await asyncio.gather(*map(self._keep, range(count))))
-
-    def _pass_on(self, number: int) -> None:
-        self._stopping.set()
-        for process in self._running:
-            _send(process, number)
-
-    async def _keep(self, number: int) -> int:
-        """One worker after another, until they are meant to end."""
-        loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
-        while True:
-            since = loop.time()
-            try:
-                code = await self._run_one(number)
-                ended = f"a worker ended with {code}"
-            except OSError as problem:  # no memory, no process: there may be some again
-                code, ended = KILLED, f"a worker could not be started: {problem}"
-            if self._stopping.is_set() and code in STOPPED:
-                return 0
-            if self._stopping.is_set() or not self._restart:
-                return max(code, KILLED) if code else 0
-            failures = 1 if loop.time() - since > STEADY else failures + 1
-            pause = RESTARTS.pause(failures, fraction=chance.fraction())
-            sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
-                return 0
-
-    async def _run_one(self, number: int) -> int:
-        """One worker, from its start to its end; its exit code. Raises OSError."""
-        metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "blackboard",
-            *self._arguments,
-            *metrics,
-            stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, SUPERVISED: "1"},
-            start_new_session=True,  # Ctrl-C reaches it through us, and once
-        )
-        self._running.add(process)
-        if self._stopping.is_set():
-            _send(process, signal.SIGTERM)
-        try:
-            return await process.wait()
-        finally:
-            self._running.discard(process)
-
-
-def _send(process: asyncio.subprocess.Process, number: int) -> None:
-    with suppress(ProcessLookupError):
-        process.send_signal(number)

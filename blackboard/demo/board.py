@@ -18,10 +18,10 @@ from datetime import date
 from itertools import cycle
 from pathlib import Path
 
-from blackboard.assembly import DEFAULT_BOARD
 from blackboard.demo.feeds import TOWNS, GroupCalendar, Page, Town, feeds_of
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
+from blackboard.location import DEFAULT_BOARD
 
 SLOTS = 3
 """Runs of a worker at a time."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from blackboard.assembly import Location
 from blackboard.clock import Clock
 from blackboard.demo.board import DemoFolder, DemoWorker, DemoWorkers, demo_workers
 from blackboard.demo.output import Output, Writer, leaders_picture, leases_picture
@@ -17,6 +16,7 @@ from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.display.toml_text import lines_of
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError
+from blackboard.location import Location
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 

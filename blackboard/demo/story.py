@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from blackboard.assembly import Location
 from blackboard.clock import Clock
 from blackboard.demo.board import (
     SLOTS,
@@ -29,6 +28,7 @@ from blackboard.demo.output import NameOf, Output, Writer, board_picture, histor
 from blackboard.display.columns import plain_record
 from blackboard.display.layout import fitted
 from blackboard.errors import BlackboardError
+from blackboard.location import Location
 from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status

@@ -27,25 +27,27 @@ from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_op
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, data_of, text_of
-from blackboard.rules.next_run import Planning, is_set_back
-from blackboard.rules.transitions import (
+from blackboard.rules.applied import (
     ADDED,
     LONGEST_NAME,
-    LONGEST_QUEUE,
     MOST,
     REMEMBERED,
     RETRIED_FOR,
+    additions,
+    is_applied,
+    may_retry,
+    remembering,
+)
+from blackboard.rules.next_run import Planning, is_set_back
+from blackboard.rules.transitions import (
+    LONGEST_QUEUE,
     ItemEvent,
     Requested,
     added,
-    additions,
     applies,
     brought_back,
     freed,
-    is_applied,
-    may_retry,
     paused,
-    remembering,
     removed,
     requested,
     rescheduled,

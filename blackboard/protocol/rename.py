@@ -21,13 +21,8 @@ from blackboard.protocol.batches import add_ops, remove_ops
 from blackboard.protocol.edits import TRIES, Changed, Missing, restless, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
-from blackboard.rules.transitions import (
-    RENAMED_FROM,
-    RENAMED_TO,
-    copied,
-    is_applied,
-    removed,
-)
+from blackboard.rules.applied import is_applied
+from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO, copied, removed
 from blackboard.table import Conflict, Unknown
 
 

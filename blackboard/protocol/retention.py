@@ -15,7 +15,7 @@ A tombstone keeps three things of a removed item:
 
     the fence    the next life of the id is born with it: a run of an earlier life that comes back
                  late is found to be late, and fences never go back
-    the names    of additions, so that a sender in doubt adds nothing twice (`rules/transitions.py`)
+    the names    of additions, so that a sender in doubt adds nothing twice (`rules/applied.py`)
     the history  which no item would own without it
 
 So it is deleted after the names have been forgotten, after its history, and after its fence was
@@ -35,7 +35,7 @@ from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Outcome, Run, State
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause, fence_of
-from blackboard.rules.transitions import REMEMBERED
+from blackboard.rules.applied import REMEMBERED
 from blackboard.table import Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
 PRUNE_EVERY = 16

@@ -107,7 +107,7 @@ So an event counts twice only if the clocks of two readers are five minutes apar
 events came in between.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -117,7 +117,6 @@ from blackboard.errors import BlackboardError
 from blackboard.model import (
     NEVER,
     VERSION,
-    Applied,
     Item,
     LogLine,
     Outcome,
@@ -731,51 +730,3 @@ def _waits_for(item: Item, slot: datetime, planning: Planning) -> Item:
     ready = ready_for(item.id, slot, settings=planning.settings, first=False)
     after = _with_params(item, "")
     return replace(after, state=state, slot=slot, ready=ready, planned=slot, attempt=1)
-
-
-# ---- the names of what operators asked for
-
-RETRIED_FOR = timedelta(minutes=5)
-"""How long a sender that is in doubt tries again."""
-REMEMBERED = timedelta(minutes=10)
-"""How long a name is remembered in any case: longer than a sender tries again."""
-ALWAYS = 8
-"""Names that are remembered however old they are."""
-MOST = 200
-"""Names that an item holds."""
-LONGEST_NAME = 64
-"""Characters."""
-ADDED = "add:"
-"""How the names of additions begin. They outlast the removal of the item: a sender that is in doubt
-may find another life of the id."""
-
-
-def is_applied(item: Item, name: str) -> bool:
-    """Whether the event of this name was applied to the item."""
-    return any(one.name == name for one in item.applied)
-
-
-def additions(item: Item | None) -> tuple[Applied, ...]:
-    """What a new life of an id remembers of the one before."""
-    return tuple(one for one in item.applied if one.name.startswith(ADDED)) if item else ()
-
-
-def remembering(
-    before: Sequence[Applied], name: str, *, now: datetime
-) -> tuple[Applied, ...] | None:
-    """The names of an item after one more event was applied. None: there is no room for it, since
-    all names are too young to be forgotten.
-    """
-    kept = [
-        one for place, one in enumerate(before, 1) if place < ALWAYS or now - one.at <= REMEMBERED
-    ]
-    if len(kept) >= MOST:
-        return None
-    return Applied(name=name, at=now), *kept
-
-
-def may_retry(*, first: datetime, now: datetime) -> bool:
-    """Whether a sender that read the store's clock at `first` may still trust the names that it
-    has read at `now`.
-    """
-    return now - first <= RETRIED_FOR

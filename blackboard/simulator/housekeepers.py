@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.protocol.retention import Retention, prune_unreleased
-from blackboard.rules.transitions import REMEMBERED
+from blackboard.rules.applied import REMEMBERED
 from blackboard.simulator.processes import Process
 from blackboard.simulator.store import StoreClient
 from blackboard.table import TableError

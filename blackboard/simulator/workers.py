@@ -11,7 +11,8 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
-from blackboard.assembly import WorkerSettings, assemble, group_worker
+from blackboard.assembly import assemble, group_worker
+from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
 from blackboard.election import Election
 from blackboard.errors import BlackboardError

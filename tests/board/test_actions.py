@@ -11,7 +11,7 @@ import pytest
 
 import blackboard
 from blackboard import Board, open_blocking
-from blackboard.assembly import Location
+from blackboard.location import Location
 from blackboard.model import Via
 from blackboard.settings import Settings
 from blackboard.table import Unavailable

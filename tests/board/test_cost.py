@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from blackboard import cost
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.election import JITTER
 from blackboard.events import Events

@@ -16,8 +16,8 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, BlackboardError, BlockingBoard, Board, Context, Item, handler
-from blackboard.assembly import BoardWorker
 from blackboard.blocking import BlockingWorker
+from blackboard.board_worker import BoardWorker
 from blackboard.events import (
     BoardEvent,
     RunEnded,

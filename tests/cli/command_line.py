@@ -17,11 +17,11 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.data.tables import TableClient
 
-from blackboard.assembly import DEFAULT_STORE
 from blackboard.cli import called
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session, run
 from blackboard.clock import SystemClock
+from blackboard.location import DEFAULT_STORE
 from blackboard.model import Claim, Ended, Item, Outcome, Token, replace
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import claim

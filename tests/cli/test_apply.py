@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli.apply import Declaration, differences, make_plan
+from blackboard.cli.plan import Declaration, differences, make_plan
 from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import item_key

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import worker
-from blackboard.cli.worker import SUPERVISED, when_abandoned, without
+from blackboard.cli import supervisor
+from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without
 from blackboard.rules.breaker import Backoff
 from tests.support.patience import patience
 
@@ -99,7 +99,7 @@ def test_what_died_is_started_again_whatever_its_exit_code(
         return await start(command[0], "-c", program, **about)
 
     async def story() -> int:
-        alone = worker._Supervisor([], restart=True)
+        alone = supervisor._Supervisor([], restart=True)
         running = asyncio.create_task(alone.run(1))
         async with asyncio.timeout(patience(60)):
             while started() <= len(ends):  # noqa: ASYNC110 - processes
@@ -108,7 +108,7 @@ def test_what_died_is_started_again_whatever_its_exit_code(
         return await running
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", instead)
-    monkeypatch.setattr(worker, "RESTARTS", Backoff(shortest=0.001, longest=0.001))
+    monkeypatch.setattr(supervisor, "RESTARTS", Backoff(shortest=0.001, longest=0.001))
     assert asyncio.run(story()) == 0
     told = capsys.readouterr().err
     assert [line.split("; another in")[0] for line in told.splitlines()] == [

@@ -40,6 +40,7 @@ from blackboard.protocol.permits import LEASE
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
 from blackboard.protocol.rows import data_of
+from blackboard.rules.applied import ALWAYS, MOST, REMEMBERED, RETRIED_FOR
 from blackboard.rules.due import (
     HOLDERS_SHARE,
     LONGEST_DEFAULT_LEASE,
@@ -52,7 +53,7 @@ from blackboard.rules.due import (
     renew_every,
 )
 from blackboard.rules.next_run import LONGEST_BACKOFF, phase
-from blackboard.rules.transitions import ALWAYS, LONGEST_QUEUE, MOST, REMEMBERED, RETRIED_FOR
+from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.schedule.times import format_duration
 from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable

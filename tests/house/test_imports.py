@@ -32,7 +32,7 @@ LAYERS = {
     "what is read of a board, and how it is shown": ("inputs display display.* metrics metrics.*"),
     "the settings file": "settings",
     "the pages": "web web.*",
-    "the front door": "assembly board blocking",
+    "the front door": "location board_worker assembly board blocking",
     "how fast a store is": "bench",
     "the worker in a simulated world": "simulator simulator.*",
     "the demo": "demo demo.*",

@@ -8,8 +8,7 @@ import pytest
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now
-from blackboard.rules.next_run import slots_in_line
-from blackboard.rules.transitions import (
+from blackboard.rules.applied import (
     ADDED,
     ALWAYS,
     LONGEST_NAME,
@@ -18,6 +17,7 @@ from blackboard.rules.transitions import (
     RETRIED_FOR,
     is_applied,
 )
+from blackboard.rules.next_run import slots_in_line
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, add_here, ready_for, says

@@ -8,7 +8,8 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import VERSION, State, replace
 from blackboard.protocol.edits import TRIES, Missing, add, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
-from blackboard.rules.transitions import is_applied, removed
+from blackboard.rules.applied import is_applied
+from blackboard.rules.transitions import removed
 from blackboard.spec import Spec
 from blackboard.table import ANY, Busy, Merge, Unavailable
 from tests.support.boards import Scene, story

@@ -19,7 +19,7 @@ from blackboard.protocol.retention import (
     is_expired,
     prune_unreleased,
 )
-from blackboard.rules.transitions import REMEMBERED
+from blackboard.rules.applied import REMEMBERED
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, TableError, Unavailable, Unknown, Value
 from tests.support.boards import Scene, story

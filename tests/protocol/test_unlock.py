@@ -9,8 +9,8 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import cancel, edit, pause, run_now, unlock
 from blackboard.protocol.rows import text_of
+from blackboard.rules.applied import ALWAYS
 from blackboard.rules.next_run import APART
-from blackboard.rules.transitions import ALWAYS
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, ready_for, says

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blackboard.model import Applied
-from blackboard.rules.transitions import (
+from blackboard.rules.applied import (
     ALWAYS,
     MOST,
     REMEMBERED,

@@ -22,7 +22,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from blackboard.assembly import new_worker, worker_settings
+from blackboard.assembly import new_worker
+from blackboard.board_worker import worker_settings
 from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput

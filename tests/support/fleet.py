@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Clock
 from blackboard.events import BoardEvent, Events
 from blackboard.model import Run

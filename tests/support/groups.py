@@ -6,7 +6,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from blackboard.assembly import WorkerSettings, group_worker
+from blackboard.assembly import group_worker
+from blackboard.board_worker import WorkerSettings
 from blackboard.errors import LeaseLost
 from blackboard.events import BoardEvent, Events
 from blackboard.handlers.context import Context, HandlerItem

@@ -15,8 +15,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message
 
-from blackboard.assembly import Location
 from blackboard.board import Board
+from blackboard.location import Location
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec

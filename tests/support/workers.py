@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, Events
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import pytest
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
 from blackboard.model import Lock, replace
 from blackboard.protocol.edits import add

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.assembly import WorkerSettings, assemble
+from blackboard.assembly import assemble
+from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, Events, RunEnded
 from blackboard.model import Outcome, Token
 from blackboard.protocol import keys

@@ -15,8 +15,8 @@ from blackboard.model import VERSION, Item, Lock, Outcome, Run, State, Token
 from blackboard.protocol.keys import ITEM, item_key, lock_key, next_key
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import version_of
+from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.next_run import slots_in_line
-from blackboard.rules.transitions import REMEMBERED
 from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.store import MORE, Written

@@ -24,7 +24,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from blackboard.assembly import BoardWorker, new_worker
+from blackboard.assembly import new_worker
+from blackboard.board_worker import BoardWorker
 from blackboard.cli import called
 from blackboard.model import Token
 from blackboard.protocol.claims import claim

@@ -22,6 +22,7 @@ SETUP = """
 [mutmut]
 source_paths = blackboard
 only_mutate =
+    blackboard/rules/applied.py
     blackboard/rules/due.py
     blackboard/rules/next_run.py
     blackboard/rules/breaker.py

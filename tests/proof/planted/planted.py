@@ -8,7 +8,7 @@ to find each: an invariant that a broken board satisfies is worth nothing.
 from datetime import timedelta
 
 from blackboard.protocol import batches, checkpoints, claims, edits, releases
-from blackboard.rules import due, next_run, transitions
+from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
 from blackboard.worker import claiming, heartbeat, walk
@@ -172,7 +172,7 @@ CONDITIONS = (
     Planted(
         name="one name",
         without="an item remembers the name of the last request alone",
-        patches=((transitions, "ALWAYS", 1), (transitions, "REMEMBERED", timedelta(0))),
+        patches=((applied, "ALWAYS", 1), (applied, "REMEMBERED", timedelta(0))),
         shows="TWICE",
         verbs=("run_now",),
     ),

@@ -14,7 +14,7 @@ import pytest
 from blackboard.model import Item, Run, State, replace
 from blackboard.protocol import retention
 from blackboard.protocol.reading import BoardTable
-from blackboard.rules.transitions import REMEMBERED
+from blackboard.rules.applied import REMEMBERED
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.network import Odds
 from blackboard.simulator.scenario import (

@@ -1,0 +1,251 @@
+"""A worker of a board, as a program holds it, and what it is asked for."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from blackboard.clock import Chance
+from blackboard.errors import BadInput, BlackboardError
+from blackboard.events import (
+    JobsChanged,
+    WorkerStarted,
+    WorkerStopped,
+)
+from blackboard.handlers.code import changed
+from blackboard.handlers.handler import Handler
+from blackboard.handlers.registry import check_importable
+from blackboard.protocol.retention import Retention
+from blackboard.schedule.times import format_duration, parse_duration
+from blackboard.settings import NO_GRACE, Settings
+from blackboard.stores import when_woken
+
+if TYPE_CHECKING:
+    from blackboard.worker.partitions import GroupWorker
+    from blackboard.worker.wake import CycleWake
+    from blackboard.worker.worker import Worker
+
+
+SHARED_WALK = 0.2
+"""Seconds from a change through a board until its workers walk. Other changes share the walk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """`[worker]`, and what of `[board]` concerns a worker."""
+
+    cycle: timedelta = timedelta(seconds=60)
+    slots: int = 8
+    types: tuple[str, ...] = ()
+    """The types to take; none: all that have a handler."""
+    grace: timedelta = timedelta(seconds=30)
+    retention: Retention = field(default_factory=Retention)
+    coordinator: bool = False
+    """Whether it takes part in coordinating the board."""
+
+
+def worker_settings(
+    declared: Settings,
+    *,
+    slots: int | None = None,
+    cycle: str | timedelta | None = None,
+    types: Sequence[str] = (),
+    grace: str | timedelta | None = None,
+) -> WorkerSettings:
+    """What is given here, else what the settings declare. Raises BadInput."""
+    table = declared.worker
+    if slots is not None and (type(slots) is not int or slots < 1):
+        raise BadInput("slots", f"{slots!r} is not a number of runs", "1 or more")
+    grace = table.grace if grace is None else grace
+    return WorkerSettings(
+        cycle=_duration(cycle or table.cycle, "cycle"),
+        slots=slots or table.slots,
+        types=tuple(types) or tuple(table.types),
+        grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0)} else _duration(grace, "grace"),
+        retention=Retention(
+            runs=declared.board.history,
+            age=parse_duration(declared.board.history_age, "history_age"),
+            tombstones=parse_duration(declared.board.tombstones, "tombstones"),
+        ),
+        coordinator=declared.board.coordinator,
+    )
+
+
+def _duration(value: str | timedelta, name: str) -> timedelta:
+    return parse_duration(format_duration(value) if isinstance(value, timedelta) else value, name)
+
+
+def identity(chance: Chance) -> str:
+    """host:pid:boot nonce. The nonce tells two workers apart whose host and pid are the same."""
+    return f"{socket.gethostname()}:{os.getpid()}:{chance.nonce()[:8]}"
+
+
+def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dict[str, Handler]:
+    """The handlers of the types a worker takes. Raises BadInput for a type that has none, and for a
+    handler that a child process could not import.
+    """
+    for one in types:
+        if one not in handlers:
+            names = ", ".join(sorted(handlers)) or "none"
+            raise BadInput("types", f"no handler for {one!r}", f"there are handlers for: {names}")
+    taken = {name: found for name, found in handlers.items() if not types or name in types}
+    for found in taken.values():
+        check_importable(found)
+    return taken
+
+
+Until = Literal["stopped", "idle", "once"]
+"""When a worker is done: when it is stopped; when nothing is due and nothing runs; after one walk
+and the runs that it started."""
+
+
+class BoardWorker:
+    """A worker of a board, which works once.
+
+        async with board.worker(slots=8):      it works beside what is inside, and is stopped after
+            await serve()
+        await board.worker().work("idle")      it works here, until nothing is due and nothing runs
+
+    A worker that is stopped claims nothing more, gives what runs its grace, then cancels it and
+    puts it back: due again at once. When the worker fails, what is inside is cancelled, and its
+    error is raised at the end of the block.
+    """
+
+    def __init__(
+        self,
+        worker: "Worker",
+        *,
+        settings: WorkerSettings,
+        wake: "CycleWake",
+        store: str,
+        groups: Sequence["GroupWorker"] = (),
+    ) -> None:
+        self.name = worker.events.worker
+        """host:pid:boot nonce, as items and runs name it."""
+        self.events = worker.events
+        """What subscribers listen to."""
+        self._worker = worker
+        self._settings = settings
+        self._wake = wake
+        self._store = store
+        self._groups = groups
+        self._is_working = False
+        self._ended = asyncio.Event()
+        self._is_over = False
+        """Its board is closed."""
+        self._soon: asyncio.TimerHandle | None = None
+        self._group = asyncio.TaskGroup()
+        self._task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
+        for one in self._groups:
+            one.stop()
+        self._worker.stop()
+
+    async def end(self) -> None:
+        """Stop it without grace, and wait for its end. It does not begin to work any more."""
+        self._is_over = True
+        if self._is_working:
+            self.stop()
+            self.stop()
+            await self._ended.wait()
+
+    def walk_soon(self) -> None:
+        """Walk the board without waiting for the cycle: something on it was changed."""
+        if self._is_working and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SHARED_WALK, self._walk_now)
+
+    def _walk_now(self) -> None:
+        """Walk, and ask for the locks that are held: one of them may have been cancelled."""
+        self._soon = None
+        self._wake.beat()
+        self._worker.heartbeat.ask(*self._worker.holdings)
+
+    async def work(self, until: Until = "stopped") -> None:
+        """Work until then, or until `stop` is called. Partitions are served by a worker that works
+        until it is stopped: they have no end. Raises TableError when the store cannot work, or the
+        board is another by now.
+        """
+        from blackboard.worker.worker import Mode
+
+        if self._is_over:
+            raise BlackboardError("its board is closed: work inside the block of `blackboard.open`")
+        modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
+        if until not in modes:
+            raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
+        events, worker = self.events, self._worker
+        groups = {one.handler.type: one for one in self._groups if until == "stopped"}
+        events.emit(
+            WorkerStarted,
+            slots=self._settings.slots,
+            cycle=self._settings.cycle.total_seconds(),
+            types=tuple(sorted([*worker.runs.calls.handlers, *groups])),
+            groups=tuple(sorted(groups)),
+        )
+        self._is_working = True
+        try:
+            with when_woken(self._store, self.walk_soon):
+                async with asyncio.TaskGroup() as beside:
+                    for one in groups.values():
+                        beside.create_task(one.work())
+                    watch = beside.create_task(self._watch_jobs())
+                    await worker.work(modes[until])
+                    watch.cancel()
+        except BaseExceptionGroup as problems:
+            raise _first_of(problems) from None
+        finally:
+            self._is_working = False
+            self._ended.set()
+            if self._soon is not None:
+                self._soon.cancel()
+        requests = worker.board.table.requests.by_kind
+        runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
+        events.emit(WorkerStopped, runs=runs, requests=requests)
+
+    async def _watch_jobs(self) -> None:
+        """Emit an event when files of the jobs have changed. They are looked at once a cycle."""
+        reported: list[str] = []
+        while True:
+            await self._worker.board.clock.sleep(self._settings.cycle.total_seconds())
+            files = changed()
+            if files and files != reported:
+                self.events.emit(JobsChanged, files=tuple(files))
+            reported = files
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._task = self._group.create_task(self.work())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the worker and wait for it; a cancellation meanwhile ends it without grace."""
+        assert self._task is not None
+        cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
+        if not self._task.done():
+            self.stop()
+            try:
+                await asyncio.wait([self._task])
+            except asyncio.CancelledError as another:
+                cancelled = another
+        try:
+            await self._group.__aexit__(
+                type(cancelled) if cancelled else None, cancelled, traceback
+            )
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+
+def _first_of(problems: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What was raised first, out of all groups around it."""
+    first = problems.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

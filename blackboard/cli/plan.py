@@ -1,0 +1,206 @@
+"""The plan of `apply`: what to add, change and remove, by what files declare and what is there."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from blackboard.cli.session import spec_of
+from blackboard.display.layout import shown
+from blackboard.model import Item
+from blackboard.phrases import exactly, plural
+from blackboard.protocol.reading import Resolve
+from blackboard.protocol.rows import text_of
+from blackboard.settings import ItemTable
+from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec
+
+LONGEST_SHOWN = 60
+"""Characters of a value."""
+NAMED = 5
+"""Ids of items to be removed that are named in a refusal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One field that changes; None is an absent value, and is shown as unset."""
+
+    field: str
+    old: Any
+    new: Any
+
+    @property
+    def words(self) -> str:
+        """As in "every: 8h -> 4h"."""
+        return f"{shown(self.field)}: {_value_words(self.old)} -> {_value_words(self.new)}"
+
+
+def differences(old: Spec, new: Spec) -> list[Difference]:
+    """In the order of the fields. None for specs that are the same in a row."""
+    left, right = _plain(old), _plain(new)
+    fields = [*Spec.__struct_fields__]
+    return [one for name in fields for one in _between(name, left.get(name), right.get(name))]
+
+
+def _plain(spec: Spec) -> dict[str, Any]:
+    """As it is read back from a row."""
+    plain: dict[str, Any] = msgspec.to_builtins(decode_spec(encode_spec(spec)))
+    return plain
+
+
+def _between(field: str, old: Any, new: Any) -> Iterator[Difference]:
+    if text_of(old) == text_of(new):
+        return
+    if field == "params" or (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        left, right = old or {}, new or {}
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield from _between(f"{field}.{key}", left.get(key), right.get(key))
+    else:
+        yield Difference(field=field, old=old, new=new)
+
+
+def _value_words(value: Any) -> str:
+    if value is None:
+        return "unset"
+    text = shown(value) if isinstance(value, str) else text_of(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """An item as a file declares it."""
+
+    item: ItemTable
+    by: str
+    """The file, or the owner, to which the item belongs from now on; "": to none."""
+
+    @property
+    def id(self) -> str:
+        return self.item.id
+
+    @cached_property
+    def spec(self) -> Spec:
+        return self.item.spec()
+
+    def settings(self, resolve: Resolve) -> RunSettings:
+        return resolve(self.item.type, encode_spec(self.spec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """An item of the board that differs from its declaration, or from the defaults of its type."""
+
+    id: str
+    differences: Sequence[Difference]
+    declared: Declaration | None = None
+    """None when no file declares the item."""
+
+    def spec_for(self, spec: Spec, _item: Item) -> Spec:
+        return self.declared.spec if self.declared else spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlan:
+    """The steps, in the order of the file and then of the board."""
+
+    add: Sequence[Declaration]
+    change: Sequence[ItemChange]
+    remove: Sequence[Item]
+    unchanged: int
+    others: int = 0
+    """Items that are not declared, and belong to other files or to none."""
+    first: Mapping[str, datetime] = field(default_factory=dict)
+    """When those that are added run first, by id."""
+
+    @property
+    def steps(self) -> int:
+        return len(self.add) + len(self.change) + len(self.remove)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of all items that it is about, but of those that stay as they are."""
+        added, changed = [one.id for one in self.add], [one.id for one in self.change]
+        return [*added, *changed, *(item.id for item in self.remove)]
+
+    @property
+    def counts(self) -> list[str]:
+        """What was done, once it is."""
+        counts = {"added": self.add, "changed": self.change, "removed": self.remove}
+        return [f"{len(some):,} {word}" for word, some in counts.items() if some]
+
+    def lines(self, now: datetime) -> Iterator[str]:
+        """For people: one step a line, and their numbers."""
+        for one in self.add:
+            first = self.first.get(one.id, now)
+            words = "due now" if first <= now else f"first {exactly(first, now)}"
+            yield f"+ {shown(one.id)} ({shown(one.item.type)}): {words}"
+        for changed in self.change:
+            words = "; ".join(difference.words for difference in changed.differences)
+            yield f"~ {shown(changed.id)}: {words}"
+        for gone in self.remove:
+            yield f"- {shown(gone.id)} ({shown(gone.type)})"
+        if not self.steps:
+            yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
+        else:
+            yield (
+                f"{len(self.add)} to add, {len(self.change)} to change, "
+                f"{len(self.remove)} to remove, {self.unchanged} unchanged"
+            )
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "add": [
+                {"id": one.id, "type": one.item.type, "first": self.first.get(one.id)}
+                for one in self.add
+            ],
+            "change": [
+                {
+                    "id": one.id,
+                    "differences": [asdict(difference) for difference in one.differences],
+                }
+                for one in self.change
+            ],
+            "remove": [{"id": item.id, "type": item.type} for item in self.remove],
+            "unchanged": self.unchanged,
+        }
+
+
+def make_plan(
+    declared: Sequence[Declaration],
+    there: Mapping[str, Item],
+    *,
+    prune: Collection[str] = (),
+    resolve: Resolve | None = None,
+) -> ApplyPlan:
+    """`there` are the board's items by id. Items that are not declared, and belong to one of the
+    files or owners of `prune`, are removed. `resolve` adds the defaults of types.
+    """
+    named = {one.id: one for one in declared}
+    gone = [one for one in there.values() if one.id not in named and one.declared_by in prune]
+    removed = {one.id for one in gone}
+    kept = [item for item in there.values() if item.id not in removed]
+    changed = [_change(item, named.get(item.id), resolve) for item in kept]
+    return ApplyPlan(
+        add=[one for one in declared if one.id not in there],
+        change=[one for one in changed if one.differences],
+        remove=gone,
+        unchanged=sum(one.declared is not None and not one.differences for one in changed),
+        others=sum(one.declared is None for one in changed),
+    )
+
+
+def _change(item: Item, declared: Declaration | None, resolve: Resolve | None) -> ItemChange:
+    """How an item differs from its declaration: in its own spec, else in its resolved schedule."""
+    spec = declared.spec if declared else None
+    found = differences(spec_of(item), spec) if spec is not None else []
+    if not found and resolve is not None and item.schedule:
+        settings = resolve(item.type, encode_spec(spec or spec_of(item)))
+        if settings.schedule is not None and settings.text != item.schedule:
+            found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
+    if declared is not None and declared.by not in {"", item.declared_by}:
+        old = item.declared_by or None
+        found = [*found, Difference(field="declared by", old=old, new=declared.by)]
+    return ItemChange(id=item.id, declared=declared, differences=found)

@@ -1,0 +1,159 @@
+"""Keeps the processes of `blackboard worker --processes N`, and passes signals on to them.
+
+Each of them is the same command without `--processes`. A worker that ends by itself is replaced
+after a pause, whatever its exit code: a handler may have ended its worker with that code. Workers
+that are meant to end (`--once`, `--until-idle`) are waited for. With `--metrics`, each of them
+serves its own at a port of its own. Each worker holds one end of a pipe whose other end the
+supervisor holds: if the supervisor is killed, the pipe closes and the workers stop as if asked to.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from blackboard.clock import SystemChance
+from blackboard.rules.breaker import RESTARTS
+
+if TYPE_CHECKING:
+    from blackboard.metrics.server import Endpoint
+
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""What asks a worker to stop."""
+
+
+def ignore_signals() -> None:
+    """The work is done: a signal to stop that comes now does not change the exit code."""
+    loop = asyncio.get_running_loop()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    for one in STOPPING:
+        loop.remove_signal_handler(one)
+        signal.signal(one, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+STEADY = 60.0
+"""Seconds after which the end of a worker counts as its first failure."""
+SUPERVISED = "BLACKBOARD_SUPERVISED"
+"""In a worker's environment: its stdin is the pipe."""
+STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
+"""How a worker ends that was asked to stop before it could listen."""
+KILLED = 1
+"""The exit code that stands for a worker that was ended by a signal."""
+
+
+def without(option: str, arguments: Sequence[str]) -> list[str]:
+    """A command line without an option that has a value."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for one in rest:
+        if one == option:
+            next(rest, None)
+        elif not one.startswith(f"{option}="):
+            kept.append(one)
+    return kept
+
+
+def supervise(count: int, *, restart: bool, endpoint: "Endpoint | None" = None) -> int:
+    """Run so many workers until all have ended; the highest of their exit codes. The first one
+    serves its metrics at `endpoint`.
+    """
+    arguments = without("--metrics", without("--processes", sys.argv[1:]))
+    supervisor = _Supervisor(arguments, restart=restart, endpoint=endpoint)
+
+    async def supervised() -> int:
+        code = await supervisor.run(count)
+        ignore_signals()
+        return code
+
+    return asyncio.run(supervised())
+
+
+def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
+    """In a worker: call `stop` when its supervisor is gone, if it has one. What the worker starts
+    has none.
+    """
+    if os.environ.pop(SUPERVISED, "") != "1":
+        return
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if not os.read(pipe, 1):
+            loop.remove_reader(pipe)
+            stop()
+
+    loop.add_reader(pipe, heard)
+
+
+class _Supervisor:
+    def __init__(
+        self, arguments: list[str], *, restart: bool, endpoint: "Endpoint | None" = None
+    ) -> None:
+        self._arguments = arguments
+        self._restart = restart
+        self._endpoint = endpoint
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self, count: int) -> int:
+        loop = asyncio.get_running_loop()
+        for one in STOPPING:
+            loop.add_signal_handler(one, self._pass_on, one)
+        return max(await asyncio.gather(*map(self._keep, range(count))))
+
+    def _pass_on(self, number: int) -> None:
+        self._stopping.set()
+        for process in self._running:
+            _send(process, number)
+
+    async def _keep(self, number: int) -> int:
+        """One worker after another, until they are meant to end."""
+        loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
+        while True:
+            since = loop.time()
+            try:
+                code = await self._run_one(number)
+                ended = f"a worker ended with {code}"
+            except OSError as problem:  # no memory, no process: there may be some again
+                code, ended = KILLED, f"a worker could not be started: {problem}"
+            if self._stopping.is_set() and code in STOPPED:
+                return 0
+            if self._stopping.is_set() or not self._restart:
+                return max(code, KILLED) if code else 0
+            failures = 1 if loop.time() - since > STEADY else failures + 1
+            pause = RESTARTS.pause(failures, fraction=chance.fraction())
+            sys.stderr.write(f"blackboard: {ended}; another in {pause:.1f} s\n")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+                return 0
+
+    async def _run_one(self, number: int) -> int:
+        """One worker, from its start to its end; its exit code. Raises OSError."""
+        metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "blackboard",
+            *self._arguments,
+            *metrics,
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, SUPERVISED: "1"},
+            start_new_session=True,  # Ctrl-C reaches it through us, and once
+        )
+        self._running.add(process)
+        if self._stopping.is_set():
+            _send(process, signal.SIGTERM)
+        try:
+            return await process.wait()
+        finally:
+            self._running.discard(process)
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)

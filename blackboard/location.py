@@ -1,0 +1,128 @@
+"""Which board is meant: found from arguments, the environment and the settings, and opened."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blackboard.clock import Clock, SystemChance, SystemClock
+from blackboard.errors import MissingStore
+from blackboard.handlers.handler import Handler
+from blackboard.model import Via
+from blackboard.protocol import keys
+from blackboard.protocol.reading import BoardTable, Resolve
+from blackboard.settings import Settings, resolver
+from blackboard.stores import open_table, resolve_path
+from blackboard.table import Table, read
+
+DEFAULT_STORE = "blackboard.db"
+DEFAULT_BOARD = "blackboard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Which board is meant, and what its runs are run with."""
+
+    settings: Settings
+    folder: Path
+    """Where relative paths of the settings start from."""
+    store: str
+    name: str
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    via: Via | None = "python"
+    """Through what the verbs of the board are called, for the record of actions. None: they record
+    nothing, since their caller records one action for many items."""
+
+    @property
+    def resolve(self) -> Resolve:
+        """What a run of an item is run with, as far as the handlers of this process say."""
+        return resolver(self.settings, self.handlers)
+
+    def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
+        """Refuses params that the type's handler does not take, as far as it declares them and is
+        at hand. Raises BadInput naming the field.
+        """
+        handler = self.handlers.get(item_type)
+        if handler is not None and handler.params is not None:
+            handler.params.check(params)
+
+    @asynccontextmanager
+    async def open(
+        self, *, create: bool = False, shards: int = 1, on_made: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[BoardTable]:
+        """The board, opened, with the shards that it has. With `create`, a board that is not there
+        is made first, and `on_made` called.
+        """
+        async with self.table(create=create) as table:
+            if create and not await is_there(table, self.name):
+                board = await self.made(table, shards=shards)
+                on_made()
+                yield board
+            else:
+                yield await self.opened(table)
+
+    @asynccontextmanager
+    async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
+        """The store, opened; with `create` it is made first where it is not there."""
+        keys.check_board_name(self.name)
+        table = await open_table(self.store, clock=self.clock, create=create)
+        try:
+            yield table
+        finally:
+            await table.close()
+
+    async def has_board(self) -> bool:
+        """Whether the board is there. Raises StoreProblem when it could not be made either."""
+        try:
+            async with self.table() as table:
+                return await is_there(table, self.name)
+        except MissingStore:
+            return False
+
+    async def opened(self, table: Table) -> BoardTable:
+        """The board, which must be there."""
+        return await BoardTable.open(
+            table,
+            name=self.name,
+            clock=self.clock,
+            chance=SystemChance(),
+            resolve=self.resolve,
+        )
+
+    async def made(self, table: Table, *, shards: int) -> BoardTable:
+        """The board, made if it is not there. Raises BadInput when it has other shards."""
+        return await BoardTable.create(
+            table,
+            name=self.name,
+            shards=shards,
+            clock=self.clock,
+            chance=SystemChance(),
+            resolve=self.resolve,
+        )
+
+
+def store_of(named: str | None, settings: Settings, folder: Path) -> str:
+    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db beside the
+    settings.
+    """
+    if named is None:
+        named = os.environ.get("BLACKBOARD_STORE") or None
+    if named is not None:
+        return named
+    declared = settings.board.store
+    if declared is None and folder == Path.cwd():
+        return DEFAULT_STORE
+    return resolve_path(declared or DEFAULT_STORE, folder)
+
+
+def name_of(named: str | None, settings: Settings) -> str:
+    """The given name, else `[board] name`, else blackboard."""
+    return named or settings.board.name or DEFAULT_BOARD
+
+
+async def is_there(table: Table, name: str) -> bool:
+    """Whether the store has a board of that name."""
+    return await read(table, keys.meta_partition(name), keys.BOARD_KEY) is not None
