@@ -17,11 +17,11 @@ import click
 import msgspec
 
 from blackboard.cli.actions import record
-from blackboard.cli.many import for_each
+from blackboard.cli.many import for_each, steps
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
-from blackboard.cli.progress import counted, progress, reading
+from blackboard.cli.progress import counted, reading
 from blackboard.cli.session import Session, ids_argument, keeping_all, run, spec_of
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
@@ -37,7 +37,7 @@ from blackboard.inputs import (
     first_of,
 )
 from blackboard.model import Item, State, replace
-from blackboard.phrases import plural
+from blackboard.phrases import iso, plural
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot
@@ -293,7 +293,7 @@ async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[
         )
         for one in plan.add
     ]
-    with progress("adding", len(new)) as done:
+    with steps("adding", len(new)) as done:
         await edits.add_many(board, new, tombstones=tombstones, on_added=done.moved)
 
     async def change(one: ItemChange) -> None:
@@ -336,8 +336,12 @@ async def _read_items(session: Session, ids: Sequence[str], *, exact: bool) -> l
 
 
 def declared(item: Item) -> dict[str, Any]:
-    """An item as a file declares it."""
-    return {"id": item.id, "type": item.type, **msgspec.to_builtins(spec_of(item))}
+    """An item as a file declares it, with the first time that was named for it as long as that is
+    to come.
+    """
+    is_to_come = item.first is not None and item.runs == 0 and item.waits
+    first = {"first": iso(item.first)} if is_to_come and item.planned == item.first else {}
+    return {"id": item.id, "type": item.type, **first, **msgspec.to_builtins(spec_of(item))}
 
 
 def item_text(item: dict[str, Any]) -> str:

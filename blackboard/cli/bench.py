@@ -1,5 +1,6 @@
 """`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
 
+import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
 from blackboard.cli.session import Session, collect_seldom, run
 from blackboard.display.layout import Column, Line, Style
+from blackboard.errors import BadInput
 
 if TYPE_CHECKING:
     from blackboard.bench import Measurement
@@ -47,6 +49,8 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     """
     from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
 
+    if math.isnan(seconds):
+        raise BadInput("seconds", "nan is no number of seconds", "0.1 to 60")
     session = Session.start(chosen)
     collect_seldom()  # as in a worker
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from blackboard.cli.actions import record
-from blackboard.cli.output import Answer, print_answers
+from blackboard.cli.output import Answer, note, print_answers
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.queries import select
@@ -22,11 +23,24 @@ AT_ONCE = 32
 as many requests at a time."""
 
 
+@contextmanager
+def steps(what: str, total: int) -> Iterator[ProgressBar]:
+    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done."""
+    with progress(what, total) as done:
+        try:
+            yield done
+        except BaseException:
+            if 0 < done.number < total:
+                note(f"{what}: {done.number:,} of {total:,} are done")
+            raise
+
+
 async def for_each(
     things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], what: str
 ) -> list[Result]:
     """What `change` returns for each, in their order. After the first that it raises, no other is
-    begun, those under way are finished, and it is raised. `what` stands before the bar.
+    begun, those under way are finished, and it is raised, after a note of how many are done.
+    `what` stands before the bar.
     """
     left = deque(enumerate(things))
     found: list[Any] = [None] * len(things)
@@ -41,7 +55,7 @@ async def for_each(
                 raise
             done.moved()
 
-    with progress(what, len(things)) as done:
+    with steps(what, len(things)) as done:
         working = [work(done) for _ in range(min(AT_ONCE, len(things)))]
         for ended in await asyncio.gather(*working, return_exceptions=True):
             if ended is not None:

@@ -43,7 +43,8 @@ class ProgressBar:
         self._total = total
         self._stack = stack
         self._clock = clock
-        self._done = 0
+        self.number = 0
+        """Of things that are done."""
         self._share: float | None = None if total is None else 0.0
         self._shown = is_shown()
         self._begun = clock.monotonic() if self._shown else 0.0
@@ -59,9 +60,9 @@ class ProgressBar:
 
     def moved(self, number: int = 1) -> None:
         """So many more are done."""
-        self._done += number
+        self.number += number
         if self._total:
-            self._share = min(self._done / self._total, 1.0)
+            self._share = min(self.number / self._total, 1.0)
         self._show()
 
     def reached(self, share: float) -> None:
@@ -89,7 +90,7 @@ class ProgressBar:
 
             self._draw = self._stack.enter_context(bar(sys.stderr))
         self._drawn = now
-        number = f" {self._done:,}" if self._share is None else ""
+        number = f" {self.number:,}" if self._share is None else ""
         self._draw(f"{self._what}{number}", self._share)
 
 

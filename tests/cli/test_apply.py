@@ -293,6 +293,18 @@ def test_what_is_exported_is_applied_to_the_same_items(blackboard: CommandLine) 
     assert blackboard("--board", "copy", "apply", str(file), "--prune").out.startswith("nothing")
 
 
+def test_a_first_time_that_is_to_come_is_exported(blackboard: CommandLine) -> None:
+    blackboard("add", "later", "--type", "shell", "--every", "8h", "--first", "2030-01-01T00:00")
+    blackboard("add", "now", "--type", "shell", "--every", "8h")
+    later, now = blackboard("export", "later", "now", "--json").json
+    assert (later["first"], "first" in now) == ("2030-01-01T00:00:00.000Z", False)
+    file = blackboard.write(blackboard("export").out, "items.toml")
+    blackboard("--board", "copy", "apply", str(file))
+    assert "2030-01-01T00:00:00Z" in blackboard("--board", "copy", "next", "later").out
+    blackboard("run", "later")  # before the first time, which stays
+    assert "first" in blackboard("export", "later", "--json").json[0]
+
+
 def test_export_of_some_items_and_for_programs(blackboard: CommandLine) -> None:
     blackboard("add", "davis", "dayton", "other", "--type", "calendars", "--every", "8h")
     assert blackboard("export", "da*", "--json").json == [

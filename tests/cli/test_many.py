@@ -43,7 +43,9 @@ def test_results_are_in_the_order_of_the_things_and_some_are_done_at_a_time() ->
     assert most == AT_ONCE
 
 
-def test_after_an_error_those_under_way_are_finished_and_no_other_is_begun() -> None:
+def test_after_an_error_those_under_way_are_finished_and_no_other_is_begun(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     begun, finished = [], []
 
     async def change(number: int) -> None:
@@ -58,6 +60,16 @@ def test_after_an_error_those_under_way_are_finished_and_no_other_is_begun() -> 
         asyncio.run(for_each(range(500), change, "trying"))
     assert len(begun) <= 2 * AT_ONCE
     assert sorted([*finished, 2]) == begun
+    assert capsys.readouterr().err == f"blackboard: trying: {len(finished)} of 500 are done\n"
+
+
+def test_an_error_of_the_only_change_needs_no_count(capsys: pytest.CaptureFixture[str]) -> None:
+    async def change(number: int) -> None:
+        raise ValueError(number)
+
+    with pytest.raises(ValueError, match="0"):
+        asyncio.run(for_each([0], change, "trying"))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.not_on_azurite("the bar does not depend on the store")

@@ -58,6 +58,7 @@ pytest_add_cli_args_test_selection =
     tests/schedule/test_limits.py
     tests/schedule/test_schedules.py
     tests/rules/test_transitions.py
+    tests/rules/test_upcoming.py
 process_isolation = forkserver
 """
 # Without the tests that take longer than all others together: each survivor would wait for them.

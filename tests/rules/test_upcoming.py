@@ -1,0 +1,88 @@
+"""The next times of an item, as `next` and the pages show them."""
+
+from datetime import timedelta
+from itertools import islice
+
+import pytest
+
+from blackboard.model import Item, State, replace
+from blackboard.rules.next_run import times_of, upcoming
+from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
+
+EVERY = settings(every="8h").schedule
+CRON = settings(cron=HOURLY).schedule
+ONCE = settings(at=NOON.isoformat()).schedule
+WAITING = item()
+LATER = item(slot=NOON + HOUR)
+ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
+"""A run that was asked for; its schedule goes on at the next hour."""
+JITTER = timedelta(minutes=3)
+
+
+@pytest.mark.parametrize(
+    ("one", "schedule", "said", "hours"),
+    [
+        (WAITING, None, {}, [0]),
+        (WAITING, EVERY, {}, [0, 8, 16]),
+        (WAITING, CRON, {}, [0, 1, 2]),
+        (WAITING, ONCE, {}, [0]),
+        # one that is late runs now, and an `every` counts from then
+        (WAITING, EVERY, {"now": NOON + 3 * HOUR}, [0, 11, 19]),
+        (WAITING, CRON, {"now": NOON + 2.5 * HOUR}, [0, 3, 4]),
+        (LATER, EVERY, {}, [1, 9, 17]),
+        (LATER, CRON, {}, [1, 2, 3]),
+        # what runs is not to come
+        (running(), EVERY, {}, [8, 16, 24]),
+        (running(start=NOON + HOUR), EVERY, {"now": NOON + 2 * HOUR}, [9, 17, 25]),
+        (running(), CRON, {}, [1, 2, 3]),
+        (running(), None, {}, []),
+        (replace(running(), start=None), EVERY, {"now": NOON + HOUR}, [9, 17, 25]),
+        # later than a time
+        (WAITING, EVERY, {"after": NOON - HOUR}, [0, 8, 16]),
+        (WAITING, EVERY, {"after": NOON}, [8, 16, 24]),
+        (WAITING, EVERY, {"after": NOON + 8 * HOUR}, [16, 24, 32]),
+        (WAITING, EVERY, {"after": NOON + 81 * HOUR}, [88, 96, 104]),
+        (WAITING, CRON, {"after": NOON}, [1, 2, 3]),
+        (WAITING, CRON, {"after": NOON + 5 * HOUR}, [6, 7, 8]),
+        (WAITING, None, {"after": NOON}, []),
+        # what an operator asked for, and the slot that the schedule has planned
+        (ASKED, CRON, {}, [1 / 6, 1, 2]),
+        (ASKED, CRON, {"after": NOON + HOUR}, [2, 3, 4]),
+        (ASKED, CRON, {"after": NOON + HOUR - MINUTE}, [1, 2, 3]),
+        (ASKED, CRON, {"now": NOON + 1.5 * HOUR}, [1 / 6, 2, 3]),
+        (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
+        # a part of the jitter, by which a run is ready after its slot
+        (replace(WAITING, ready=NOON + JITTER), CRON, {"wait": JITTER}, [0.05, 1.05, 2.05]),
+        (ASKED, CRON, {"wait": JITTER}, [1 / 6, 1.05, 2.05]),
+        (ASKED, CRON, {"wait": JITTER, "after": NOON + HOUR}, [1.05, 2.05, 3.05]),
+        (ASKED, CRON, {"wait": JITTER, "after": NOON + HOUR + JITTER}, [2.05, 3.05, 4.05]),
+        (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR}, [3.05, 4.05, 5.05]),
+        (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR + JITTER}, [4.05, 5.05, 6.05]),
+        (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 1.05, 2.05]),
+        # a paused item counts as if it were resumed, one that is done has no times
+        (replace(WAITING, state=State.PAUSED), CRON, {}, [0, 1, 2]),
+        (replace(WAITING, state=State.DONE), CRON, {}, []),
+    ],
+)
+def test_the_next_times_of_an_item(
+    one: Item, schedule: object, said: dict[str, object], hours: list[float]
+) -> None:
+    found = islice(upcoming(one, schedule, **{"now": NOON, **said}), 3)  # type: ignore[arg-type]
+    assert [(at - NOON) / HOUR for at in found] == pytest.approx(hours)
+
+
+def test_times_are_whole_milliseconds() -> None:
+    wait = timedelta(microseconds=1_500)
+    for one in (WAITING, ASKED):
+        for at in islice(upcoming(one, CRON, now=NOON, wait=wait), 3):
+            assert at.microsecond % 1_000 == 0
+    after = NOON + HOUR + timedelta(milliseconds=1)
+    assert next(upcoming(WAITING, CRON, now=NOON, wait=wait, after=after)) == after + HOUR
+
+
+def test_the_times_of_a_schedule_are_later_than_a_time_and_end_with_it() -> None:
+    assert EVERY is not None
+    assert ONCE is not None
+    assert [*islice(times_of(EVERY, NOON), 2)] == [NOON + 8 * HOUR, NOON + 16 * HOUR]
+    assert [*times_of(ONCE, NOON - DAY)] == [NOON]
+    assert [*times_of(ONCE, NOON)] == []
