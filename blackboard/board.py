@@ -595,8 +595,7 @@ class Board:
                 via=via,
             )
         except TableError as trouble:
-            why = str(trouble) or "the store does not answer"
-            _log.warning("%s of %s is done, and not recorded: %s", verb, item_id, why)
+            _log.warning("%s of %s is done, and not recorded: %s", verb, item_id, trouble)
 
     def _wake_workers(self) -> None:
         for worker in self._workers:

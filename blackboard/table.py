@@ -88,6 +88,9 @@ class ConflictKind(StrEnum):
 class TableError(Exception):
     """The base of the answers below, which `commit` raises and its callers handle."""
 
+    def __str__(self) -> str:
+        return super().__str__() or "the store does not answer"
+
 
 class Conflict(TableError):
     """Operation `index` of the batch found another row than it expected; nothing was applied."""

@@ -39,8 +39,7 @@ async def record(
             via=session.via,
         )
     except TableError as trouble:
-        why = str(trouble) or "the store does not answer"
-        warn(f"{verb}: it is done, and not recorded for `log --actions`: {why}")
+        warn(f"{verb}: it is done, and not recorded for `log --actions`: {trouble}")
 
 
 def show_actions(session: Session, *, number: int, absolute: bool) -> int:

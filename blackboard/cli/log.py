@@ -192,7 +192,7 @@ async def _follow(
                 found = await read(recent())
             except (Busy, Unavailable) as trouble:
                 if not is_away:
-                    note(f"store: {str(trouble) or 'it cannot be reached'}; it is asked again")
+                    note(f"store: {trouble}; it is asked again")
                 is_away = True
             else:
                 is_away = False

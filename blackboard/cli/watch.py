@@ -181,7 +181,7 @@ class WatchLoop:
 def words_of(trouble: Exception) -> str:
     """What went wrong, in a line."""
     if isinstance(trouble, Busy | Unavailable):
-        return one_line(f"store: {str(trouble) or 'it cannot be reached'}")
+        return one_line(f"store: {trouble}")
     return one_line(str(trouble) or "no answer came from the store: it may have been done")
 
 

@@ -277,8 +277,7 @@ async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form
             except (BlackboardError, TableError) as problem:
                 change.failed += 1
                 if len(change.problems) < NAMED:
-                    text = str(problem) or "the store does not answer"
-                    change.problems.append((item_id, text))
+                    change.problems.append((item_id, str(problem)))
             finally:
                 change.done += 1
 

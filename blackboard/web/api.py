@@ -441,11 +441,8 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInpu
 def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, problem: Exception) -> Response:  # noqa: ARG001
         if isinstance(problem, BadInput):
-            said = problem.problem, problem.field, problem.remedy
-        else:
-            said = str(problem) or "the store does not answer", "", ""
-        text, field, remedy = said
-        return refusal(status, text, field=field, remedy=remedy)
+            return refusal(status, problem.problem, field=problem.field, remedy=problem.remedy)
+        return refusal(status, str(problem))
 
     return answer
 

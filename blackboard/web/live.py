@@ -44,10 +44,8 @@ class Fragments:
         try:
             found: WebPage = await page(site, request)
         except (BlackboardError, TableError) as problem:
-            text = str(problem) or "the store does not answer"
-            found = WebPage(
-                template="error.html", title="Trouble", values={"problem": text, "item_id": ""}
-            )
+            values = {"problem": str(problem), "item_id": ""}
+            found = WebPage(template="error.html", title="Trouble", values=values)
         html = site.fragment(request, found)
         if len(self._made) >= MOST_CACHED:
             self._made.clear()

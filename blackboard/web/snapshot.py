@@ -221,7 +221,7 @@ class Snapshot:
                 await self._look_around()
                 trouble = ""
             except (BlackboardError, TableError) as problem:
-                trouble = str(problem) or "the store does not answer"
+                trouble = str(problem)
             if trouble != self.trouble:
                 self.trouble = trouble
                 self.version += 1

@@ -120,7 +120,7 @@ def test_a_store_that_is_away_is_said_in_the_bottom_line(towns: CommandLine) -> 
             await paper.shows("> davis", "keene", "? keys, q ends")
             table.script_reads(*[Fault.AWAY] * 40)
             type_in(loop, "f")
-            await paper.shows("store: it cannot be reached")
+            await paper.shows("store: the store does not answer")
             table.script_reads()
             loop.pressed("q")
 
@@ -137,7 +137,7 @@ def test_an_act_that_fails_is_said_and_nothing_ends(towns: CommandLine) -> None:
             await paper.shows("> davis")
             table.script(Fault.AWAY)
             type_in(loop, "p", "enter")
-            await paper.shows("store: it cannot be reached")
+            await paper.shows("store: the store does not answer")
             table.script(Fault.REFUSED)
             type_in(loop, "p", "enter")
             await paper.shows("too large for this store")
@@ -301,7 +301,7 @@ def test_a_page_is_scrolled_below_its_title(run: Run) -> None:
 
 def test_a_page_stays_while_the_store_is_away(run: Run) -> None:
     async def told(loop: WatchLoop, paper: Paper) -> None:
-        await paper.shows("line 0", "store: it cannot be reached")
+        await paper.shows("line 0", "store: the store does not answer")
         await paper.shows("line 0", "q ends")
         loop.ended(0)
 
