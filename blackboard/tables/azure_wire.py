@@ -121,6 +121,10 @@ def _key(text: str) -> str:
     return quote(text.replace("'", "''"), safe="")
 
 
+_SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
+"""For Azurite these two end a line of a batch, which it then answers with 500."""
+
+
 def _entity(data: Mapping[str, Value]) -> bytes:
     found: dict[str, Any] = {}
     for name, value in data.items():
@@ -135,7 +139,10 @@ def _entity(data: Mapping[str, Value]) -> bytes:
             if kind is float:
                 found[name + _TYPE] = "Edm.Double"
             found[name] = value
-    return msgspec.json.encode(found)
+    text = msgspec.json.encode(found)
+    for raw, escaped in _SEPARATORS:
+        text = text.replace(raw, escaped)
+    return text
 
 
 def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence[Op]) -> list[Etag]:

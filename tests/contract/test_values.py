@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "text like JSON": '{"a": [1, "\\u00e9", null]}',
     "quotes and backslashes": 'it\'s "so" \\ or / so',
     "lines": "one\ntwo\r\nthree\ttab",
+    "separators of lines and paragraphs": "one\u2028two\u2029three\x85four\x0bfive\x0csix",
     "beyond ASCII": "Zürich Łódź 東京 שלום",
     "emoji": "🏙️ 👩‍👩‍👧",
     "spaces at the ends": "  x  ",
