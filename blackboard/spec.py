@@ -248,7 +248,7 @@ def resolve(
         labels=Labels(
             description=first("description") or "",
             owner=first("owner") or "",
-            tags=tuple(first("tags") or ()),
+            tags=tuple(dict.fromkeys(first("tags") or ())),
         ),
         first=default_first,
     )

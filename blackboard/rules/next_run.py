@@ -160,7 +160,15 @@ def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: boo
     """
     if isinstance(settings.schedule, Every) and not first:
         return slot
-    return whole_milliseconds(slot + part_of_jitter(item_id, settings))
+    return jittered(settings.schedule, slot, part_of_jitter(item_id, settings))
+
+
+def jittered(schedule: Schedule | None, slot: datetime, wait: timedelta) -> datetime:
+    """A slot and the item's part of the jitter; the slot alone, where a time without runs has begun
+    by then: else the item would be passed over at every such slot.
+    """
+    ready = whole_milliseconds(slot + wait)
+    return ready if opens(schedule, ready) == ready else slot
 
 
 def part_of_jitter(item_id: str, settings: RunSettings) -> timedelta:
@@ -334,9 +342,10 @@ def upcoming(
     passed = max(item.slot, started - wait)
     if item.slot != item.planned and item.planned > passed:
         passed = item.planned
-        if after is None or item.planned + wait > after:
-            yield whole_milliseconds(item.planned + wait)
+        ready = jittered(schedule, item.planned, wait)
+        if after is None or ready > after:
+            yield ready
     for slot in times_of(schedule, passed if after is None else max(passed, after - wait)):
-        ready = whole_milliseconds(slot + wait)
+        ready = jittered(schedule, slot, wait)
         if after is None or ready > after:
             yield ready

@@ -63,6 +63,21 @@ def test_jitter_delays_the_token_and_not_the_slot_by_the_items_own_part() -> Non
     assert first.ready - first.slot == plan.ready - plan.slot
 
 
+@pytest.mark.parametrize(("window", "waits"), [(0.0, False), (0.9, False), (1.1, True)])
+def test_an_item_whose_jitter_ends_in_a_time_without_runs_runs_at_its_slot(
+    *, window: float, waits: bool
+) -> None:
+    """Else it was passed over at each such slot, and said nowhere. `window` is when that begins, in
+    parts of the item's wait.
+    """
+    wait = timedelta(hours=12) * phase("davis")
+    begins = (NOON + HOUR + max(window * wait, timedelta(minutes=1))).strftime("%H:%M")
+    run = settings(cron="0 13 * * *", jitter="12h", blackout=f"{begins}-12:59")
+    plan = after(running(), "ok", run=run)
+    assert plan.slot == NOON + HOUR
+    assert (plan.ready > plan.slot) == waits
+
+
 def test_an_every_is_spread_by_its_first_run_and_keeps_that_phase() -> None:
     run = settings(every="1h", jitter="10m")
     first = new_item(run)

@@ -12,6 +12,7 @@ from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, 
 EVERY = settings(every="8h").schedule
 CRON = settings(cron=HOURLY).schedule
 ONCE = settings(at=NOON.isoformat()).schedule
+CLOSED = settings(cron=HOURLY, blackout="13:01-13:30").schedule
 WAITING = item()
 LATER = item(slot=NOON + HOUR)
 ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
@@ -59,6 +60,11 @@ JITTER = timedelta(minutes=3)
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR}, [3.05, 4.05, 5.05]),
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR + JITTER}, [4.05, 5.05, 6.05]),
         (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 1.05, 2.05]),
+        # where the part of the jitter ends in a time without runs, the run is ready at its slot
+        (WAITING, CLOSED, {"wait": JITTER}, [0, 1, 2.05]),
+        (WAITING, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
+        (replace(ASKED, planned=NOON + HOUR), CLOSED, {"wait": JITTER}, [1 / 6, 1, 2.05]),
+        (ASKED, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
         # a paused item counts as if it were resumed, one that is done has no times
         (replace(WAITING, state=State.PAUSED), CRON, {}, [0, 1, 2]),
         (replace(WAITING, state=State.DONE), CRON, {}, []),
