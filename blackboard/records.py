@@ -277,25 +277,28 @@ def as_json(value: Any) -> Any:
     """Records, and what has some, as JSON of the standard library's kinds. Raises RecursionError
     for what is nested too deeply.
     """
-    return _with_times(msgspec.to_builtins(value, builtin_types=(datetime,)))
+    return _with_times(msgspec.to_builtins(value, builtin_types=(datetime,)), _DEPTH)
 
 
-def _with_times(value: Any) -> Any:
-    """What has just been made, with its times as text; dicts are changed in place: a long list of
-    items takes half as long.
+def _with_times(value: Any, depth: int) -> Any:
+    """What has just been made, with its times as text so many levels deep; dicts are changed in
+    place: a long list of items takes half as long.
     """
     kind = type(value)
-    if kind is dict:
+    if kind is datetime:
+        return iso(value)
+    if depth and kind is dict:
         for key, one in value.items():
             if type(one) in _HAVE_TIMES:
-                value[key] = _with_times(one)
-        return value
-    if kind is list or kind is tuple:
-        return [_with_times(one) for one in value]
-    return iso(value) if kind is datetime else value
+                value[key] = _with_times(one, depth - 1)
+    elif depth and (kind is list or kind is tuple):
+        return [_with_times(one, depth - 1) for one in value]
+    return value
 
 
 _HAVE_TIMES = {dict, list, tuple, datetime}
+_DEPTH = 8
+"""Levels of answers and records. What a handler returned may be deeper, and has no times."""
 
 
 def decoded(text: str) -> Any:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from blackboard.display.columns import (
@@ -222,6 +223,15 @@ def test_a_lost_worker() -> None:
 def test_a_row_that_holds_no_json_is_shown_as_it_is() -> None:
     record = item_record(stands(spec="oops", result="{", paused="[1]"), Labels())
     assert (record.params, record.result, record.paused) == ({}, "{", None)
+
+
+def test_a_result_is_as_deep_in_json_as_it_was_read() -> None:
+    deep = "[" * 900 + "]" * 900
+    view = as_json([item_record(stands(result=deep, start=NOW), Labels())])
+    assert (view[0]["start"], msgspec.json.encode(view[0]["result"]).decode()) == (
+        "2026-11-21T09:00:00.000Z",
+        deep,
+    )
 
 
 def test_lag_and_duration_are_seconds() -> None:
