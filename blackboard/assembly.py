@@ -14,10 +14,7 @@ from blackboard import __version__
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
-from blackboard.events import (
-    Events,
-    LoopStoodStill,
-)
+from blackboard.events import Events, LoopStoodStill
 from blackboard.handlers.handler import Handler
 from blackboard.model import Member
 from blackboard.protocol import keys

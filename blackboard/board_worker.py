@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import (
-    JobsChanged,
-    WorkerStarted,
-    WorkerStopped,
-)
+from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
 from blackboard.handlers.code import changed
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable

@@ -11,7 +11,7 @@ from blackboard.cli.session import Session, keeping_all, run
 from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
 from blackboard.clock import SystemClock
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
-from blackboard.display.health import Overview, read_overview
+from blackboard.display.health import Overview, coordinator_record, read_overview, worker_count
 from blackboard.display.layout import Line, Style, paragraph, shown, table, texts_of
 from blackboard.errors import BadInput
 from blackboard.model import ItemCounts, Statistics
@@ -151,7 +151,7 @@ def _coordinator(found: Overview) -> str:
 
 def _view(found: Overview, session: Session) -> JSON:
     """For programs. `earliest` is when the first waiting item is ready, or has been since."""
-    counted, leading = found.counted, found.coordinator
+    counted = found.counted
     return {
         "board": session.name,
         "store": session.store,
@@ -159,16 +159,8 @@ def _view(found: Overview, session: Session) -> JSON:
         **_counts(counted),
         "earliest": counted.earliest,
         "types": [{"type": one.type, **_counts(one)} for one in counted.by_type],
-        "workers": {
-            "alive": sum(not one.lost for one in found.present),
-            "lost": sum(one.lost for one in found.present),
-        },
-        "coordinator": leading
-        and {
-            "worker": leading.item.owner,
-            "since": leading.item.start,
-            "term": leading.item.fence,
-        },
+        "workers": worker_count(found.present),
+        "coordinator": coordinator_record(found.coordinator),
         "counted": {
             "at": counted.at,
             "age": round(found.age, 3),

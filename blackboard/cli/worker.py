@@ -25,7 +25,7 @@ from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
 from blackboard.errors import BadInput
 from blackboard.events import Events, MetricsServed, StoreAway
-from blackboard.handlers import code as loaded
+from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
@@ -116,7 +116,7 @@ def worker_command(
     try:
         session = session.with_jobs(jobs)
     except BadInput as problem:
-        if not reload or not loaded.code().files:
+        if not reload or not code().files:
             raise
         note(f"{problem}; it starts again when that changes")
         run(_change())
@@ -155,7 +155,7 @@ LOOK_EVERY = 0.5
 async def _change(then: Callable[[], None] = lambda: None) -> None:
     """Wait until files of the jobs have changed, and are Python."""
     clock, reported = SystemClock(), ""
-    while not (files := loaded.changed()) or (mistake := loaded.mistake_in(files)):
+    while not (files := changed()) or (mistake := mistake_in(files)):
         if files and mistake != reported:
             note(f"{mistake}; the worker goes on with the code that it has read")
             reported = mistake

@@ -140,6 +140,35 @@ class Overview:
         return next(found, None)
 
 
+class WorkerCount(Struct, frozen=True, kw_only=True):
+    """How many workers there are."""
+
+    alive: int
+    lost: int
+
+
+class CoordinatorRecord(Struct, frozen=True, kw_only=True):
+    """The worker that coordinates the others."""
+
+    worker: str
+    since: datetime | None
+    term: int
+
+
+def worker_count(present: Sequence[Sighting]) -> WorkerCount:
+    """Of the workers that have announced themselves."""
+    lost = sum(one.lost for one in present)
+    return WorkerCount(alive=len(present) - lost, lost=lost)
+
+
+def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
+    """Who leads an election, as it stood when it was read; None: no worker does."""
+    if election is None:
+        return None
+    item = election.item
+    return CoordinatorRecord(worker=item.owner, since=item.start, term=item.fence)
+
+
 def has_leader(election: ItemStatus) -> bool:
     """Whether a candidate holds the lock of an election."""
     return election.running and not election.stale

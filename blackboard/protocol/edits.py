@@ -130,7 +130,7 @@ async def change_item(
             doubtful = True
             continue
         return Changed(item=replace(after, etag=etags[item_key(item_id)]))
-    raise restless(item_id)
+    raise uncertain(item_id)
 
 
 def remembered(
@@ -155,8 +155,11 @@ def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
         )
 
 
-def restless(item_id: str) -> BlackboardError:
-    return BlackboardError(f"{item_id} changed {TRIES} times under this request: try again")
+def uncertain(item_id: str) -> BlackboardError:
+    return BlackboardError(
+        f"it is not certain that {item_id} was changed: {TRIES} tries met other changes, or no "
+        "answer of the store; look at it (`blackboard show`), and try again"
+    )
 
 
 class New(Struct, frozen=True, kw_only=True):
@@ -218,7 +221,7 @@ async def _add(
             doubtful = True
             continue
         return Changed(item=replace(item, etag=etags[item_key(new.id)]))
-    raise restless(new.id)
+    raise uncertain(new.id)
 
 
 def _new_item(

@@ -18,7 +18,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Applied, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, remove_ops
-from blackboard.protocol.edits import TRIES, Changed, Missing, restless, settings_of
+from blackboard.protocol.edits import TRIES, Changed, Missing, settings_of, uncertain
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
 from blackboard.rules.applied import is_applied
@@ -54,7 +54,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
         if is_made:
             new = (await edits.remove(board, new_id)).item
         await _move(board, old, new, new_id, name=name, mark=replace(mark, reason=of))
-    raise restless(item_id)
+    raise uncertain(item_id)
 
 
 async def _move(

@@ -119,7 +119,7 @@ def statuses_of(
 COUNTED_EVERY = timedelta(minutes=5)
 """From one counting to the next."""
 CURRENT = 3 * COUNTED_EVERY
-"""Counts that are older are not shown: nobody counts any more."""
+"""Counts that are older are not shown: the counting has stopped."""
 MOST_TYPES = 100
 """Types that are counted one by one: their counts fit a row. The items of others are in the totals
 alone.

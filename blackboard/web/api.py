@@ -27,6 +27,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blackboard import __version__
+from blackboard.display.health import coordinator_record, worker_count
 from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.display.sharing import election_record, group_record, has_no_leader, read_groups
 from blackboard.election import read_elections
@@ -111,7 +112,7 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
 
 async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.BoardAnswer:  # noqa: ARG001
     await _fresh(site)
-    snapshot, leading = site.snapshot, await coordinator_of(site)
+    snapshot = site.snapshot
     return shapes.BoardAnswer(
         board=site.board.name,
         store=site.store,
@@ -123,15 +124,8 @@ async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> shap
         states={one: snapshot.counts["state", one] for one in STATES},
         types=dict(facet_counts(snapshot.counts, "type")),
         tags=dict(facet_counts(snapshot.counts, "tag")),
-        workers=shapes.PresenceObject(
-            alive=sum(not one.lost for one in snapshot.present),
-            lost=sum(one.lost for one in snapshot.present),
-        ),
-        coordinator=None
-        if leading is None
-        else shapes.CoordinatorObject(
-            worker=leading.item.owner, since=leading.item.start, term=leading.item.fence
-        ),
+        workers=worker_count(snapshot.present),
+        coordinator=coordinator_record(await coordinator_of(site)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from blackboard.display.health import Alarm
+from blackboard.display.health import Alarm, CoordinatorRecord, WorkerCount
 from blackboard.display.queries import SORTS
 from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
@@ -263,21 +263,6 @@ class ActionsAnswer(Answered, frozen=True):
     actions: list[BoardAction]
 
 
-class PresenceObject(Answered, frozen=True):
-    """How many workers there are."""
-
-    alive: int
-    lost: int
-
-
-class CoordinatorObject(Answered, frozen=True):
-    """The worker that coordinates the others."""
-
-    worker: str
-    since: datetime | None
-    term: int
-
-
 class BoardAnswer(Answered, frozen=True):
     """The board in short. An item is counted under each state that holds."""
 
@@ -291,5 +276,5 @@ class BoardAnswer(Answered, frozen=True):
     states: dict[str, int]
     types: dict[str, int]
     tags: dict[str, int]
-    workers: PresenceObject
-    coordinator: CoordinatorObject | None
+    workers: WorkerCount
+    coordinator: CoordinatorRecord | None
