@@ -8,7 +8,8 @@ An event is of one of these classes. A program that subscribes to a board gets t
     RunStarted     RunEnded        RunLogged         a run was claimed; ended; its handler logs
     LockOverridden LockAdopted     LockLost          a lock was taken over, or lost
     LoopStoodStill                                   a coroutine is about to end its worker
-    SlotSkipped    ItemLeftAlone                     a slot was missed, an item cannot be taken
+    SlotSkipped    SlotPutOff                        a slot was missed, waits for a blackout's end
+    ItemLeftAlone                                    an item cannot be taken
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
     BusUnavailable BusBack                           trouble of the bus of a lease grab, and its end
     CoordinatorElected  CoordinatorEnded             a worker's term as coordinator of the board
@@ -191,7 +192,7 @@ class Walked(BoardEvent, frozen=True, kw_only=True):
     locks: int
     """Of the types that the worker takes."""
     missed: int
-    """Slots that were missed and are not made up for."""
+    """Slots that were missed and are not made up for, or wait for the end of a blackout."""
     complete: bool
     """Whether every shard was read."""
     requests: Mapping[str, int]
@@ -357,6 +358,21 @@ class SlotSkipped(BoardItemEvent, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         return f"missed {stamp(self.due)}"
+
+
+class SlotPutOff(BoardItemEvent, frozen=True, kw_only=True):
+    """A slot waits for the end of a blackout."""
+
+    kind = "put off"
+
+    due: datetime
+    until: datetime | None
+    """None: the blackout has no end, and the item is done."""
+
+    @property
+    def message(self) -> str:
+        end = f"until {stamp(self.until)}" if self.until else "for good"
+        return f"{stamp(self.due)} is put off by its blackout {end}"
 
 
 class BoardPaused(BoardEvent, frozen=True, kw_only=True):

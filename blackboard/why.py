@@ -20,10 +20,10 @@ from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
-from blackboard.rules.next_run import planned_after
+from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
-from blackboard.schedule.schedule import Every, Schedule, parse_schedule
+from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
 from blackboard.schedule.words import describe
 from blackboard.spec import Labels, RunSettings
 from blackboard.worker.membership import Sighting, silence, takers
@@ -117,7 +117,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
     }
     return Explanation(
         move=move,
-        headline=_headline(one, facts),
+        headline=_headline(one, move, facts),
         facts=tuple((label, fact) for label, fact in found.items() if fact),
     )
 
@@ -133,7 +133,7 @@ def _move(one: ItemStatus, facts: Circumstances) -> Move:
     return decide_token(token_of(item), now=facts.now, types=types, settings=facts.settings)
 
 
-def _headline(one: ItemStatus, facts: Circumstances) -> str:
+def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     item = one.item
     if one.stale:
         state = "is running, but its lock is stale"
@@ -141,6 +141,8 @@ def _headline(one: ItemStatus, facts: Circumstances) -> str:
         state = "is running"
     elif item.state is not State.ACTIVE:
         state = f"is {item.state.value}"
+    elif move is Move.PUT_OFF:
+        state = "waits for the end of its blackout"
     elif one.overdue:
         state = f"has been ready for {span((facts.now - item.ready).total_seconds())}: overdue"
     elif item.ready <= facts.now:
@@ -201,9 +203,18 @@ def _due(item: Item, facts: Circumstances) -> str:
     elif isinstance(schedule, Every) and item.start + schedule.interval == item.slot:
         text += f": it last started at {exactly(item.start, facts.now)}"
     if item.ready > item.slot:
-        jitter = " with its share of the jitter" if facts.settings and facts.settings.jitter else ""
-        text += f"; it may start{jitter} at {exactly(item.ready, facts.now)}"
+        text += f"; it may start{_delayed_by(item, facts)} at {exactly(item.ready, facts.now)}"
     return text
+
+
+def _delayed_by(item: Item, facts: Circumstances) -> str:
+    """What keeps a scheduled run from its slot."""
+    if facts.settings is None:
+        return ""
+    before = item.ready - part_of_jitter(item.id, facts.settings) - MILLISECOND
+    if before >= item.slot and opens(facts.settings.schedule, before) != before:
+        return " after its blackout"
+    return " with its share of the jitter" if facts.settings.jitter else ""
 
 
 def _taken(item: Item, move: Move, facts: Circumstances) -> str:
@@ -213,6 +224,10 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return f"its settings cannot be computed here{because}: a worker like this leaves it alone"
     if move is Move.SKIP:
         return "it was missed, and missed runs are not made up for: the next walk reschedules it"
+    if move is Move.PUT_OFF:
+        end = opens(facts.settings.schedule, facts.now)
+        until = f"until {exactly(end, facts.now)}" if end else "any more"
+        return f"its blackout lets no run begin {until}: the next walk puts it off"
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
     if facts.permitted:
@@ -389,7 +404,7 @@ def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     if facts.permitted or facts.occupants:
         more = f"a higher `concurrency` in [types.{item.type}]"
         return f"{more if facts.permitted else MORE_SLOTS}; or cancel one of them"
-    if move is Move.LEAVE:
+    if move in {Move.LEAVE, Move.PUT_OFF}:
         return f"`blackboard run {shlex.quote(item.id)}` starts it at once"
     return ""
 

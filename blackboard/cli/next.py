@@ -24,7 +24,7 @@ from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
-from blackboard.rules.next_run import part_of_jitter, times_of, upcoming
+from blackboard.rules.next_run import times_of, upcoming
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule
 from blackboard.schedule.times import parse_moment
@@ -194,9 +194,7 @@ def _upcoming(
         settings = edits.settings_of(board, item, encode_spec(spec_of(item)))
     except BadInput as bad:
         raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
-    wait = part_of_jitter(item.id, settings)
-    times = upcoming(item, settings.schedule, now=now, after=after, wait=wait)
-    return settings.schedule, times
+    return settings.schedule, upcoming(item, settings, now=now, after=after)
 
 
 def _print_times(

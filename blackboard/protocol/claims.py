@@ -25,8 +25,8 @@ from blackboard.protocol.batches import (
 )
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version
-from blackboard.rules.due import deadline, lease, may_take_over
-from blackboard.rules.transitions import claimed, freed, overridden, passed_over, run_of
+from blackboard.rules.due import Move, deadline, lease, may_take_over
+from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
 from blackboard.spec import RunSettings
 from blackboard.table import (
     Conflict,
@@ -209,10 +209,11 @@ def holds(item: Item | None, lock: Lock) -> bool:
     return item is not None and item.running and item.fence == lock.fence
 
 
-async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -> bool:
-    """Move a waiting item on to its next slot without a run: its slot is missed, and missed runs of
-    it are not made up. `settings` are the token's. False: another worker was faster, or a newer
-    version raised the item after the token was read; or there is no such item, and the token goes.
+async def pass_over(board: BoardTable, token: Token, move: Move, *, settings: RunSettings) -> bool:
+    """Let a waiting item wait on without a run: for its next slot, where this one is missed (SKIP),
+    or for the end of a time without runs (PUT_OFF). `settings` are the token's. False: another
+    worker was faster, or a newer version raised the item after the token was read; or there is no
+    such item, and the token goes.
     """
     item = await board.item(token.id)
     if item is None:
@@ -220,7 +221,8 @@ async def pass_over(board: BoardTable, token: Token, *, settings: RunSettings) -
         return False
     if item.version > VERSION or not item.waits or _missable(item) != _missable(token):
         return False
-    after = passed_over(item, settings=settings, now=await board.table.now())
+    change = put_off if move is Move.PUT_OFF else passed_over
+    after = change(item, settings=settings, now=await board.table.now())
     try:
         await board.commit(item.id, change_ops(item, after))
     except (Conflict, Unknown):

@@ -21,8 +21,9 @@ and three more came with locks that are renewed and workers that die in all ways
 
     the type is unknown here, or the row's version is newer         leave
     the lock is this worker's, and none of its runs has it          adopt
-    the slot is missed, and the item wants no missed runs           pass over
-    it is a time without runs                                       pass over
+    it is a time without runs                                       put off until that ends
+    the slot is missed, or it is a time without runs, and the
+    item wants no missed runs                                       pass over
 
 Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
 the resolution of the store's stamps, so that rounding never takes a lock early.
@@ -32,7 +33,7 @@ from collections.abc import Container
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from blackboard.model import VERSION, Lock, Permit, Token
+from blackboard.model import VERSION, Item, Lock, Permit, Token
 from blackboard.schedule.schedule import ALONE, Every, interval_of, opens
 from blackboard.spec import INTERVAL, RunSettings
 
@@ -59,6 +60,7 @@ class Move(StrEnum):
     LEAVE = "leave"
     RUN = "run"
     SKIP = "skip"
+    PUT_OFF = "put off"
     OVERRIDE = "override"
     ADOPT = "adopt"
 
@@ -69,27 +71,31 @@ def decide_token(
     """About a waiting token. `now` is the store's."""
     if token.version > VERSION or token.type not in types or token.ready > now:
         return Move.LEAVE
-    if is_missed(token, now=now, settings=settings) or is_closed(token, now=now, settings=settings):
+    if is_missed(token, now=now, settings=settings):
         return Move.SKIP
-    return Move.RUN
+    return Move.PUT_OFF if is_closed(token, now=now, settings=settings) else Move.RUN
 
 
-def is_missed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
-    """Whether the slot came and went unseen and its item wants no such runs. An `every`, a retry,
-    and what an operator asked for are never missed.
+def is_missed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
+    """Whether the slot came and went unseen, or may not be run now, and its item wants no such
+    runs. An `every`, a retry, and what an operator asked for are never missed.
     """
     by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
-    scheduled = by_the_clock and token.attempt == 1 and token.slot == token.planned
-    late = now - max(token.slot, token.ready)
-    return settings.missed == "none" and scheduled and late > settings.missed_after
+    if settings.missed != "none" or not by_the_clock or not _is_scheduled(one):
+        return False
+    late = now - max(one.slot, one.ready)
+    return late > settings.missed_after or is_closed(one, now=now, settings=settings)
 
 
-def is_closed(token: Token, *, now: datetime, settings: RunSettings) -> bool:
+def is_closed(one: Item | Token, *, now: datetime, settings: RunSettings) -> bool:
     """Whether it is a time without runs for the item. A retry, and what an operator asked for, may
     run then.
     """
-    scheduled = token.attempt == 1 and token.slot == token.planned
-    return scheduled and opens(settings.schedule, now) != now
+    return _is_scheduled(one) and opens(settings.schedule, now) != now
+
+
+def _is_scheduled(one: Item | Token) -> bool:
+    return one.attempt == 1 and one.slot == one.planned
 
 
 def decide_lock(

@@ -33,6 +33,7 @@ from msgspec import Struct
 
 from blackboard.model import NEVER, Item, State, whole_milliseconds
 from blackboard.phrases import stamp
+from blackboard.rules.due import is_closed, is_missed
 from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
 from blackboard.spec import RunSettings
 
@@ -90,15 +91,6 @@ def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) 
     if first is None and schedule is not None and not isinstance(schedule, Every):
         first = next_due(schedule, now)
     return whole_milliseconds(first or opens(schedule, now) or now)
-
-
-def slot_from(schedule: Schedule, now: datetime) -> datetime | None:
-    """The first slot after `now` of an item whose slots until then are not run: an `every` that a
-    window stopped is due when that ends.
-    """
-    opened = opens(schedule, now)
-    is_stopped = isinstance(schedule, Every) and opened != now
-    return opened if is_stopped else next_due(schedule, now)
 
 
 def is_exhausted(schedule: Schedule, runs: int) -> bool:
@@ -279,14 +271,18 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
         return item.ready - now > TOLERANCE
     if is_retry and item.stop and is_ahead(item.stop, now=now) and item.ready >= item.stop:
         return True
+    earliest = max(item.planned, now)
+    if not is_retry:  # a slot may wait for the end of a time without runs
+        ends = [opens(one, earliest) or earliest for one in planning.schedules]
+        earliest = max(ends, default=earliest)
     is_every = any(isinstance(one, Every) for one in planning.schedules)
     if is_every and not is_retry:
-        return item.ready - max(item.planned, now) > TOLERANCE
+        return item.ready - earliest > TOLERANCE
     if not (settings.is_whole or says_future(item, now=now)):
         return False  # its handler may say a backoff or a jitter of any length
     if is_retry:
         return item.ready - now > max(settings.backoff, LONGEST_WAIT)
-    return item.ready - max(item.planned, now) > max(settings.jitter, LONGEST_WAIT)
+    return item.ready - earliest > max(settings.jitter, LONGEST_WAIT)
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
@@ -316,24 +312,21 @@ def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
 
 
 def upcoming(
-    item: Item,
-    schedule: Schedule | None,
-    *,
-    now: datetime,
-    after: datetime | None = None,
-    wait: timedelta = timedelta(0),
+    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
 ) -> Iterator[datetime]:
-    """The pending run, and the slots of the schedule after it; later than `after`, if given. `wait`
-    is the item's part of the jitter, by which it is ready after a slot. A paused item counts as if
-    it were resumed; an item that is done has no times.
+    """The pending run, and the slots of the schedule after it, each with the item's part of the
+    jitter; later than `after`, if given. A paused item counts as if it were resumed; an item that
+    is done has no times.
     """
     if item.state is State.DONE:
         return
-    if not item.running and (after is None or item.ready > after):
-        yield item.ready
+    schedule, wait = settings.schedule, part_of_jitter(item.id, settings)
+    pending = _pending(item, settings, now=now)
+    if pending is not None and not item.running and (after is None or pending > after):
+        yield pending
     if schedule is None:
         return
-    started = item.start if item.running and item.start else max(item.ready, now)
+    started = item.start if item.running and item.start else max(pending or item.ready, now)
     if isinstance(schedule, Every):
         if after is not None and after > started:
             started += (after - started) // schedule.interval * schedule.interval
@@ -349,3 +342,15 @@ def upcoming(
         ready = jittered(schedule, slot, wait)
         if after is None or ready > after:
             yield ready
+
+
+def _pending(item: Item, settings: RunSettings, *, now: datetime) -> datetime | None:
+    """When the run in hand may start; None: not at all, as the next walk finds."""
+    if item.running or item.ready > now:
+        return item.ready
+    if is_missed(item, now=now, settings=settings):
+        return None
+    if not is_closed(item, now=now, settings=settings):
+        return item.ready
+    end = opens(settings.schedule, now)
+    return end and ready_for(item.id, end, settings=settings, first=False)

@@ -20,8 +20,9 @@ table, and this module has one function for each event.
     copy          absent                 paused, done, paused    the life of another id goes on
                                                                  under this one: a rename
     claim         waiting                running                 fence + 1
-    skip          waiting                waiting, done           its slot was missed, or the time is
-                                                                 one without runs: it is not run
+    skip          waiting                waiting, done           its slot was missed: it is not run
+    put off       waiting                waiting, done           it is a time without runs: the same
+                                                                 slot, when that ends
     override      running                running                 fence + 1, attempt + 1, runs + 1,
                                                                  failures + 1: the same slot again
     save          running                running                 what its run goes on with, if this
@@ -138,10 +139,9 @@ from blackboard.rules.next_run import (
     slot_after_edit,
     slot_asked_for,
     slot_brought_back,
-    slot_from,
     still_to_come,
 )
-from blackboard.schedule.schedule import Once
+from blackboard.schedule.schedule import Once, next_due, opens
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -168,6 +168,7 @@ class ItemEvent(StrEnum):
     COPY = "copy"
     CLAIM = "claim"
     SKIP = "skip"
+    PUT_OFF = "put off"
     OVERRIDE = "override"
     SAVE = "save"
     RELEASE = "release"
@@ -198,6 +199,7 @@ TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
     ItemEvent.COPY: {Phase.ABSENT: {Phase.PAUSED, Phase.DONE_PAUSED}},
     ItemEvent.CLAIM: {Phase.WAITING: {Phase.RUNNING}},
     ItemEvent.SKIP: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
+    ItemEvent.PUT_OFF: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
     ItemEvent.OVERRIDE: {Phase.RUNNING: {Phase.RUNNING}},
     ItemEvent.SAVE: {
         Phase.RUNNING: {Phase.RUNNING},
@@ -428,10 +430,23 @@ def unlocked(item: Item, run: Run) -> Item:
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slots up to `now` are not run: they are missed, or it is a time without runs."""
+    """Its slots up to `now` are not run: they are missed."""
     _check(ItemEvent.SKIP, item)
-    following = slot_from(settings.schedule, now) if settings.schedule else None
+    following = next_due(settings.schedule, now) if settings.schedule else None
     return _replanned(item, following, settings=settings, now=now)
+
+
+def put_off(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    """Its slot is run when the time without runs ends; never, if that has no end. A run that was
+    asked for may go before it.
+    """
+    _check(ItemEvent.PUT_OFF, item)
+    end = opens(settings.schedule, now)
+    if item.requests:
+        return _first_request(item, end and item.planned, now=now)
+    if end is None:
+        return replace(item, state=State.DONE)
+    return replace(item, ready=ready_for(item.id, end, settings=settings, first=False))
 
 
 def after_run(

@@ -263,8 +263,9 @@ class Scenario:
 def synthetic(
     count: int, *, every: timedelta, takes: float | None = None, spread: bool = False
 ) -> tuple[SimulatedItem, ...]:
-    """A mixed board: most items run `every` so often, some by cron, some fenced, a few with the
-    interval for a lease. All are due at once, or `spread` over their first interval.
+    """A mixed board: most items run `every` so often, some by cron, some are fenced or have
+    blackouts, a few have the interval for a lease. All are due at once, or `spread` over their
+    first interval.
     """
     mean = usual_length(every) if takes is None else takes
     return tuple(
@@ -284,10 +285,18 @@ def usual_length(interval: timedelta) -> float:
     return min(interval.total_seconds() / 20, 120.0)
 
 
+BLACKOUT = ", ".join(f"{hour:02}:07-{hour:02}:15" for hour in range(24))
+"""Some minutes of each hour, without the slots of such items that have one an hour."""
+
+
 def _spec(number: int, every: timedelta) -> Spec:
     lease = format_duration(max(min(every / 4, timedelta(minutes=2)), timedelta(seconds=10)))
     interval = format_duration(every)
     match number % 10:
+        case 5:
+            return Spec(every=interval, stale_after=lease, blackout=BLACKOUT)
+        case 6:
+            return Spec(cron=_cron(number, every), stale_after=lease, blackout=BLACKOUT)
         case 7:
             return Spec(cron=_cron(number, every), stale_after=lease, retries=1)
         case 8:

@@ -45,7 +45,7 @@ from blackboard.records import (
     run_record,
     run_summary,
 )
-from blackboard.rules.next_run import part_of_jitter, upcoming
+from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.spec import decode_spec, encode_spec
 from blackboard.table import TableError
@@ -166,8 +166,7 @@ async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.N
         settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
-    now, wait = await site.board.table.now(), part_of_jitter(item.id, settings)
-    times = upcoming(item, settings.schedule, now=now, wait=wait)
+    times = upcoming(item, settings, now=await site.board.table.now())
     return shapes.NextAnswer(id=item.id, times=[*islice(times, said.count)])
 
 

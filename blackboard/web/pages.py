@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -35,11 +35,10 @@ from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
-from blackboard.rules.next_run import part_of_jitter, upcoming
+from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.schedule.schedule import Schedule
 from blackboard.schedule.words import describe
-from blackboard.spec import decode_spec, encode_spec
+from blackboard.spec import RunSettings, decode_spec, encode_spec
 from blackboard.web.actions import ACTS, BULK, DONE, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
@@ -209,7 +208,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
     runs = [run async for run in site.board.runs(item_id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     now = await site.board.table.now()
-    schedule, wait, problem = _schedule(site, item)
+    settings, problem = _settings(site, item)
     spec = decoded(item.spec)
     labels = site.board.labels(item)
     return WebPage(
@@ -225,8 +224,8 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "labels": labels,
             "lock": status.lock,
             "why": why,
-            "schedule": describe(schedule) if schedule else problem,
-            "times": list(islice(upcoming(item, schedule, now=now, wait=wait), NEXT_TIMES)),
+            "schedule": describe(settings.schedule) if settings.schedule else problem,
+            "times": list(islice(upcoming(item, settings, now=now), NEXT_TIMES)),
             "own": own_options(item),
             "acts": [*ACTS],
             "editable": EDITABLE,
@@ -261,16 +260,13 @@ def own_options(item: Item) -> dict[str, str]:
     return {name: str(value) for name, value in said.items() if value is not None}
 
 
-def _schedule(site: Site, item: Item) -> tuple[Schedule | None, timedelta, str]:
-    """The schedule as it is resolved here, and how long after its slots the item is ready; or words
-    for why there is none.
-    """
+def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
+    """The settings as they are resolved here, and words for why there is no schedule."""
     try:
         settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
     except (BadInput, ValueError) as problem:
-        return None, timedelta(0), str(problem)
-    wait = part_of_jitter(item.id, settings)
-    return settings.schedule, wait, "none: it runs when it is requested"
+        return RunSettings(), str(problem)
+    return settings, "none: it runs when it is requested"
 
 
 async def run_page(site: Site, request: Request) -> WebPage:

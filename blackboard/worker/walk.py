@@ -26,6 +26,7 @@ from blackboard.events import (
     BoardResumed,
     Events,
     ItemLeftAlone,
+    SlotPutOff,
     SlotSkipped,
     StoreAway,
 )
@@ -37,6 +38,7 @@ from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
+from blackboard.schedule.schedule import opens
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.claiming import Claimer, NoPermit
@@ -60,6 +62,8 @@ MOST_OVERDUE = 1_000
 """Overdue tokens in one result."""
 MOST_LEFT = 100_000
 """Items left alone whose ids are kept, so that each is reported once."""
+PASSES = frozenset({Move.SKIP, Move.PUT_OFF})
+"""What is done about a ready token that is not run now."""
 _Version = tuple[str, str]
 """The item and the etag of a token or a lock. Rows that were written in one batch may have the same
 etag."""
@@ -363,11 +367,11 @@ class Walk:
         try:
             candidate = self._candidate(token)
             move = self._decide(candidate, progress)
-            if move is Move.SKIP and candidate.turn.begins > progress.now:
+            if move in PASSES and candidate.turn.begins > progress.now:
                 return selection.defer(candidate)
-            if move is Move.SKIP:
+            if move in PASSES:
                 progress.missed += 1
-                selection.passed_over |= await self._pass_over(candidate, progress)
+                selection.passed_over |= await self._pass_over(candidate, move, progress)
         except (BadInput, ValueError) as error:
             self._leave(token, str(error))
             return True
@@ -397,16 +401,20 @@ class Walk:
         token, settings = candidate.token, candidate.settings
         return decide_token(token, now=progress.now, types=self.handlers, settings=settings)
 
-    async def _pass_over(self, candidate: Candidate, progress: WalkProgress) -> bool:
-        """Move an item whose slot is missed on to its next one. Whether that was done."""
-        token = candidate.token
-        passed = await pass_over(self.board, token, settings=candidate.settings)
-        if passed:
-            progress.skipped += 1
+    async def _pass_over(self, candidate: Candidate, move: Move, progress: WalkProgress) -> bool:
+        """Let an item wait on without a run. Whether that was done."""
+        token, settings = candidate.token, candidate.settings
+        passed = await pass_over(self.board, token, move, settings=settings)
+        if not passed:
+            self._misfits.add(_version(token))
+            return False
+        progress.skipped += 1
+        if move is Move.SKIP:
             self.events.emit_of(token, SlotSkipped, due=token.slot)
         else:
-            self._misfits.add(_version(token))
-        return passed
+            until = opens(settings.schedule, progress.now)
+            self.events.emit_of(token, SlotPutOff, due=token.slot, until=until)
+        return True
 
     def _leave(self, row: Token | Lock, reason: str) -> None:
         """Report, once, why an item is left alone."""

@@ -35,7 +35,7 @@ class WalkResult:
     late: frozenset[int]
     """Shards that took too long to be waited for and have not answered yet."""
     missed: int
-    """Slots that were missed and are not to be made up."""
+    """Slots that were missed and are not to be made up, or that a blackout puts off."""
     skipped: int
     """Of them, those that this walk passed over."""
     lost: int

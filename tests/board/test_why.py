@@ -20,6 +20,7 @@ NOW = ManualClock().now()
 HOUR = timedelta(hours=1)
 EVERY = resolve([Spec(every="8h", retries=2)])
 CRON = resolve([Spec(cron="0 3 * * *", timezone="America/Los_Angeles", jitter="1h")])
+CLOSED = resolve([Spec(cron="0 * * * *", blackout="08:30-11:00")])
 NONE = resolve([Spec(cron="0 * * * *", missed="none")])
 ALL = resolve([Spec(cron="0 * * * *", missed="all")])
 ITEM = Item(
@@ -111,6 +112,22 @@ def why(
             {"settings": NONE},
             Move.SKIP,
             ["missed runs are not made up for: the next walk reschedules"],
+        ),
+        (
+            BEFORE,
+            {"settings": CLOSED},
+            Move.PUT_OFF,
+            [
+                "waits for the end of its blackout.",
+                "its blackout lets no run begin until 2026-11-21 11:00:00Z (in 2h): the next walk",
+                "to change   `blackboard run davis` starts it at once",
+            ],
+        ),
+        (
+            BEFORE | {"ready": NOW + 2 * HOUR},
+            {"settings": CLOSED},
+            Move.LEAVE,
+            ["; it may start after its blackout at 2026-11-21 11:00:00Z (in 2h)"],
         ),
         (BEFORE, {"settings": None}, Move.LEAVE, ["its settings cannot be computed here"]),
         (

@@ -10,6 +10,7 @@ import pytest
 from blackboard.model import Item, State, replace
 from blackboard.rules.next_run import upcoming
 from blackboard.schedule.schedule import parse_schedule
+from blackboard.spec import RunSettings
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -205,7 +206,7 @@ def test_the_times_of_an_item(
 ) -> None:
     found = upcoming(
         replace(WAITING, **columns),
-        parse_schedule(schedule) if schedule else None,
+        RunSettings(schedule=parse_schedule(schedule) if schedule else None),
         now=NOON + now * HOUR,
         after=None if after is None else NOON + after * HOUR,
     )

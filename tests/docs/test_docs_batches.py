@@ -12,6 +12,7 @@ from blackboard.protocol import claims, edits
 from blackboard.protocol.batches import PLANNED, add_ops, free_ops, late_ops, release_ops, save_ops
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.retention import Retention, delete_tombstones, is_expired
+from blackboard.rules.due import Move
 from blackboard.table import ANY, Delete, Insert, Op
 from tests.protocol.test_batches import CLAIM, NOON, PAUSED, RUN, RUNNING, WAITING
 from tests.support.boards import Scene
@@ -128,7 +129,7 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         scene.table.batches.clear()
         missed = await scene.token()
         settings = board.resolve(missed.type, missed.spec)
-        assert await claims.pass_over(board, missed, settings=settings)
+        assert await claims.pass_over(board, missed, Move.SKIP, settings=settings)
         sent.stop("pass over a missed slot")
 
         # taken away: overridden, unlocked, cancelled, removed; and who comes late

@@ -17,6 +17,7 @@ from blackboard.protocol import edits, keys
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.rules.due import Move
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
 from blackboard.worker.membership import ANNOUNCE_EVERY, announce, workers
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
@@ -301,7 +302,9 @@ async def test_a_missed_slot_of_an_item_that_became_newer_is_left_alone(scene: S
     scene.later(hours=5)
     token = await scene.token()
     raised = await raise_version(scene, "item:", "next:", item_id="davis")
-    assert not await pass_over(scene.board, token, settings=settings_of(token.type, token.spec))
+    assert not await pass_over(
+        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+    )
     rows = [*await scene.rows("item:"), *await scene.rows("next:")]
     assert {row.key: row.etag for row in rows} == raised
 

@@ -4,19 +4,20 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.model import Outcome, State, Token, replace
+from blackboard.model import NEVER, Outcome, QueuedRun, State, Token, replace
 from blackboard.protocol.batches import token_of
 from blackboard.rules.due import Move, decide_token
 from blackboard.rules.next_run import (
     Planning,
     first_slot,
     is_exhausted,
+    is_set_back,
     planned_after,
     slot_brought_back,
-    slot_from,
     still_to_come,
+    upcoming,
 )
-from blackboard.rules.transitions import passed_over, released, rescheduled, run_of
+from blackboard.rules.transitions import passed_over, put_off, released, rescheduled, run_of
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, MINUTE, NOON, item, running, settings
@@ -88,29 +89,85 @@ def test_the_first_slot_is_in_no_window() -> None:
     assert edited.slot == NOON + 2 * HOUR
 
 
-def test_in_a_window_an_item_is_passed_over() -> None:
+WAITING = item(slot=NOON - MINUTE)
+"""Ready a minute before a window, which ends after two hours."""
+
+
+def test_what_is_done_about_an_item_in_a_window() -> None:
     def move(token: Token, said: RunSettings) -> Move:
         return decide_token(token, now=NOON + MINUTE, types={"feed"}, settings=said)
 
-    waiting = item(slot=NOON - MINUTE)
-    token = token_of(waiting)
-    assert move(token, closed(**HOURLY)) is Move.SKIP
+    token = token_of(WAITING)
+    assert move(token, closed(**HOURLY)) is Move.PUT_OFF
+    assert move(token, closed(**HOURLY, missed="all")) is Move.PUT_OFF
+    assert move(token, closed(**HOURLY, missed="none")) is Move.SKIP
+    assert move(token, closed(every="5h", missed="none")) is Move.PUT_OFF
     assert move(token, settings(**HOURLY)) is Move.RUN
+    assert move(token, settings(**HOURLY, missed="none")) is Move.RUN
     assert move(replace(token, attempt=2), closed(**HOURLY)) is Move.RUN
     asked = replace(token, planned=NOON + HOUR)
     assert move(asked, closed(**HOURLY)) is Move.RUN
-    for said, slot in ((closed(**HOURLY), 2 * HOUR), (closed(every="5h"), 2 * HOUR)):
-        after = passed_over(waiting, settings=said, now=NOON)
-        assert (after.slot, after.ready) == (NOON + slot, NOON + slot)
+    assert move(asked, closed(**HOURLY, missed="none")) is Move.RUN
 
 
-def test_a_slot_after_those_that_are_passed_over() -> None:
-    plain, limited = settings(every="5h").schedule, closed(every="5h").schedule
-    assert plain is not None
-    assert limited is not None
-    assert slot_from(plain, NOON) == NOON + 5 * HOUR
-    assert slot_from(limited, NOON) == NOON + 2 * HOUR
-    assert slot_from(limited, NOON + 3 * HOUR) == NOON + 8 * HOUR
+@pytest.mark.parametrize(
+    "said", [HOURLY, HOURLY | {"missed": "all"}, {"every": "5h"}, {"at": "2026-11-21T11:59"}]
+)
+def test_a_slot_that_a_window_puts_off_is_run_when_it_ends(said: dict[str, object]) -> None:
+    """Also one beyond the end of the schedule, as any that is late."""
+    for more in ({}, {"until": "2026-11-21T13:00Z"}):
+        after = put_off(WAITING, settings=closed(**said, **more), now=NOON + MINUTE)
+        assert after == replace(WAITING, ready=NOON + 2 * HOUR)
+
+
+def test_what_windows_put_off_comes_spread_over_its_jitter() -> None:
+    said = closed(**HOURLY, jitter="10m")
+    after = put_off(WAITING, settings=said, now=NOON)
+    part = after.ready - (NOON + 2 * HOUR)
+    assert timedelta(0) < part < 10 * MINUTE
+    assert next(upcoming(WAITING, said, now=NOON)) == after.ready
+
+
+def test_a_run_that_was_asked_for_does_not_wait_for_the_end_of_a_window() -> None:
+    """It came while a run went on that a shutdown has put back."""
+    first, second = (
+        QueuedRun(slot=NOON + at * MINUTE, once=once, name=str(at))
+        for at, once in ((1, "{}"), (2, ""))
+    )
+    before = replace(WAITING, requests=(first, second))
+    after = put_off(before, settings=closed(**HOURLY), now=NOON + 3 * MINUTE)
+    assert (after.slot, after.once, after.requests) == (first.slot, "{}", (second,))
+    assert (after.ready, after.planned) == (NOON + 3 * MINUTE, WAITING.slot)
+
+
+def test_a_window_without_an_end_ends_an_item() -> None:
+    ever = settings(**HOURLY, blackout="mon-sun")
+    assert decide_token(token_of(WAITING), now=NOON, types={"feed"}, settings=ever) is Move.PUT_OFF
+    assert put_off(WAITING, settings=ever, now=NOON) == replace(WAITING, state=State.DONE)
+    assert [*upcoming(WAITING, ever, now=NOON)] == []
+    asked = replace(WAITING, requests=(QueuedRun(slot=NOON, once="", name="1"),))
+    after = put_off(asked, settings=ever, now=NOON)
+    assert (after.state, after.slot, after.planned) == (State.ACTIVE, NOON, NEVER)
+
+
+def test_a_missed_slot_gives_way_to_the_first_after_the_window() -> None:
+    after = passed_over(WAITING, settings=closed(**HOURLY), now=NOON)
+    assert (after.slot, after.ready) == (NOON + 2 * HOUR, NOON + 2 * HOUR)
+
+
+def test_what_a_window_puts_off_is_not_set_back() -> None:
+    """A slot may wait for longer than any jitter."""
+    for said in ({"every": "1h"}, HOURLY):
+        weekend = settings(**said, blackout="fri-mon")
+        assert weekend.schedule is not None
+        planning = Planning(settings=weekend, schedules=[weekend.schedule])
+        ran = replace(WAITING, start=NOON - DAY, schedule=weekend.text)
+        waits = put_off(ran, settings=weekend, now=NOON)
+        assert waits.ready == NOON + 60 * HOUR
+        assert not is_set_back(waits, planning, now=NOON + MINUTE)
+        assert is_set_back(replace(waits, ready=waits.ready + 2 * DAY), planning, now=NOON)
+    unknown = Planning(settings=settings(), schedules=[])
+    assert not is_set_back(replace(WAITING, start=NOON - DAY), unknown, now=NOON)
 
 
 def test_what_waits_for_the_end_of_windows_is_not_set_back() -> None:

@@ -37,6 +37,7 @@ from blackboard.rules.transitions import (
     passed_over,
     paused,
     phase_of,
+    put_off,
     released,
     removed,
     requested,
@@ -66,6 +67,8 @@ ITEMS = {
 OVER = settings(at="2026-11-21T11:00Z")
 """A schedule without a next slot."""
 GOES_ON = settings(cron=HOURLY, timezone="Asia/Tokyo")
+CLOSED_FOR_GOOD = settings(cron=HOURLY, blackout="mon-sun")
+"""Time without runs that has no end."""
 
 
 def run(one: Item, outcome: Outcome) -> Run:
@@ -91,6 +94,10 @@ OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
     ],
     ItemEvent.CLAIM: [lambda one, by: claimed(one, settings=by, owner="me", now=NOW)],
     ItemEvent.SKIP: [lambda one, by: passed_over(one, settings=by, now=NOW)],
+    ItemEvent.PUT_OFF: [
+        lambda one, by: put_off(one, settings=by, now=NOW),
+        lambda one, _: put_off(one, settings=CLOSED_FOR_GOOD, now=NOW),
+    ],
     ItemEvent.OVERRIDE: [lambda one, _: overridden(one, owner="you", now=NOW)],
     ItemEvent.SAVE: [lambda one, _: saved(one, '"p57"')],
     ItemEvent.RELEASE: [

@@ -1,18 +1,23 @@
 """The next times of an item, as `next` and the pages show them."""
 
+import math
 from datetime import timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from blackboard.model import Item, State, replace
-from blackboard.rules.next_run import times_of, upcoming
+from blackboard.rules.next_run import phase, times_of, upcoming
+from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
 
-EVERY = settings(every="8h").schedule
-CRON = settings(cron=HOURLY).schedule
-ONCE = settings(at=NOON.isoformat()).schedule
-CLOSED = settings(cron=HOURLY, blackout="13:01-13:30").schedule
+NO_SCHEDULE = settings()
+EVERY = settings(every="8h")
+CRON = settings(cron=HOURLY)
+ONCE = settings(at=NOON.isoformat())
+CLOSED = settings(cron=HOURLY, blackout="13:01-13:30")
+UNMISSED = settings(cron=HOURLY, blackout="13:01-13:30", missed="none")
 WAITING = item()
 LATER = item(slot=NOON + HOUR)
 ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
@@ -20,10 +25,16 @@ ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
 JITTER = timedelta(minutes=3)
 
 
+def spread(said: RunSettings, wait: timedelta) -> RunSettings:
+    """The settings with a jitter of which the items here have `wait` for their part."""
+    microseconds = wait.total_seconds() * 1e6 / phase(WAITING.id)
+    return replace(said, jitter=timedelta(microseconds=math.ceil(microseconds)))
+
+
 @pytest.mark.parametrize(
-    ("one", "schedule", "said", "hours"),
+    ("one", "said", "more", "hours"),
     [
-        (WAITING, None, {}, [0]),
+        (WAITING, NO_SCHEDULE, {}, [0]),
         (WAITING, EVERY, {}, [0, 8, 16]),
         (WAITING, CRON, {}, [0, 1, 2]),
         (WAITING, ONCE, {}, [0]),
@@ -36,7 +47,7 @@ JITTER = timedelta(minutes=3)
         (running(), EVERY, {}, [8, 16, 24]),
         (running(start=NOON + HOUR), EVERY, {"now": NOON + 2 * HOUR}, [9, 17, 25]),
         (running(), CRON, {}, [1, 2, 3]),
-        (running(), None, {}, []),
+        (running(), NO_SCHEDULE, {}, []),
         (replace(running(), start=None), EVERY, {"now": NOON + HOUR}, [9, 17, 25]),
         # later than a time
         (WAITING, EVERY, {"after": NOON - HOUR}, [0, 8, 16]),
@@ -45,7 +56,7 @@ JITTER = timedelta(minutes=3)
         (WAITING, EVERY, {"after": NOON + 81 * HOUR}, [88, 96, 104]),
         (WAITING, CRON, {"after": NOON}, [1, 2, 3]),
         (WAITING, CRON, {"after": NOON + 5 * HOUR}, [6, 7, 8]),
-        (WAITING, None, {"after": NOON}, []),
+        (WAITING, NO_SCHEDULE, {"after": NOON}, []),
         # what an operator asked for, and the slot that the schedule has planned
         (ASKED, CRON, {}, [1 / 6, 1, 2]),
         (ASKED, CRON, {"after": NOON + HOUR}, [2, 3, 4]),
@@ -65,30 +76,42 @@ JITTER = timedelta(minutes=3)
         (WAITING, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
         (replace(ASKED, planned=NOON + HOUR), CLOSED, {"wait": JITTER}, [1 / 6, 1, 2.05]),
         (ASKED, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
+        # what is ready, and late for a time without runs, waits for its end, or for its next slot
+        (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR}, [1.5, 2, 3]),
+        (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "wait": JITTER}, [1.55, 2.05, 3.05]),
+        (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "after": NOON + 1.5 * HOUR}, [2, 3, 4]),
+        (WAITING, CLOSED, {"now": NOON + 1.7 * HOUR}, [0, 2, 3]),
+        (WAITING, UNMISSED, {"now": NOON + 1.2 * HOUR}, [2, 3, 4]),
+        (WAITING, UNMISSED, {"now": NOON + MINUTE}, [0, 1, 2]),
+        (WAITING, UNMISSED, {"now": NOON + 6 * MINUTE}, [1, 2, 3]),
+        (ASKED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1 / 6, 2, 3]),
         # a paused item counts as if it were resumed, one that is done has no times
         (replace(WAITING, state=State.PAUSED), CRON, {}, [0, 1, 2]),
         (replace(WAITING, state=State.DONE), CRON, {}, []),
     ],
 )
 def test_the_next_times_of_an_item(
-    one: Item, schedule: object, said: dict[str, object], hours: list[float]
+    one: Item, said: RunSettings, more: dict[str, Any], hours: list[float]
 ) -> None:
-    found = islice(upcoming(one, schedule, **{"now": NOON, **said}), 3)  # type: ignore[arg-type]
+    times = {"now": NOON, **more}
+    run = spread(said, times.pop("wait", timedelta(0)))
+    found = islice(upcoming(one, run, **times), 3)
     assert [(at - NOON) / HOUR for at in found] == pytest.approx(hours)
 
 
 def test_times_are_whole_milliseconds() -> None:
     wait = timedelta(microseconds=1_500)
     for one in (WAITING, ASKED):
-        for at in islice(upcoming(one, CRON, now=NOON, wait=wait), 3):
+        for at in islice(upcoming(one, spread(CRON, wait), now=NOON), 3):
             assert at.microsecond % 1_000 == 0
     after = NOON + HOUR + timedelta(milliseconds=1)
-    assert next(upcoming(WAITING, CRON, now=NOON, wait=wait, after=after)) == after + HOUR
+    assert next(upcoming(WAITING, spread(CRON, wait), now=NOON, after=after)) == after + HOUR
 
 
 def test_the_times_of_a_schedule_are_later_than_a_time_and_end_with_it() -> None:
-    assert EVERY is not None
-    assert ONCE is not None
-    assert [*islice(times_of(EVERY, NOON), 2)] == [NOON + 8 * HOUR, NOON + 16 * HOUR]
-    assert [*times_of(ONCE, NOON - DAY)] == [NOON]
-    assert [*times_of(ONCE, NOON)] == []
+    every, once = EVERY.schedule, ONCE.schedule
+    assert every is not None
+    assert once is not None
+    assert [*islice(times_of(every, NOON), 2)] == [NOON + 8 * HOUR, NOON + 16 * HOUR]
+    assert [*times_of(once, NOON - DAY)] == [NOON]
+    assert [*times_of(once, NOON)] == []

@@ -11,6 +11,7 @@ from blackboard.events import (
     LockAdopted,
     LockOverridden,
     RunEnded,
+    SlotPutOff,
     SlotSkipped,
     StoreEvent,
     Walked,
@@ -213,6 +214,24 @@ async def test_missed_slots_that_are_not_wanted_are_passed_over(place: Workplace
     assert skipped.id == "davis"
     assert (await place.token()).ready > place.clock.now()
     assert worker.order == ["davis"]
+
+
+@with_workers
+async def test_a_slot_that_a_blackout_puts_off_runs_once_when_that_ends(place: Workplace) -> None:
+    await place.add("davis", cron="0 9 * * *", blackout="10:00-12:00")
+    place.later(hours=1)
+    worker = await place.worker()
+    await worker.walk()
+    (waits,) = worker.of(SlotPutOff)
+    assert (waits.id, waits.until) == ("davis", place.clock.now() + timedelta(hours=2))
+    await worker.walk()
+    assert worker.order == []
+    place.later(hours=2)
+    await worker.walk()
+    (await worker.run("davis")).end()
+    await place.ended("davis")
+    assert worker.order == ["davis"]
+    assert len(worker.of(SlotPutOff)) == 1
 
 
 @with_workers

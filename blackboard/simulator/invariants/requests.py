@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from blackboard.model import NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
 from blackboard.rules.next_run import phase, serves
-from blackboard.schedule.schedule import Every, Once, next_due
+from blackboard.schedule.schedule import Every, Once, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import Difference, same
@@ -76,6 +76,8 @@ class OperatorChanges:
             following = None
             if after.first is None and schedule is not None and not isinstance(schedule, Every):
                 following = next_due(schedule, change.latest)
+            elif after.first is None:
+                following = opens(schedule, change.latest)
             yield from _no_later(after.slot, following or change.latest)
         yield "SLOT", "planned", after.slot, after.planned
         yield "ATTEMPTS", "attempt", 1, after.attempt
@@ -113,7 +115,7 @@ class OperatorChanges:
             yield "SLOT", "slot", whole_milliseconds(schedule.moment), after.slot
             return
         if isinstance(schedule, Every):
-            following = next_due(schedule, after.start) if after.start else latest
+            following = next_due(schedule, after.start) if after.start else opens(schedule, latest)
         else:
             following = next_due(schedule, max(latest, after.start or latest))
         if following is None:

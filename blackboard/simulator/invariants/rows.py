@@ -19,6 +19,7 @@ from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.next_run import slots_in_line
 from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.transitions import was_closed
 from blackboard.simulator.store import MORE, Written
 from blackboard.spec import decode_spec, resolve
 from blackboard.table import Delete, Insert, Merge, Op, Replace, Row
@@ -320,8 +321,8 @@ class History:
             raise Violation("LATE", "wrote into an item of a fenced type", item=change.id)
 
     def _passed_over(self, change: AppliedChange) -> None:
-        """A worker may change a waiting item without a run only where missed slots are not run, and
-        this slot was missed.
+        """A worker may change a waiting item without a run only in a time without runs, or where
+        missed slots are not run, and this slot was missed.
         """
         item = change.before
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
@@ -329,6 +330,8 @@ class History:
         settings = resolve([decode_spec(item.spec)])
         late = change.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
+        if scheduled and was_closed(settings.schedule, change):
+            return
         if settings.missed != "none" or not scheduled or late <= settings.missed_after:
             what = f"{item.slot} after {late.total_seconds():.3f} s"
             raise Violation("PASSED", what, item=change.id)

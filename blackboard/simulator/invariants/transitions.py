@@ -2,7 +2,8 @@
 
 The table of "Release" in docs/rows.md is computed here again, without `rules/`: from the item
 before, the row of its run, and the schedule. A slot later than expected means that one was skipped,
-and its run never starts. SLOT also: a run starts at a slot of its schedule.
+and its run never starts. SLOT also: a run starts at a slot of its schedule. CLOSED: none starts by
+its schedule in a time without runs.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ from blackboard.model import (
     whole_milliseconds,
 )
 from blackboard.rules.next_run import MILLISECOND, phase, slot_of
-from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due
+from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import RunSettings
@@ -33,6 +34,8 @@ from blackboard.table import Delete, Insert, Replace
 HOUR = timedelta(hours=1)
 TAKEOVERS = 3
 """Attempts that may be overridden, where retries allow fewer."""
+DECIDED_WITHIN = timedelta(minutes=1)
+"""Of a write: the worker decided upon it no longer ago."""
 FAILING = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
 Difference = tuple[str, str, Any, Any]
 """A kind of violation; a column; the expected value, and the actual one."""
@@ -134,6 +137,13 @@ class Transitions:
         settings = self._settings_of(before)
         if settings.schedule is None or before.requests:
             return
+        if was_closed(settings.schedule, change) and not is_dropped(settings):
+            yield from same(before, after, "slot planned attempt runs failures")
+            end = opens(settings.schedule, change.latest) or change.latest
+            latest = _ready(before.id, end, settings)
+            if after.ready > latest:
+                yield "SERVED", "ready", f"{latest} at the latest", after.ready
+            return
         following = next_due(settings.schedule, change.latest)
         if following is None:
             return
@@ -212,7 +222,27 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
 def _ready(item_id: str, slot: datetime, settings: RunSettings) -> datetime:
     if isinstance(settings.schedule, Every):
         return slot
-    return whole_milliseconds(slot + settings.jitter * phase(item_id))
+    ready = whole_milliseconds(slot + settings.jitter * phase(item_id))
+    return ready if opens(settings.schedule, ready) == ready else slot
+
+
+def is_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
+    """Whether it is a time without runs, when a worker writes, and was when it decided to."""
+    return all(opens(schedule, one) != one for one in _moments(change))
+
+
+def was_closed(schedule: Schedule | None, change: AppliedChange) -> bool:
+    """Whether it is a time without runs, when a worker writes, or was when it decided to."""
+    return any(opens(schedule, one) != one for one in _moments(change))
+
+
+def _moments(change: AppliedChange) -> tuple[datetime, datetime]:
+    return change.latest, change.latest - DECIDED_WITHIN
+
+
+def is_dropped(settings: RunSettings) -> bool:
+    """Whether a slot that may not be run now is left out; else it waits."""
+    return settings.missed == "none" and not isinstance(settings.schedule, Every)
 
 
 def _plan_of(plan: Expected, after: Item, state: State) -> Iterator[Difference]:
@@ -272,7 +302,8 @@ def _result(before: Item, after: Item, run: Run) -> Iterator[Difference]:
 
 class ClaimedSlots:
     """SLOT: a claim is for a slot of the item's schedule, or for the first one of the item, or for
-    one that was claimed before (a retry, or a run that was cut short).
+    one that was claimed before (a retry, or a run that was cut short). CLOSED: it is made in no
+    time without runs, unless it is a retry, or a person asked for it.
     """
 
     def __init__(self, schedule_of: Callable[[Item], Schedule | None]) -> None:
@@ -286,10 +317,13 @@ class ClaimedSlots:
             self._first[now.id] = now.planned
         if before is None or not any(isinstance(one.op, Insert) for one in change.of(Lock)):
             return
+        schedule, is_scheduled = self._schedule_of(before), before.slot == before.planned
+        if is_scheduled and before.attempt == 1 and is_closed(schedule, change):
+            raise Violation("CLOSED", f"claimed at {change.latest}", item=before.id)
         claimed = self._claimed[before.id]
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
-        if not is_old and before.slot == before.planned and not self._has(before):
+        if not is_old and is_scheduled and not self._has(before):
             what = f"{before.slot} is no slot of {before.schedule or 'nothing'}"
             raise Violation("SLOT", what, item=before.id)
 

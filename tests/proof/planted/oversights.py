@@ -15,6 +15,7 @@ from blackboard.protocol import batches, claims, edits, reading, releases
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of
 from blackboard.rules import due, transitions
+from blackboard.rules.due import Move
 from blackboard.rules.transitions import LateMove, late_move, passed_over, released, unlocked
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
@@ -25,9 +26,10 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
 from blackboard.worker.slots import Slots
 from blackboard.worker.walk import Walk
+from blackboard.worker.walk_result import WalkProgress
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
-from tests.proof.planted.scenarios import newer
+from tests.proof.planted.scenarios import closed, newer
 
 TWO_MINUTES = timedelta(minutes=2)
 
@@ -51,6 +53,14 @@ def counts_from_two_minutes_later(item: Item, run: Run, **about: Any) -> Item:
 
 def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     return passed_over(item, settings=settings, now=now + settings.jitter)
+
+
+_honest_decide = Walk._decide
+
+
+def begins_at_any_time(walk: Walk, candidate: Candidate, progress: WalkProgress) -> Move:
+    move = _honest_decide(walk, candidate, progress)
+    return Move.RUN if move is Move.PUT_OFF else move
 
 
 def is_not_put_back(item: Item, run: Run, **about: Any) -> Item:
@@ -239,6 +249,22 @@ OVERSIGHTS = (
         shows="SERVED",
         walks=False,
         verbs=("edit",),
+    ),
+    Planted(
+        name="not put off",
+        without="a slot that is ready in a time without runs is run",
+        patches=((Walk, "_decide", begins_at_any_time),),
+        shows="CLOSED",
+        walks=False,
+        draw=closed,
+    ),
+    Planted(
+        name="dropped",
+        without="a slot that is ready in a time without runs is passed over",
+        patches=((claims, "put_off", passed_over),),
+        shows="SERVED|SLOT",
+        walks=False,
+        draw=closed,
     ),
     Planted(
         name="not put back",

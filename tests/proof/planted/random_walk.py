@@ -23,6 +23,7 @@ from blackboard.simulator.changes import Saved, saved_of, text_of_saved
 from blackboard.simulator.invariants import Violation
 from blackboard.spec import Spec
 from blackboard.table import Busy
+from blackboard.worker.walk import PASSES
 from tests.proof.planted.steps import PARTITION, Doing, StepClock, StepTable, step
 from tests.support.boards import settings_of
 from tests.support.clocks import SeededChance
@@ -164,8 +165,8 @@ class World:
             for token in (row for row in found if not isinstance(row, Lock)):
                 settings = settings_of(token.type, token.spec)
                 move = claims.decide_token(token, now=now, types=TYPES, settings=settings)
-                if move is Move.SKIP:
-                    await pass_over(board, token, settings=settings)
+                if move in PASSES:
+                    await pass_over(board, token, move, settings=settings)
                 elif move is Move.RUN:
                     tokens.append((token, settings))
             chosen = tokens[: self.random.choice((1, 2))]

@@ -80,6 +80,8 @@ SCARCES = tuple(
     for number in range(5)
 )
 """More than the limits of the board ever let run, some with longer leases than a permit has."""
+BLACKOUT = "00:02-00:05, 00:07-00:10, 00:12-00:14"
+"""Of the quarter of an hour that a world lasts."""
 RUSHED = ("edit", "pause", "resume", "unlock", "cancel")
 """What people may ask for again and again: an item remembers the last eight additions and runs that
 were asked for, and no more.
@@ -118,6 +120,13 @@ def newer(seed: int) -> Scenario:
     """A crowded world whose workers stand still, while newer ones write items."""
     faults = frozenset({Fault.PAUSE, Fault.VERSIONS})
     return replace(crowded(seed), faults=faults, trouble_every=4.0)
+
+
+def closed(seed: int) -> Scenario:
+    """A crowded world with times without runs."""
+    scenario = crowded(seed)
+    items = tuple(replace(one, spec=replace(one.spec, blackout=BLACKOUT)) for one in scenario.items)
+    return replace(scenario, items=items)
 
 
 def limited(seed: int) -> Scenario:
