@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from blackboard.notify.notices import HANDOVER, LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
-from blackboard.notify.notifier import LAST_WORD, PING_EVERY
+from blackboard.notify.notifier import LAST_WORD
+from blackboard.notify.sending import PING_EVERY
 from blackboard.notify.settings import NoticeKind, NotifyTable
 from blackboard.notify.ways import _VARIABLES
 from blackboard.settings import load_settings

@@ -73,11 +73,9 @@ def test_two_workers_tell_of_a_failure_and_its_end_once(place: Site, listener: L
     assert {one.path for one in listener.asked if one.method == "GET"} == {f"/ping/{SECRET}"}
     told = [event for worker in workers for event in worker.events]
     messages = [event["message"] for event in told if event["event"] == "notified"]
-    command = f"command {sys.executable}"
-    assert sorted(messages) == [
-        f"failed, by webhook {listener.address} and {command}",
-        f"recovered, by webhook {listener.address} and {command}",
-    ]
+    ways = (f"command {sys.executable}", f"webhook {listener.address}")
+    kinds = ("failed", "recovered")
+    assert sorted(messages) == [f"{kind}, by {way}" for kind in kinds for way in ways]
     assert not [worker for worker in workers if SECRET in worker.text]
 
 

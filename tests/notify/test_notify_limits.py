@@ -12,15 +12,10 @@ from blackboard.events import EventsMissed, NoticeFailed, NoticeSent, StoreEvent
 from blackboard.model import Outcome
 from blackboard.notify import notifier as module
 from blackboard.notify.notices import HANDOVER, Notice, confirmed
-from blackboard.notify.notifier import (
-    GIVE_UP_AFTER,
-    MINUTE,
-    MOST_WAITING,
-    PING_EVERY,
-    Notifier,
-)
-from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind, NotifyTable
-from blackboard.notify.ways import NotSent, routes_of
+from blackboard.notify.notifier import Notifier
+from blackboard.notify.sending import GIVE_UP_AFTER, MINUTE, MOST_WAITING, PING_EVERY
+from blackboard.notify.settings import LONGEST_TIMEOUT, NoticeKind
+from blackboard.notify.ways import NotSent, Route
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS, NOTICES
 from tests.support.clocks import SeededChance
@@ -135,10 +130,54 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
     assert row.data["taken"] is True
 
 
-def test_a_teller_gives_up_before_another_may_take_over() -> None:
-    (route,) = routes_of(NotifyTable(webhook="https://a.example", command=["page"]), {})
-    last_try = NOTICES.longest + len(route.ways) * LONGEST_TIMEOUT.total_seconds()
-    assert GIVE_UP_AFTER + last_try < HANDOVER
+def test_a_worker_gives_up_before_another_may_take_over() -> None:
+    """Also a notice that waits until one before it is given up, and is tried once then."""
+    a_try = LONGEST_TIMEOUT.total_seconds()
+    assert GIVE_UP_AFTER + NOTICES.longest + a_try + a_try < HANDOVER
+
+
+@with_workers
+async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> None:
+    """Of the same route, and of another."""
+
+    class Hanging(Box):
+        async def send(self, payload: Any) -> None:
+            self.asked += 1
+            await asyncio.Event().wait()
+
+    hanging, failing, box, other, at = Hanging(), Box(), Box(), Box(), await place.worker()
+    failing.refusals.extend([NOT_NOW] * 99)
+    for item_id in ("davis", "keene", "other"):
+        await place.add(item_id, every="1h")
+    route = Route(match=("other",), ways=(other,), on=frozenset(NoticeKind))
+    async with notifying(at, hanging, failing, box, routes=[route]):
+        await at.walk()
+        for item_id in ("davis", "keene", "other"):
+            (await at.run(item_id)).end(Outcome.FAILED)
+        await until(lambda: len(box.got) == 2, "one way has both")
+        await told(other, ("failed", "other"))
+        assert (hanging.asked, failing.asked) == (1, 1)
+    assert [row.data["taken"] for row in await notices(place)] == [True] * 3
+
+
+@with_workers
+async def test_what_waits_behind_a_notice_that_is_given_up_is_told_in_one(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, at = Box(), await place.worker()
+    at.worker.board.chance = HalfWay(1)
+    box.refusals.append(NOT_NOW)
+    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+        await place.announced()
+        fail(notifier, 1)
+        await place.sleeps(NOTICES.pause(1, fraction=0.5))
+        fail(notifier, 3)
+        await all_begun(notifier, 2)
+        box.refusals.append(NOT_NOW)
+        place.later(seconds=GIVE_UP_AFTER)
+        await until(lambda: box.got, "the others are told")
+    assert [one["event"] for one in box.got] == ["more"]
+    assert [one["id"] for one in box.got[0]["items"]] == ["item1", "item2"]
 
 
 @with_workers
@@ -249,12 +288,21 @@ def fail(notifier: Notifier, number: int) -> None:
         notifier._queue(replace(NOTICE, id=f"item{n}"))
 
 
-async def fail_until_it_is_too_much(place: Workplace, notifier: Notifier, number: int) -> None:
+async def all_begun(notifier: Notifier, number: int) -> None:
+    """So many notices wait in the line of the one way."""
+    ((sender,),) = notifier._senders
+    await until(lambda: len(sender._line) == number, f"{number} wait")
+
+
+async def fail_until_it_is_too_much(
+    place: Workplace, notifier: Notifier, number: int, *, at_most: int
+) -> None:
     """So many items have failed, and the notifier waits until it may tell more."""
     await place.announced()
     place.later(seconds=7)  # whoever slept for a minute has less of it left
     fail(notifier, number)
     await place.sleeps(MINUTE)
+    await all_begun(notifier, number - at_most)
 
 
 @asynccontextmanager
@@ -275,7 +323,7 @@ async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
 ) -> None:
     box, at = Box(), await place.worker()
     async with unconfirmed(monkeypatch), notifying(at, box, at_most=3) as notifier:
-        await fail_until_it_is_too_much(place, notifier, 50)
+        await fail_until_it_is_too_much(place, notifier, 50, at_most=3)
         assert [event for event, _ in box.told] == ["failed"] * 3
         place.later(seconds=60)
         await until(lambda: len(box.got) == 4, "the rest is told")
@@ -294,7 +342,7 @@ async def test_a_worker_that_ends_tells_what_still_waits_at_once(
     box, at = Box(), await place.worker()
     async with unconfirmed(monkeypatch):
         async with notifying(at, box, at_most=1) as notifier:
-            await fail_until_it_is_too_much(place, notifier, 10)
+            await fail_until_it_is_too_much(place, notifier, 10, at_most=1)
             assert len(box.got) == 1
         assert [event for event, _ in box.told] == ["failed", "more"]
 
