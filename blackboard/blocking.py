@@ -20,11 +20,12 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from weakref import WeakSet
 
 from blackboard.board import Board, open_board
 from blackboard.board_worker import BoardWorker
@@ -40,12 +41,17 @@ Inner = TypeVar("Inner")
 Element = TypeVar("Element")
 
 
+CLOSED = "this board is closed: use it inside `with blackboard.open_blocking(...)`"
+
+
 class Portal:
     """A thread that runs an event loop, and calls coroutines on it for other threads."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._waiting: WeakSet[Future[Any]] = WeakSet()
+        """What other threads wait for."""
         self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
 
     def __enter__(self) -> Self:
@@ -66,6 +72,8 @@ class Portal:
         future = self._begin(work)
         try:
             return future.result()
+        except CancelledError:
+            raise BlackboardError(CLOSED) from None
         except BaseException:
             future.cancel()
             raise
@@ -86,7 +94,7 @@ class Portal:
         def ended(future: Future[None]) -> None:
             if not entered.done():
                 problem = None if future.cancelled() else future.exception()
-                entered.set_exception(problem or asyncio.CancelledError())
+                entered.set_exception(problem or BlackboardError(CLOSED))
 
         future = self._begin(held())
         future.add_done_callback(ended)
@@ -99,10 +107,13 @@ class Portal:
     def _leave(
         self, leaving: asyncio.Event, entered: "Future[Any]", future: "Future[None]"
     ) -> None:
-        self._started.result()[0].call_soon_threadsafe(leaving.set)
+        with suppress(RuntimeError):  # the loop is closed
+            self._started.result()[0].call_soon_threadsafe(leaving.set)
         try:
             if entered.done() and entered.exception() is None:
                 future.result()
+        except CancelledError:  # the board was closed meanwhile, and this with it
+            return
         finally:
             future.cancel()
 
@@ -118,19 +129,26 @@ class Portal:
         if problem:
             work.close()
             raise BlackboardError(problem)
-        return asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
+        future = asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
+        self._waiting.add(future)
+        return future
 
     def _refusal(self, *, blocks: bool) -> str:
         if os.getpid() != self._pid:
             return "this board was opened before this process was forked: open it in this process"
         if not self._thread.is_alive():
-            return "this board is closed: use it inside `with blackboard.open_blocking(...)`"
+            return CLOSED
         if blocks and threading.current_thread() is self._thread:
             return "a coroutine cannot wait for the loop that it runs on: use a plain `def` handler"
         return ""
 
     def _run(self) -> None:
-        run_loop(self._until_closed())
+        try:
+            run_loop(self._until_closed())
+        finally:
+            for future in tuple(self._waiting):
+                with suppress(InvalidStateError):  # it is done
+                    future.set_exception(BlackboardError(CLOSED))
 
     async def _until_closed(self) -> None:
         closed = asyncio.Event()

@@ -124,7 +124,7 @@ async def open_board(
         try:
             yield board
         finally:
-            await board._end_workers()  # noqa: SLF001 - it opens and closes boards
+            await board._close()  # noqa: SLF001 - it opens and closes boards
 
 
 # ---- the verbs
@@ -183,19 +183,17 @@ class Board:
     """A board that is open. Belongs to one event loop; made by `blackboard.open`."""
 
     def __init__(self, table: BoardTable, location: Location) -> None:
-        self._table = table
+        self.name = table.name
+        self._open_table: BoardTable | None = table
         self._location = location
         self._subscribers: list[Subscriber] = []
         self._workers: WeakSet[BoardWorker] = WeakSet()
+        self._elections: WeakSet[Election] = WeakSet()
 
     @property
     def store(self) -> str:
         """What `--store` takes."""
         return self._location.store
-
-    @property
-    def name(self) -> str:
-        return self._table.name
 
     # ---- reading
 
@@ -494,7 +492,7 @@ class Board:
         """
         from blackboard.election import Election
 
-        return Election(
+        election = Election(
             self._table,
             name=check_id(name),
             owner=identity(self._table.chance),
@@ -503,6 +501,8 @@ class Board:
             rank=rank,
             preempt=preempt,
         )
+        self._elections.add(election)
+        return election
 
     def web(
         self,
@@ -562,9 +562,17 @@ class Board:
 
     # ---- helpers
 
-    async def _end_workers(self) -> None:
-        """The board is closed: workers that still work are stopped, and put back what they run."""
-        await asyncio.gather(*(one.end() for one in self._workers))
+    @property
+    def _table(self) -> BoardTable:
+        if self._open_table is None:
+            raise BlackboardError("this board is closed: use it inside `blackboard.open(...)`")
+        return self._open_table
+
+    async def _close(self) -> None:
+        """Workers that still work are stopped, and put back what they run; leaders resign."""
+        self._open_table = None
+        ends = [*(one.end() for one in self._workers), *(one.end() for one in self._elections)]
+        await asyncio.gather(*ends)
 
     async def _found(self, item_id: str) -> Item:
         item = await self._table.item(check_id(item_id))

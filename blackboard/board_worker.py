@@ -3,11 +3,11 @@
 import asyncio
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError
@@ -107,7 +107,8 @@ class BoardWorker:
         await board.worker().work("idle")      it works here, until nothing is due and nothing runs
 
     A worker that is stopped claims nothing more, gives what runs its grace, then cancels it and
-    puts it back: due again at once. When the worker fails, what is inside is cancelled, and its
+    puts it back: due again at once. One that is cancelled does the same without grace. When the
+    worker fails, what is inside is cancelled, and its
     error is raised at the end of the block.
     """
 
@@ -163,9 +164,9 @@ class BoardWorker:
         self._worker.heartbeat.ask(*self._worker.holdings)
 
     async def work(self, until: Until = "stopped") -> None:
-        """Work until then, or until `stop` is called. Partitions are served by a worker that works
-        until it is stopped: they have no end. Raises TableError when the store cannot work, or the
-        board is another by now.
+        """Work until then, or until `stop` is called, or it is cancelled. Partitions are served by
+        a worker that works until it is stopped: they have no end. Raises TableError when the store
+        cannot work, or the board is another by now.
         """
         from blackboard.worker.worker import Mode
 
@@ -184,17 +185,16 @@ class BoardWorker:
             groups=tuple(sorted(groups)),
         )
         self._is_working = True
+        watch = asyncio.ensure_future(self._watch_jobs())
         try:
             with when_woken(self._store, self.walk_soon):
-                async with asyncio.TaskGroup() as beside:
-                    for one in groups.values():
-                        beside.create_task(one.work())
-                    watch = beside.create_task(self._watch_jobs())
-                    await worker.work(modes[until])
-                    watch.cancel()
+                await self._all_of(
+                    worker.work(modes[until]), *(one.work() for one in groups.values())
+                )
         except BaseExceptionGroup as problems:
             raise _first_of(problems) from None
         finally:
+            watch.cancel()
             self._is_working = False
             self._ended.set()
             if self._soon is not None:
@@ -202,6 +202,25 @@ class BoardWorker:
         requests = worker.board.table.requests.by_kind
         runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
         events.emit(WorkerStopped, runs=runs, requests=requests)
+
+    async def _all_of(self, *work: Coroutine[Any, Any, None]) -> None:
+        """Wait until all have ended. When one fails, or this is cancelled, the others are stopped
+        without grace: what they run is put back. Cancelled again, they are as if killed.
+        """
+        tasks = [asyncio.ensure_future(one) for one in work]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            try:
+                if not all(one.done() for one in tasks):
+                    self.stop()
+                    self.stop()
+                    await asyncio.wait(tasks)
+            finally:
+                for one in tasks:
+                    one.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks)
 
     async def _watch_jobs(self) -> None:
         """Emit an event when files of the jobs have changed. They are looked at once a cycle."""

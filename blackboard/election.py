@@ -189,6 +189,9 @@ class Election:
         self._patience = (resigns_within or self.lease).total_seconds()
         self._terminated = False
         self._block: asyncio.Task[Any] | None = None
+        self._left: asyncio.Task[None] | None = None
+        self._is_over = False
+        """Its board is closed."""
         self._group = asyncio.TaskGroup()
 
     # ---- what a program asks
@@ -224,6 +227,8 @@ class Election:
     async def __aenter__(self) -> Self:
         if self._block is not None:
             raise BlackboardError("an election is entered once: ask the board for another one")
+        if self._is_over:
+            raise BlackboardError("its board is closed: enter it inside `blackboard.open(...)`")
         self._board = await open_elections(self._main, create=True)
         await self._added()
         if self.kind is not ElectionKind.MUTEX:
@@ -257,8 +262,7 @@ class Election:
         """Resign and leave. A cancellation meanwhile waits for that, for twice `resigns_within` at
         the most.
         """
-        self._leaving.set()
-        leaving = asyncio.get_running_loop().create_task(self._leave())
+        leaving = self._begin_to_leave()
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
         while not leaving.done():
             try:
@@ -279,6 +283,20 @@ class Election:
             raise
         finally:
             self._won.set()  # a `won` that still waits raises
+
+    async def end(self) -> None:
+        """Resign, because its board is closed. It is no candidate any more."""
+        self._is_over = True
+        if self._block is not None:
+            await asyncio.wait([self._begin_to_leave()])
+            self._watching.cancel()
+            self._won.set()  # a `won` that still waits raises
+
+    def _begin_to_leave(self) -> "asyncio.Task[None]":
+        self._leaving.set()
+        if self._left is None:
+            self._left = asyncio.get_running_loop().create_task(self._leave())
+        return self._left
 
     async def _leave(self) -> None:
         """End the check under way, then let the lock go."""

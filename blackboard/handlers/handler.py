@@ -9,6 +9,7 @@ below `if __name__ == "__main__":` runs there.
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -214,9 +215,10 @@ def pump(
     `drain` after that it is stopped. Returning unasked is a failure: it is called again, soon.
 
     `partitions` is a number, names, or a function that gives names, when a worker starts and each
-    minute after; it is called with the table `[jobs.GROUP]` of the settings. What a worker held
-    that died is another's when its `lease` is over. `balance` is `shares`; `steal` to move one
-    partition at a time; or `grab`, races over Redis (`[redis]` in the settings).
+    minute after; it is called with the table `[jobs.GROUP]` of the settings if it takes an
+    argument. What a worker held that died is another's when its `lease` is over. `balance` is
+    `shares`; `steal` to move one partition at a time; or `grab`, races over Redis (`[redis]` in
+    the settings).
 
     Raises BadInput naming the pump, when its module is imported.
     """
@@ -249,13 +251,27 @@ def _checked_partitions(
     name: str, partitions: int | Iterable[str] | Names
 ) -> tuple[str, ...] | Names:
     if callable(partitions):
-        return partitions
+        return _checked_names(name, partitions)
     if isinstance(partitions, bool | str) or (
         isinstance(partitions, int) and not 1 <= partitions <= MOST_PARTITIONS
     ):
         remedy = f"a number from 1 to {MOST_PARTITIONS:,}, names, or a function that gives names"
         raise BadInput(name, f"partitions {partitions!r} is neither", remedy)
     return check_partitions(name, names_of(partitions), least=1)
+
+
+def _checked_names(name: str, function: Callable[..., Any]) -> Names:
+    """A function that gives names, by the settings of its group or of nothing."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is not written in Python
+        return function
+    for found, arguments in ((function, [{}]), (lambda _: function(), [])):
+        with suppress(TypeError):
+            signature.bind(*arguments)
+            return found
+    remedy = "it is called with the table [jobs.GROUP] of the settings, or with nothing"
+    raise BadInput(name, f"partitions is a function of {signature}", remedy)
 
 
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ time. That is what is planned also beside runs that were asked for before it.
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 from msgspec import Struct
 
@@ -318,6 +319,20 @@ def upcoming(
     jitter; later than `after`, if given. A paused item counts as if it were resumed; an item that
     is done has no times.
     """
+    schedule = settings.schedule
+    if schedule is None or schedule.limits.runs is None:
+        yield from _upcoming(item, settings, now=now, after=after)
+        return
+    left = max(schedule.limits.runs - item.runs, 1) - item.running
+    for at in islice(_upcoming(item, settings, now=now), left):
+        if after is None or at > after:
+            yield at
+
+
+def _upcoming(
+    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
+) -> Iterator[datetime]:
+    """The same, without regard to a number of runs."""
     if item.state is State.DONE:
         return
     schedule, wait = settings.schedule, part_of_jitter(item.id, settings)

@@ -234,7 +234,15 @@ class GroupWorker:
         """
         while not self._stopping:
             try:
-                await self._make(await self._names())
+                names = await self._names()
+            except BadInput:
+                raise
+            except Exception as problem:  # noqa: BLE001 - it is the pump's own
+                self._cannot_name(problem)
+                await self._wait(REFUSED.pause())
+                continue
+            try:
+                await self._make(names)
             except TableError as trouble:
                 await self._after(trouble)
             else:
@@ -261,10 +269,13 @@ class GroupWorker:
         try:
             names = await self._names()
         except Exception as problem:  # noqa: BLE001 - it is the pump's own
-            what = f"the partitions of {self.handler.type} cannot be named: {problem!r}"
-            self.events.emit(GroupTrouble, message=what)
+            self._cannot_name(problem)
         else:
             await self._make(names)
+
+    def _cannot_name(self, problem: Exception) -> None:
+        what = f"the partitions of {self.handler.type} cannot be named: {problem!r}"
+        self.events.emit(GroupTrouble, message=what)
 
     async def _make(self, names: Sequence[str]) -> None:
         board = self.board

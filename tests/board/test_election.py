@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
@@ -751,6 +752,50 @@ def test_a_program_without_a_loop_takes_part(tmp_path: Path) -> None:
         leader.won()
         assert (leader.term, bool(lost)) == (3, True)
     assert not leader.is_leader
+
+
+def test_a_leader_resigns_when_its_board_is_closed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with blackboard.open(tmp_path / "app.db", create=True) as board:
+            leader, late = board.election("report"), board.election("report")
+            await leader.__aenter__()
+            await leader.won()
+        assert (leader.is_leader, leader.lost.reason) == (False, RESIGNED)
+        with pytest.raises(BlackboardError, match="only inside"):
+            await leader.won()
+        await leader.__aexit__(None, None, None)
+        with pytest.raises(BlackboardError, match="its board is closed"):
+            await late.__aenter__()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_threads_that_use_a_board_go_on_when_it_is_closed(tmp_path: Path, *, waits: bool) -> None:
+    problems: list[BlackboardError] = []
+    led, closed = threading.Event(), threading.Event()
+
+    def leads(board: blackboard.BlockingBoard) -> None:
+        try:
+            with board.election("report") as leader:
+                leader.won()
+                led.set()
+                if waits:
+                    assert leader.lost.wait()
+                else:
+                    closed.wait()
+                leader.won()
+        except BlackboardError as problem:
+            problems.append(problem)
+
+    with blackboard.open_blocking(tmp_path / "app.db", create=True) as board:
+        thread = threading.Thread(target=leads, args=[board])
+        thread.start()
+        led.wait()
+    closed.set()
+    thread.join()
+    (problem,) = problems
+    assert "closed" in str(problem) or "only inside" in str(problem)
 
 
 def test_what_cannot_be_is_refused_without_a_loop_too(tmp_path: Path) -> None:

@@ -468,6 +468,47 @@ def test_a_cancelled_block_stops_its_worker_and_stays_cancelled(tmp_path: Path) 
     assert isinstance(heard[-1], WorkerStopped)
 
 
+def test_a_cancelled_worker_puts_back_what_it_runs(url: str) -> None:
+    """Whoever cancels it: a timeout, its task, Ctrl-C, or the block that it works beside."""
+
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "long")
+
+            async def runs() -> bool:
+                return (await board.item("a")).running
+
+            async def block() -> None:
+                async with board.worker():
+                    await asyncio.sleep(patience(60))
+
+            for work in (board.worker().work, block):
+                task = asyncio.get_running_loop().create_task(work())
+                await until(runs)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                item = await board.item("a")
+                assert (item.running, item.outcome, item.attempt) == (False, "cancelled", 1)
+                assert item.ready == item.stop
+
+    asyncio.run(story())
+
+
+def test_a_closed_board_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            await board.add("a", "feed")
+        assert board.name == "blackboard"
+        for use in (board.worker, lambda: board.election("e")):
+            with pytest.raises(BlackboardError, match="this board is closed"):
+                use()
+        with pytest.raises(BlackboardError, match="this board is closed"):
+            await board.run("a")
+
+    asyncio.run(story())
+
+
 def test_a_worker_without_handlers_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(str(tmp_path / "app.db"), handlers=()) as board:

@@ -54,6 +54,7 @@ def test_a_pump_is_a_handler_of_its_group_without_a_time_limit() -> None:
         ({"partitions": ["a", "a"]}, "two partitions have one name"),
         ({"partitions": ["a", ""]}, "partition '' is no name"),
         ({"partitions": ["a", 7]}, "partition 7 is no name"),
+        ({"partitions": lambda a, b: ["x"]}, "partitions is a function of (a, b)"),
         ({"partitions": 1, "lease": "2s"}, "lease: '2s' is too short (3s at the least)"),
         ({"partitions": 1, "lease": "soon"}, "lease: 'soon'"),
         ({"partitions": 1, "drain": "soon"}, "drain: 'soon'"),
@@ -140,6 +141,11 @@ async def saved(store: str, until: Callable[[dict[str, Any]], bool]) -> None:
     await asyncio.to_thread(eventually, look, "the pumps have saved", seconds=PATIENCE)
 
 
+class FixedNames:
+    def __call__(self, settings: Any, *, also: bool = True) -> list[str]:
+        return ["a", "b"]
+
+
 def test_a_worker_ends_when_the_names_of_its_partitions_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +160,15 @@ def test_a_worker_ends_when_the_names_of_its_partitions_cannot_be_used(
 
     with pytest.raises(BadInput, match="pump 'clicks': two partitions have one name"):
         asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "names", [lambda: ["a", "b"], lambda _: ["a", "b"], lambda *_: ["a", "b"], FixedNames()]
+)
+def test_a_function_that_gives_names_may_take_the_settings_of_its_group(names: Any) -> None:
+    found = declared(partitions=names).pump
+    assert found is not None
+    assert list(found.partitions({})) == ["a", "b"]  # type: ignore[operator, arg-type]
 
 
 def test_a_worker_with_an_end_serves_no_partitions(

@@ -85,6 +85,14 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (WAITING, UNMISSED, {"now": NOON + MINUTE}, [0, 1, 2]),
         (WAITING, UNMISSED, {"now": NOON + 6 * MINUTE}, [1, 2, 3]),
         (ASKED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1 / 6, 2, 3]),
+        # no more than a number of runs, the one that runs or waits among them
+        (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=3), {}, [0, 1]),
+        (replace(WAITING, runs=1), settings(every="8h", max_runs=3), {}, [0, 8]),
+        (replace(WAITING, runs=3, attempt=2), settings(cron=HOURLY, max_runs=3), {}, [0]),
+        (replace(running(), runs=1), settings(cron=HOURLY, max_runs=3), {}, [1]),
+        (replace(running(), runs=2), settings(cron=HOURLY, max_runs=3), {}, []),
+        (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=4), {"after": NOON}, [1, 2]),
+        (ASKED, settings(cron=HOURLY, max_runs=2), {}, [1 / 6, 1]),
         # a paused item counts as if it were resumed, one that is done has no times
         (replace(WAITING, state=State.PAUSED), CRON, {}, [0, 1, 2]),
         (replace(WAITING, state=State.DONE), CRON, {}, []),

@@ -10,10 +10,11 @@ import pytest
 
 from blackboard.display.health import alarms_of_group
 from blackboard.display.sharing import read_groups
-from blackboard.events import ItemLeftAlone
+from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import next_key
+from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Merge
 from blackboard.worker import partitions
@@ -396,6 +397,36 @@ async def test_partitions_may_be_named_by_a_function_that_is_asked_at_the_start(
     group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
     await group.join("ann")
     await group.fleet.turn(GATHERING + 2.0)
+    assert set(group.log.owners) == {"toronto", "davis"}
+
+
+@sharing()
+async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group: Group) -> None:
+    """A broker is away for a moment: items are run meanwhile, and partitions are served then."""
+    failures = 2
+
+    def names(_: Mapping[str, object]) -> list[str]:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise ConnectionError("no broker")
+        return ["toronto", "davis"]
+
+    assert group.handler.pump is not None
+    group.hands.clear()
+    group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
+    await group.join("ann")
+    await group.fleet.turn(REFUSED.pause() + 1.0)
+    assert group.log.owners == {}
+    told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
+    assert (
+        told
+        == [
+            "the partitions of clicks cannot be named: ConnectionError('no broker')",
+        ]
+        * 2
+    )
+    await group.fleet.turn(REFUSED.pause() + GATHERING + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
 
 
