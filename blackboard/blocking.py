@@ -50,6 +50,8 @@ class Portal:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._waiting: WeakSet[Future[Any]] = WeakSet()
         """What other threads wait for."""
         self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
@@ -62,6 +64,8 @@ class Portal:
     def __exit__(self, *_: object) -> None:
         if os.getpid() == self._pid:
             loop, closed = self._started.result()
+            with self._lock:  # what came before is on the loop now, and has its answer
+                self._is_closed = True
             loop.call_soon_threadsafe(closed.set)
             self._thread.join()
 
@@ -129,14 +133,18 @@ class Portal:
         if problem:
             work.close()
             raise BlackboardError(problem)
-        future = asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
-        self._waiting.add(future)
-        return future
+        with self._lock:
+            if not self._is_closed:
+                future = asyncio.run_coroutine_threadsafe(work, self._started.result()[0])
+                self._waiting.add(future)
+                return future
+        work.close()
+        raise BlackboardError(CLOSED)
 
     def _refusal(self, *, blocks: bool) -> str:
         if os.getpid() != self._pid:
             return "this board was opened before this process was forked: open it in this process"
-        if not self._thread.is_alive():
+        if self._is_closed:
             return CLOSED
         if blocks and threading.current_thread() is self._thread:
             return "a coroutine cannot wait for the loop that it runs on: use a plain `def` handler"

@@ -20,9 +20,10 @@ from blackboard.display.queries import select
 from blackboard.errors import BadInput
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome, Run, State
-from blackboard.phrases import first_line, plural, span
+from blackboard.phrases import first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
+from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line
@@ -91,7 +92,7 @@ async def follow(
         able = () if item.running else takers(await workers(board), item.type)
         if item.running or able:
             alone_since = now
-        words = _what_it_waits_for(item, able)
+        words = await _what_it_waits_for(board, item, able)
         if words != reported and now - began >= SILENT:
             report(words)
             reported = words
@@ -105,11 +106,16 @@ async def follow(
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _what_it_waits_for(item: Item, able: Sequence[Sighting]) -> str:
+async def _what_it_waits_for(board: BoardTable, item: Item, able: Sequence[Sighting]) -> str:
     if item.running:
         return f"runs ({item.owner})"
+    if item.attempt > 1 and item.ready > await board.table.now():
+        said = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
+        return f"{said}; attempt {item.attempt} may start at {stamp(item.ready)}"
     if not able:
         return f"waits for a worker that takes {item.type}: none is at work"
+    if mark := await paused_by(board):
+        return f"waits: the board is paused by {mark.by} (`blackboard resume --board`)"
     within = span(max(one.member.cycle for one in able))
     return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 

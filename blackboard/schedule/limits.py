@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.phrases import plural
+from blackboard.schedule.times import last_moment
 from blackboard.schedule.zones import find_zone, first_shown, showings
 
 Calendars = Mapping[str, Sequence[str]]
@@ -90,7 +91,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """As it follows the schedule in a row: " (until ...; 10 runs; not sat-sun)"."""
         parts = [
-            f"until {self.until.isoformat()}" if self.until else "",
+            f"until {_end_text(self.until, self.zone)}" if self.until else "",
             plural(self.runs, "run") if self.runs else "",
             f"not {self.blackout}" if self.blackout else "",
         ]
@@ -109,6 +110,13 @@ class Limits(Struct, frozen=True, kw_only=True):
                 return moment
             moment = _shown_after(moment, end, zone)
         return None
+
+
+def _end_text(until: datetime, zone: str) -> str:
+    """As `last_moment` reads it: a day, where all of it is included."""
+    shown = until.astimezone(find_zone(zone))
+    day = shown.date().isoformat()
+    return day if last_moment(day, zone, "until") == until else shown.isoformat()
 
 
 NONE = Limits()

@@ -32,6 +32,7 @@ from blackboard.schedule.times import (
     LATEST,
     format_duration,
     in_zone,
+    last_moment,
     parse_duration,
     read_moment,
 )
@@ -150,7 +151,7 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     if kind not in {"every", "cron", "rrule", "at"}:
         raise BadInput("schedule", f"{text[:60]!r} is of no known kind", "every, cron, rrule or at")
     found = limits(
-        until=read_moment(match["until"], "UTC", "schedule") if match["until"] else None,
+        until=last_moment(match["until"], zone, "schedule") if match["until"] else None,
         runs=int(match["runs"].replace(",", "")) if match["runs"] else None,
         blackout=match["blackout"],
         zone=zone,

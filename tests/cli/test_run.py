@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Mark, Outcome, Run, State
+from blackboard.model import Mark, Member, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
+from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, Said, blackboard
 
 __all__ = ["blackboard"]
@@ -144,6 +145,15 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return plan
 
 
+def announce_worker(towns: CommandLine) -> None:
+    async def work(board: BoardTable) -> None:
+        now = await board.table.now()
+        about: dict[str, Any] = {"slots": 8, "running": 0, "release": "0.1.0", "cycle": 30.0}
+        await announce(board, Member(owner="me", started=now, seen=now, types="calendars", **about))
+
+    towns.on_board(work)
+
+
 def served(towns: CommandLine, outcome: Outcome = Outcome.OK, **ended: Any) -> Callable[[], None]:
     """A worker runs the item."""
     return lambda: towns.finish(towns.start("davis"), outcome, **ended)
@@ -172,6 +182,25 @@ def test_wait_follows_a_run_through_its_retries(
     towns("edit", "davis", "--retries", "1")
     meanwhile(served(towns, Outcome.FAILED, error="x"), lambda: None, served(towns))
     assert towns("run", "davis", "--wait").out.startswith("davis ok in ")
+
+
+def test_wait_tells_of_an_attempt_that_failed_and_when_the_next_one_comes(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    towns("edit", "davis", "--retries", "1", "--backoff", "1000h")
+    meanwhile(served(towns, Outcome.FAILED, error="ValueError: no\nTraceback"), then=10.0)
+    said = towns("run", "davis", "--wait", code=1)
+    assert "davis failed: ValueError: no; attempt 2 may start at 20" in said.err
+
+
+def test_wait_tells_that_the_board_is_paused(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    announce_worker(towns)
+    towns("pause", "--board")
+    meanwhile(then=20.0)
+    said = towns("run", "davis", "--wait", "--timeout", "1m", code=1)
+    assert "davis waits: the board is paused by " in said.err
 
 
 def test_wait_follows_the_run_behind_the_running_one(

@@ -17,6 +17,7 @@ from blackboard.schedule.schedule import (
     opens,
     parse_schedule,
 )
+from blackboard.schedule.times import last_moment
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -137,6 +138,22 @@ def test_a_schedule_ends() -> None:
 def test_a_text_is_read_back_as_the_same_schedule(said: str, bounds: dict[str, object]) -> None:
     one = schedule(said, "Europe/Berlin", **bounds)
     assert parse_schedule(one.text, "Europe/Berlin") == one
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("2026-12-31", "every 8h (until 2026-12-31)"),
+        ("2026-12-31T12:00", "every 8h (until 2026-12-31T12:00:00+01:00)"),
+        ("2026-12-31T23:59:59Z", "every 8h (until 2027-01-01T00:59:59+01:00)"),
+        ("2026-10-25", "every 8h (until 2026-10-25)"),
+    ],
+)
+def test_a_day_is_an_end_as_it_was_written(said: str, text: str) -> None:
+    """Also the one on which clocks change."""
+    one = schedule("every 8h", "Europe/Berlin", until=last_moment(said, "Europe/Berlin", "until"))
+    assert one.text == text
+    assert parse_schedule(text, "Europe/Berlin") == one
 
 
 def test_the_last_moment_is_included_where_a_window_ends_just_then() -> None:

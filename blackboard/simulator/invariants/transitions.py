@@ -310,6 +310,10 @@ class ClaimedSlots:
         self._schedule_of = schedule_of
         self._first: dict[str, datetime] = {}
         self._claimed: defaultdict[str, set[datetime]] = defaultdict(set)
+        self._counted: defaultdict[str, set[datetime]] = defaultdict(set)
+        """Slots of an `every`, counted from each start: one stays planned while others are run that
+        were asked for, also where a clock that went back counts an earlier one from these.
+        """
 
     def __call__(self, change: AppliedChange) -> None:
         before, now = change.before, change.shadow.item
@@ -320,6 +324,8 @@ class ClaimedSlots:
         schedule, is_scheduled = self._schedule_of(before), before.slot == before.planned
         if is_scheduled and before.attempt == 1 and is_closed(schedule, change):
             raise Violation("CLOSED", f"claimed at {change.latest}", item=before.id)
+        if isinstance(schedule, Every) and before.start is not None:
+            self._counted[before.id] |= {next_due(schedule, before.start) or before.start}
         claimed = self._claimed[before.id]
         is_old = before.slot in claimed or before.slot == self._first[before.id]
         claimed.add(before.slot)
@@ -334,7 +340,7 @@ class ClaimedSlots:
                 return True  # what waits when its schedule is taken away goes on waiting
             case Once() as once:
                 return item.slot == slot_of(once)
-            case Every() as every:
-                return item.start is not None and item.slot == next_due(every, item.start)
+            case Every():
+                return item.slot in self._counted[item.id]
             case schedule:
                 return item.slot == next_due(schedule, item.slot - MILLISECOND)
