@@ -42,6 +42,7 @@ from blackboard.inputs import (
     argument,
     changed,
     check_id,
+    check_length,
     check_params_size,
     check_size,
     checked,
@@ -109,6 +110,13 @@ async def open_board(
             "a child process imports this file to call a handler in it, and not to run the program",
             'start the program below `if __name__ == "__main__":`',
         )
+    for argument_name, value, kind in (
+        ("store", store, str | os.PathLike | None),
+        ("handlers", handlers, Iterable),
+        ("settings", settings, str | os.PathLike | None),
+        ("name", name, str | None),
+    ):
+        argument(argument_name, value, kind)
     found, folder = Settings(), settings_file.current_folder()
     if settings is not None:
         found, folder = settings_file.find(os.fspath(settings), folder=folder)
@@ -231,8 +239,7 @@ class Board:
         """The history of an item, newest first, at most `limit` runs. History outlives its item.
         Raises Missing when there never was such an item.
         """
-        if limit is not None and limit < 0:
-            raise BadInput("limit", f"{limit} is too few", "0 or more")
+        _check_limit(limit)
         if await self._table.item(check_id(item_id)) is None:
             raise Missing(item_id)
         async for run in self._table.runs(item_id, limit=limit):
@@ -258,6 +265,7 @@ class Board:
         """What people did, the newest first, at most `limit` actions: what was done by command, on
         the pages, and by verbs that were given `by` or a reason. One action may be for many items.
         """
+        _check_limit(limit)
         return [action_record(one) for one in await actions.actions(self._table, limit=limit)]
 
     # ---- changing
@@ -469,6 +477,7 @@ class Board:
         self._workers.add(worker)
         return worker
 
+    @checked
     def election(
         self,
         name: str,
@@ -614,13 +623,22 @@ class Board:
         return item_record((await read_one(self._table, item))[0], self._table.labels(item))
 
 
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise BadInput("limit", f"{limit} is too few", "0 or more")
+
+
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
-    """Who does something now, for the record: `by`, or the user of this process and its host."""
+    """Who does something now, for the record: `by`, or the user of this process and its host.
+    Raises BadInput for words that are too long.
+    """
+    check_length("reason", reason)
     return Mark(by=operator(by), at=await board.table.now(), reason=reason)
 
 
 def operator(by: str = "") -> str:
-    """Who does something: `by`, or the user of this process and its host."""
+    """Who does something: `by`, or the user of this process and its host. Raises BadInput."""
+    check_length("by", by)
     return by or f"{_user()}@{socket.gethostname()}"
 
 

@@ -58,7 +58,7 @@ def worker_settings(
         raise BadInput("slots", f"{slots!r} is not a number of runs", "1 or more")
     grace = table.grace if grace is None else grace
     return WorkerSettings(
-        cycle=_duration(cycle or table.cycle, "cycle"),
+        cycle=_duration(table.cycle if cycle is None else cycle, "cycle"),
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
         grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0)} else _duration(grace, "grace"),
@@ -172,6 +172,8 @@ class BoardWorker:
 
         if self._is_over:
             raise BlackboardError("its board is closed: work inside the block of `blackboard.open`")
+        if self._is_working or self._ended.is_set():
+            raise BlackboardError("a worker works once: ask the board for another one")
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")

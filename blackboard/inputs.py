@@ -6,7 +6,8 @@ another kind is refused by name. A text of a class of its own, such as a templat
 as the text that it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
@@ -31,19 +32,28 @@ from blackboard.spec import (
 from blackboard.table import units
 
 SCHEDULE = ("every", "cron", "rrule", "at")
+LONGEST_TEXT = 1_000
+"""Characters of an id, a reason, or the name of who does something."""
 LARGEST_PARAMS = 1 << 20
 """Bytes of JSON, in any store."""
 
 
 def check_id(text: str) -> str:
-    """Refuse an id that is empty, or that cannot be written as UTF-8."""
+    """Refuse an id that is empty or too long, or that cannot be written as UTF-8."""
     if not text:
         raise BadInput("id", "it is empty", "give the item a name")
+    check_length("id", text)
     try:
         text.encode()
     except UnicodeEncodeError:
         raise BadInput("id", f"{text!r} is not UTF-8 text", "use another name") from None
     return text
+
+
+def check_length(field: str, text: str) -> None:
+    """Refuse a text that is no name and no reason. Raises BadInput naming its field."""
+    if len(text) > LONGEST_TEXT:
+        raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
 
 
 def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:
@@ -65,7 +75,12 @@ def check_size(spec: Spec, *, limit: int) -> None:
     store's `max_value`.
     """
     check_params_size(spec.params)
-    _check_units(encode_spec(spec), limit)
+    if units(encode_spec(spec)) > limit:
+        sizes = {name: units(str(getattr(spec, name))) for name in spec.__struct_fields__}
+        longest = max(sizes, key=lambda name: sizes[name])
+        if longest != "params":
+            raise BadInput(longest, f"it has {sizes[longest]:,} characters", f"less than {limit:,}")
+        _check_units(encode_spec(spec), limit)
 
 
 def checkpoint_text(value: Any, *, limit: int) -> str:
@@ -156,6 +171,8 @@ _WORDS: dict[Any, str] = {
     datetime: "a datetime",
     Mapping: "a dict",
     Sequence: "a list",
+    Iterable: "a list",
+    os.PathLike: "a path",
 }
 
 

@@ -51,6 +51,8 @@ class Source(Struct, frozen=True):
     """Its name, within the folder if there is one; "" is the folder's own `__init__.py`."""
 
 
+LONGEST_TYPE = 200
+"""Characters."""
 Names = Callable[[Mapping[str, Any]], "Iterable[str] | Awaitable[Iterable[str]]"]
 """Gives the names of partitions where a worker starts, by the table `[jobs.GROUP]`."""
 
@@ -356,6 +358,8 @@ def check_type(name: str, field: str = "type") -> None:
     """Refuse a type that no handler could have. Raises BadInput naming `field`."""
     if not isinstance(name, str) or not name or not name.isprintable() or "," in name:
         raise BadInput(field, "a type is printable text without commas", "a short word")
+    if len(name) > LONGEST_TYPE:
+        raise BadInput(field, f"it has {len(name):,} characters", f"{LONGEST_TYPE:,} at the most")
 
 
 def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:

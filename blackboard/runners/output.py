@@ -204,7 +204,7 @@ def fitting_checkpoint(value: Any, mask: Mask, *, limit: int) -> str:
 
 def _own_class(value: Any) -> Any:
     """A text or a number of a class of its own. Raises TypeError for anything else."""
-    if isinstance(value, str | int | float):
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
         return plain(value)
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 

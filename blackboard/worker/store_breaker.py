@@ -84,6 +84,8 @@ class _Partition:
     reply: LastReply = NO_REPLY
     trouble: TableError | None = None
     """Its last error, while it is away."""
+    takes_no_batch: bool = False
+    """Whether a batch found that the store needs repair. A full disk still answers pages."""
 
 
 class StoreBreaker:
@@ -169,13 +171,17 @@ class StoreBreaker:
             return
         for sleeping in tuple(self._waiting):
             sleeping.cancel()
-        if part.circuit.others_at is None and part.circuit.doubts < DOUBTS:
+        part.takes_no_batch &= not batch
+        is_well = part.circuit.others_at is None and part.circuit.doubts < DOUBTS
+        if is_well and not part.takes_no_batch:
             part.trouble = None
             if self._away.pop(request.partition, None) is not None and not self._away:
                 self._reports.back(now - self._away_since)
 
-    def ended(self, request: Request, trouble: TableError) -> None:
-        """The partition answered with an error, or not at all."""
+    def ended(self, request: Request, trouble: TableError, *, batch: bool) -> None:
+        """The partition answered a batch or a page with an error, or not at all."""
+        if batch and isinstance(trouble, Unusable):
+            self._partition(request.partition).takes_no_batch = True
         match trouble:
             case Busy(retry_after=asked):
                 self._failed(request, trouble, asked=asked)
@@ -272,7 +278,7 @@ class GuardedTable:
         try:
             etags = await self._table.commit(partition, ops)
         except TableError as trouble:
-            self._breaker.ended(request, trouble)
+            self._breaker.ended(request, trouble, batch=True)
             raise
         self._breaker.answered(request, batch=True)
         return etags
@@ -286,7 +292,7 @@ class GuardedTable:
                 self._breaker.answered(request, batch=False)
                 yield row
         except TableError as trouble:
-            self._breaker.ended(request, trouble)
+            self._breaker.ended(request, trouble, batch=False)
             raise
         self._breaker.answered(request, batch=False)
 

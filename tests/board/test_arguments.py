@@ -167,6 +167,61 @@ def test_a_value_is_quoted_shortly() -> None:
     assert len(str(caught.value)) < 200
 
 
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda board: board.pause("davis", reason=LONG), "reason: it has 40,000 characters"),
+        (lambda board: board.run("davis", by=LONG), "by: it has 40,000 characters"),
+        (lambda board: board.rename("davis", LONG), "id: it has 40,000 characters"),
+        (lambda board: board.add("new", LONG), "type: it has 40,000 characters"),
+        (lambda board: board.add("new", "feed", cron=";".join(["0 * * * *"] * 9_000)), "cron: it has"),
+        (lambda board: board.actions(limit=-1), "limit: -1 is too few"),
+        (lambda board: board.worker(cycle=timedelta(0)).work("once"), "cycle: '0s' is not longer"),
+        (lambda board: board.worker(cycle="").work("once"), "cycle: '' is not a duration"),
+        (lambda board: board.election(5).won(), "name: 5 is none"),
+    ],
+)
+def test_what_is_too_long_or_too_little_is_refused_by_name(
+    tmp_path: Path, call: Call, problem: str
+) -> None:
+    async def work(board: Board) -> None:
+        with pytest.raises(BadInput, match=problem):
+            await call(board)
+        assert [item.id async for item in board.items()] == ["davis"]
+        assert await board.actions() == []
+
+    on_board(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"store": 3}, {"settings": 3}, {"name": 3}, {"handlers": None}, {"handlers": feed}],
+    ids=lambda said: next(iter(said)),
+)
+def test_a_board_is_opened_by_what_can_be_used(said: dict[str, Any]) -> None:
+    (name,) = said
+
+    async def story() -> None:
+        async with blackboard.open(**said):
+            pass
+
+    with pytest.raises(BadInput, match=rf"^{name}: .* is none"):
+        asyncio.run(story())
+
+
+def test_a_worker_works_once(tmp_path: Path) -> None:
+    async def work(board: Board) -> None:
+        worker = board.worker()
+        await worker.work("idle")
+        with pytest.raises(BlackboardError, match="a worker works once"):
+            await worker.work("idle")
+
+    on_board(tmp_path, work)
+
+
 def test_many_changes_of_one_item_at_once_are_all_made(tmp_path: Path) -> None:
     async def work(board: Board) -> None:
         await asyncio.gather(*(board.run("davis", trigger=f"t{n}") for n in range(50)))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from blackboard.events import BoardEvent, Events, StoreAway, StoreEvent
+from blackboard.events import BoardEvent, Events, StoreAway, StoreBack, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
 from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
-from blackboard.worker.store_breaker import StoreBreaker
+from blackboard.worker.store_breaker import REPORT_EVERY, StoreBreaker
 from tests.support.clocks import ManualClock, SeededChance
 
 SHARDS = [f"town-0{number}" for number in range(4)]
@@ -53,7 +53,7 @@ class Partitions:
         if trouble is None:
             self.breaker.answered(request, batch=batch)
         else:
-            self.breaker.ended(request, trouble())
+            self.breaker.ended(request, trouble(), batch=batch)
         return 0.0
 
     def ask_for(self, seconds: float, *partitions: str) -> None:
@@ -63,6 +63,9 @@ class Partitions:
                 for need in Need:
                     self.ask(one, need)
             self.clock.advance(STEP)
+
+    def told_of(self, kind: type[StoreEvent]) -> list[StoreEvent]:
+        return [one for one in self.told if isinstance(one, kind)]
 
     def count(self, *partitions: str) -> int:
         return sum(partition in partitions for _, partition in self.sent)
@@ -170,6 +173,32 @@ def test_a_page_shows_that_the_account_is_there_though_batches_had_no_answer() -
     store.clock.advance(LONGEST)
     assert store.ask(SICK, batch=False) == 0.0
     assert [store.ask(WORKERS), store.ask(SICK)] == [0.0, 0.0]
+
+
+def test_a_disk_that_is_full_is_back_when_it_takes_a_batch() -> None:
+    """A page is answered all the while."""
+    store = Partitions()
+    for _ in range(3):
+        store.troubles[SICK] = lambda: Unusable("the disk is full")
+        store.ask(SICK)
+        store.clock.advance(LONGEST)
+        del store.troubles[SICK]
+        store.ask(SICK, batch=False)
+        assert store.told_of(StoreBack) == []
+        assert store.ask(SICK) == 0.0, "a batch is let through"
+        assert len(store.told_of(StoreBack)) == 1
+        store.told.clear()
+        store.clock.advance(REPORT_EVERY)
+
+
+def test_a_store_that_is_away_is_back_with_a_page() -> None:
+    store = Partitions()
+    store.troubles[SICK] = Unavailable
+    store.ask(SICK)
+    store.clock.advance(LONGEST)
+    store.troubles.clear()
+    store.ask(SICK, batch=False)
+    assert [one.message for one in store.told_of(StoreBack)] == ["the store is back after 15s"]
 
 
 def test_a_store_that_answers_pages_but_no_batch_is_sent_one_batch_a_pause() -> None:
