@@ -203,7 +203,7 @@ class BoardTable:
         if row.data.get("shards") != self.shards:
             raise Remade(
                 f"the board {self.name!r} was made anew with shards: {row.data.get('shards')}, not "
-                f"{self.shards} (start this worker again)"
+                f"{self.shards} (start this program again)"
             )
 
     # ---- reading

@@ -65,6 +65,8 @@ VERSION = "/v1"
 LONGEST_BODY = 2_000_000
 """Bytes."""
 SIGN_IN = "send the header Authorization: Bearer TOKEN"
+_HALF = re.compile(rb"(?i)\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
+"""An escape of half a character, without the other half."""
 _PLACE = re.compile(r"(?s)(.*) - at `\$(?:\.([^.\[`]+))?.*`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _LACKING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
@@ -413,7 +415,8 @@ async def _body(request: Request, struct: Any) -> Any:
     except msgspec.ValidationError as problem:
         raise _bad(problem, struct, what="body") from None
     except (ValueError, RecursionError) as problem:
-        raise BadInput("body", f"it is no JSON: {problem}", 'as in {"id": "davis"}') from None
+        what = "half of a surrogate pair is no character" if _HALF.search(body) else problem
+        raise BadInput("body", f"it is no JSON: {what}", 'as in {"id": "davis"}') from None
 
 
 def _bad(problem: msgspec.ValidationError, struct: Any, *, what: str) -> BadInput:

@@ -320,7 +320,8 @@ class Snapshot:
         await asyncio.gather(*(work() for _ in range(min(AT_ONCE, len(left)))))
 
     async def _read_all(self, began: float) -> None:
-        """Read all items."""
+        """Read all items. Raises Remade when the board was made anew with other shards."""
+        await self.board.check_shards()
         items = {item.id: item async for item in self.board.items(pause=_others)}
         locks: dict[str, Lock] = {}
         if any(item.running for item in items.values()):

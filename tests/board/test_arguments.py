@@ -177,7 +177,10 @@ LONG = "x" * 40_000
         (lambda board: board.run("davis", by=LONG), "by: it has 40,000 characters"),
         (lambda board: board.rename("davis", LONG), "id: it has 40,000 characters"),
         (lambda board: board.add("new", LONG), "type: it has 40,000 characters"),
-        (lambda board: board.add("new", "feed", cron=";".join(["0 * * * *"] * 9_000)), "cron: it has"),
+        (
+            lambda board: board.add("new", "feed", cron=";".join(["0 * * * *"] * 9_000)),
+            "cron: it has",
+        ),
         (lambda board: board.actions(limit=-1), "limit: -1 is too few"),
         (lambda board: board.worker(cycle=timedelta(0)).work("once"), "cycle: '0s' is not longer"),
         (lambda board: board.worker(cycle="").work("once"), "cycle: '' is not a duration"),

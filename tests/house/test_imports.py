@@ -58,7 +58,8 @@ ONLY_IN = {
     "tests": "",
 }
 
-PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "math", "msgspec", "typing"}
+PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "itertools", "math"}
+PURE |= {"msgspec", "typing"}
 """All that rules import from elsewhere: no clock, no chance, no I/O, no logging; of msgspec its
 structs, and no JSON."""
 

@@ -281,6 +281,20 @@ def test_a_body_that_is_wrong_changes_nothing(
     assert got(client, "item", id="davis") == before
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (rb'{"id": "\ud83d\ude00\ud800"}', "half of a surrogate pair is no character"),
+        (rb'{"id": "\uDC00"}', "half of a surrogate pair is no character"),
+        (rb'{"id": "\ud83d\ude00"', "Input data was truncated"),
+    ],
+)
+def test_what_is_no_json_is_said(client: TestClient, body: bytes, problem: str) -> None:
+    headers = {"content-type": "application/json"}
+    found = error(client.post(f"{ROOT}/run", content=body, headers=headers), 400)
+    assert (found["field"], found["problem"]) == ("body", f"it is no JSON: {problem}")
+
+
 def test_what_is_not_there_is_404(client: TestClient) -> None:
     for path in ("item", "why", "next", "runs"):
         assert error(client.get(f"{ROOT}/{path}", params={"id": "nobody"}), 404)["field"] == "id"

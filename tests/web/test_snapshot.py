@@ -9,12 +9,13 @@ import pytest
 
 from blackboard.errors import BadRow
 from blackboard.model import Claim, Item
+from blackboard.protocol import keys
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.edits import add, edit, pause, remove, resume
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import read_status
 from blackboard.spec import Spec
-from blackboard.table import Unavailable
+from blackboard.table import ANY, Merge, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web import snapshot as module
 from blackboard.web.filters import MOST_KEPT, Chooser, Filter
@@ -189,6 +190,17 @@ async def test_time_makes_items_overdue_and_locks_stale(scene: Scene) -> None:
     assert snapshot.counts["state", "overdue"] == snapshot.counts["state", "stale"] == 1
     assert snapshot.version > version
     await agree(scene, snapshot)
+
+
+@story
+async def test_a_board_that_was_made_anew_with_other_shards_is_trouble(scene: Scene) -> None:
+    await scene.add()
+    snapshot = Snapshot(scene.board, scene.clock)
+    await snapshot.look()
+    anew = [Merge(keys.BOARD_KEY, {"shards": 4}, ANY)]
+    await scene.table.commit(keys.meta_partition(scene.board.name), anew)
+    await snapshot.look()
+    assert "was made anew with shards: 4" in snapshot.trouble
 
 
 @story

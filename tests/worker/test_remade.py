@@ -43,7 +43,7 @@ async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
         await add(board, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
     await fleet.turn(ANNOUNCE_EVERY + 5)
     assert ann.task.done()
-    with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this worker again"):
+    with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this program again"):
         await ann.task
     assert any("made anew" in event.message for event in ann.of(StoreEvent))
     assert ann.order == ["davis"], "what it cannot place it leaves alone"
