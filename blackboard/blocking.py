@@ -50,7 +50,7 @@ class Portal:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal, or the garbage collector, may enter it again
         self._is_closed = False
         self._waiting: WeakSet[Future[Any]] = WeakSet()
         """What other threads wait for."""
@@ -77,6 +77,8 @@ class Portal:
         try:
             return future.result()
         except CancelledError:
+            if not self._is_closed:
+                raise
             raise BlackboardError(CLOSED) from None
         except BaseException:
             future.cancel()
@@ -98,7 +100,8 @@ class Portal:
         def ended(future: Future[None]) -> None:
             if not entered.done():
                 problem = None if future.cancelled() else future.exception()
-                entered.set_exception(problem or BlackboardError(CLOSED))
+                closed = BlackboardError(CLOSED) if self._is_closed else CancelledError()
+                entered.set_exception(problem or closed)
 
         future = self._begin(held())
         future.add_done_callback(ended)
@@ -116,8 +119,9 @@ class Portal:
         try:
             if entered.done() and entered.exception() is None:
                 future.result()
-        except CancelledError:  # the board was closed meanwhile, and this with it
-            return
+        except CancelledError:
+            if not self._is_closed:  # else the board was closed meanwhile, and this with it
+                raise
         finally:
             future.cancel()
 

@@ -187,12 +187,16 @@ class RunOptions(TypedDict, total=False):
     """Names by which items are chosen."""
 
 
+CLOSED = "this board is closed: use it inside `blackboard.open(...)`"
+
+
 class Board:
     """A board that is open. Belongs to one event loop; made by `blackboard.open`."""
 
     def __init__(self, table: BoardTable, location: Location) -> None:
         self.name = table.name
         self._open_table: BoardTable | None = table
+        self._is_closing = False
         self._location = location
         self._subscribers: list[Subscriber] = []
         self._workers: WeakSet[BoardWorker] = WeakSet()
@@ -456,6 +460,7 @@ class Board:
 
         Raises BadInput when there is no handler, or one that a child process could not import.
         """
+        self._check_open()
         settings = worker_settings(
             self._location.settings, slots=slots, cycle=cycle, types=types, grace=grace
         )
@@ -501,6 +506,7 @@ class Board:
         """
         from blackboard.election import Election
 
+        self._check_open()
         election = Election(
             self._table,
             name=check_id(name),
@@ -574,14 +580,23 @@ class Board:
     @property
     def _table(self) -> BoardTable:
         if self._open_table is None:
-            raise BlackboardError("this board is closed: use it inside `blackboard.open(...)`")
+            raise BlackboardError(CLOSED)
         return self._open_table
+
+    def _check_open(self) -> None:
+        """Refuse what would outlive the board."""
+        if self._is_closing:
+            raise BlackboardError(CLOSED)
 
     async def _close(self) -> None:
         """Workers that still work are stopped, and put back what they run; leaders resign."""
-        self._open_table = None
+        self._is_closing = True
         ends = [*(one.end() for one in self._workers), *(one.end() for one in self._elections)]
-        await asyncio.gather(*ends)
+        results = await asyncio.gather(*ends, return_exceptions=True)
+        self._open_table = None
+        for result in results:
+            if result is not None:
+                raise result
 
     async def _found(self, item_id: str) -> Item:
         item = await self._table.item(check_id(item_id))

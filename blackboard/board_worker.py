@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from blackboard.worker.worker import Worker
 
 
+LONGEST_END = 60.0
+"""Seconds in which what is stopped without grace has ended."""
 SHARED_WALK = 0.2
 """Seconds from a change through a board until its workers walk. Other changes share the walk."""
 
@@ -108,8 +110,7 @@ class BoardWorker:
 
     A worker that is stopped claims nothing more, gives what runs its grace, then cancels it and
     puts it back: due again at once. One that is cancelled does the same without grace. When the
-    worker fails, what is inside is cancelled, and its
-    error is raised at the end of the block.
+    worker fails, what is inside is cancelled, and its error is raised at the end of the block.
     """
 
     def __init__(
@@ -140,16 +141,18 @@ class BoardWorker:
 
     def stop(self) -> None:
         """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
+        self._stop(at_once=False)
+
+    def _stop(self, *, at_once: bool) -> None:
         for one in self._groups:
-            one.stop()
-        self._worker.stop()
+            one.stop(at_once=at_once)
+        self._worker.stop(at_once=at_once)
 
     async def end(self) -> None:
         """Stop it without grace, and wait for its end. It does not begin to work any more."""
         self._is_over = True
         if self._is_working:
-            self.stop()
-            self.stop()
+            self._stop(at_once=True)
             await self._ended.wait()
 
     def walk_soon(self) -> None:
@@ -201,23 +204,25 @@ class BoardWorker:
             self._ended.set()
             if self._soon is not None:
                 self._soon.cancel()
-        requests = worker.board.table.requests.by_kind
-        runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
-        events.emit(WorkerStopped, runs=runs, requests=requests)
+            requests = worker.board.table.requests.by_kind
+            runs = worker.releases.runs + sum(one.releases.runs for one in self._groups)
+            events.emit(WorkerStopped, runs=runs, requests=requests)
 
     async def _all_of(self, *work: Coroutine[Any, Any, None]) -> None:
         """Wait until all have ended. When one fails, or this is cancelled, the others are stopped
-        without grace: what they run is put back. Cancelled again, they are as if killed.
+        without grace, and put back what they run. Cancelled again, or where that takes too long,
+        they are as if killed.
         """
-        tasks = [asyncio.ensure_future(one) for one in work]
+        tasks = {asyncio.ensure_future(one) for one in work}
+        left = tasks
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            while left and not any(map(_has_failed, tasks)):
+                _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             try:
-                if not all(one.done() for one in tasks):
-                    self.stop()
-                    self.stop()
-                    await asyncio.wait(tasks)
+                if left:
+                    self._stop(at_once=True)
+                    await asyncio.wait(left, timeout=LONGEST_END)
             finally:
                 for one in tasks:
                     one.cancel()
@@ -260,6 +265,10 @@ class BoardWorker:
             )
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+
+
+def _has_failed(task: "asyncio.Future[None]") -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _first_of(problems: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -227,8 +227,7 @@ class Election:
     async def __aenter__(self) -> Self:
         if self._block is not None:
             raise BlackboardError("an election is entered once: ask the board for another one")
-        if self._is_over:
-            raise BlackboardError("its board is closed: enter it inside `blackboard.open(...)`")
+        self._check_board()
         self._board = await open_elections(self._main, create=True)
         await self._added()
         if self.kind is not ElectionKind.MUTEX:
@@ -245,6 +244,7 @@ class Election:
             cycle=self._state.times.check,
             rank=self._state.me.rank,
         )
+        self._check_board()  # it may have been closed meanwhile
         self._block = asyncio.current_task()
         await self._group.__aenter__()
         self._working = self._group.create_task(self._work())
@@ -291,6 +291,10 @@ class Election:
             await asyncio.wait([self._begin_to_leave()])
             self._watching.cancel()
             self._won.set()  # a `won` that still waits raises
+
+    def _check_board(self) -> None:
+        if self._is_over:
+            raise BlackboardError(f"the board of the election {self.name!r} is closed")
 
     def _begin_to_leave(self) -> "asyncio.Task[None]":
         self._leaving.set()

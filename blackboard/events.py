@@ -367,12 +367,12 @@ class SlotPutOff(BoardItemEvent, frozen=True, kw_only=True):
 
     due: datetime
     until: datetime | None
-    """None: the blackout has no end, and the item is done."""
+    """None: a run that was asked for goes before it; or the blackout has no end."""
 
     @property
     def message(self) -> str:
-        end = f"until {stamp(self.until)}" if self.until else "for good"
-        return f"{stamp(self.due)} is put off by its blackout {end}"
+        until = f" until {stamp(self.until)}" if self.until else ""
+        return f"{stamp(self.due)} is put off by its blackout{until}"
 
 
 class BoardPaused(BoardEvent, frozen=True, kw_only=True):

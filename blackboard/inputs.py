@@ -75,11 +75,11 @@ def check_size(spec: Spec, *, limit: int) -> None:
     store's `max_value`.
     """
     check_params_size(spec.params)
-    if units(encode_spec(spec)) > limit:
-        sizes = {name: units(str(getattr(spec, name))) for name in spec.__struct_fields__}
-        longest = max(sizes, key=lambda name: sizes[name])
+    if (size := units(encode_spec(spec))) > limit:
+        longest = max(spec.__struct_fields__, key=lambda name: len(str(getattr(spec, name))))
         if longest != "params":
-            raise BadInput(longest, f"it has {sizes[longest]:,} characters", f"less than {limit:,}")
+            problem = f"it is the longest of options that have {size:,} characters together"
+            raise BadInput(longest, problem, f"{limit:,} at the most")
         _check_units(encode_spec(spec), limit)
 
 

@@ -51,10 +51,13 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     timezone: str | None = None
     """The IANA name of the time zone in which the schedule counts."""
     timeout: str | None = None
-    """A run that lasts longer is stopped. Default: the interval of the schedule."""
+    """A run that lasts longer is stopped. The interval of a cron or rrule is the shortest of the
+    next ones; of an `at`, and of no schedule, an hour. Default: the interval of the schedule, at
+    least 1m."""
     stale_after: str | None = None
     """A lock that its worker has not renewed for this long is overridden; at least 3s, or
-    `interval`: the interval of the schedule. Default: the interval of the schedule, at most 5m."""
+    `interval`: the interval of the schedule. Default: the interval of the schedule, from 10s to
+    5m."""
     retries: int | None = None
     """How often a failed run is run again before its next slot."""
     backoff: str | None = None

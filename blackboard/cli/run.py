@@ -92,9 +92,10 @@ async def follow(
         able = () if item.running else takers(await workers(board), item.type)
         if item.running or able:
             alone_since = now
-        words = await _what_it_waits_for(board, item, able)
-        if words != reported and now - began >= SILENT:
-            report(words)
+        if now - began >= SILENT:
+            words = await _what_it_waits_for(board, item, able)
+            if words != reported:
+                report(words)
             reported = words
         if now - alone_since > NO_WORKER_WAIT:
             words = f"waits: no worker takes {item.type!r}; start one with `blackboard worker`"

@@ -9,7 +9,6 @@ below `if __name__ == "__main__":` runs there.
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
@@ -268,12 +267,20 @@ def _checked_names(name: str, function: Callable[..., Any]) -> Names:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # it is not written in Python
         return function
-    for found, arguments in ((function, [{}]), (lambda _: function(), [])):
-        with suppress(TypeError):
-            signature.bind(*arguments)
-            return found
+    if _takes(signature, {}):
+        return function
+    if _takes(signature):
+        return lambda _: function()
     remedy = "it is called with the table [jobs.GROUP] of the settings, or with nothing"
     raise BadInput(name, f"partitions is a function of {signature}", remedy)
+
+
+def _takes(signature: inspect.Signature, *arguments: object) -> bool:
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:

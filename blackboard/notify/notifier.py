@@ -75,14 +75,14 @@ class Notifier:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _ending: Ending = field(default_factory=Ending)
     _trouble: SendingTrouble = field(init=False)
-    _senders: list[tuple[NoticeSender, ...]] = field(init=False)
-    """Of each route."""
+    _lines: list[tuple[Route, tuple[NoticeSender, ...]]] = field(init=False)
+    """Each route, and the lines of its ways."""
     _pinger: Pinger | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         clock = self.board.clock
         self._trouble = SendingTrouble(events=self.events, clock=clock)
-        self._senders = [tuple(map(self._sender, route.ways)) for route in self.routes]
+        self._lines = [(one, tuple(map(self._sender, one.ways))) for one in self.routes]
         if self.dead_man is not None:
             self._pinger = Pinger(
                 dead_man=self.dead_man, clock=clock, ending=self._ending, trouble=self._trouble
@@ -108,10 +108,10 @@ class Notifier:
         is_end = event is NoticeKind.RECOVERED
         return any(one.ways and (is_end or event in one.on) for one in self.routes)
 
-    def _route(self, notice: Notice) -> int:
-        """The place of its route."""
+    def _line(self, notice: Notice) -> tuple[Route, tuple[NoticeSender, ...]]:
+        """Its route, and the lines of that."""
         found = (notice.id, notice.type, notice.labels)
-        return next(place for place, one in enumerate(self.routes) if one.matches(*found))
+        return next(line for line in self._lines if line[0].matches(*found))
 
     def heard(self, event: BoardEvent) -> None:
         """The subscriber."""
@@ -157,7 +157,7 @@ class Notifier:
         """Send and ping until cancelled, and then send what is left."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._keep_beginning())]
-        tasks += [loop.create_task(one.run()) for senders in self._senders for one in senders]
+        tasks += [loop.create_task(one.run()) for one in self._senders()]
         if self._pinger is not None:
             tasks.append(loop.create_task(self._pinger.run()))
         try:
@@ -189,8 +189,12 @@ class Notifier:
                 await self._put_back(notice)
             else:
                 self._failed.pop(key, None)
-        for sender in (one for senders in self._senders for one in senders):
+        for sender in self._senders():
             sender.close()
+
+    def _senders(self) -> Iterator[NoticeSender]:
+        for _, senders in self._lines:
+            yield from senders
 
     async def _put_back(self, notice: Notice) -> None:
         """Try it again after a pause, unless the worker ends, or it has failed too often."""
@@ -206,17 +210,18 @@ class Notifier:
         found = await confirmed(self.board, notice)
         if found is None:
             return
-        place, etag = self._route(found), None
-        is_wanted = found.event in self.routes[place].on
+        etag = None
+        route, senders = self._line(found)
+        is_wanted = found.event in route.on
         since = self.board.clock.monotonic()
         if found.event is NoticeKind.RECOVERED:
             was_told = await end(self.board, found.id)
             etag = "" if was_told and is_wanted else None
-        elif is_wanted and self._senders[place]:
+        elif is_wanted and senders:
             etag = await begin(self.board, found, again=self.again)
         if etag is not None:
             begun = BegunNotice(found, etag, since)
-            for sender in self._senders[place]:
+            for sender in senders:
                 sender.put(begun)
 
 

@@ -1,8 +1,8 @@
 """Sends notices in one way, and pings the dead-man address, beside the worker's work.
 
 Each way has a line of its own: one that fails, or hangs, holds up no other. A way that does not
-accept a notice is tried again with pauses, for two minutes at the most; what waits behind it then
-is sent in one summary, as is all that is more than `at_most` in a minute. A ping that fails is not
+accept a notice is tried again with pauses, for two minutes; what comes meanwhile is sent with it in
+one summary, as is all that is more than `at_most` in a minute. A ping that fails is not
 repeated; the next walk pings again. What goes wrong is an event, at most one a minute for each way.
 """
 
@@ -10,9 +10,9 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 from blackboard.clock import Clock
@@ -21,7 +21,7 @@ from blackboard.notify.notices import Composer, Notice, Payload, taken
 from blackboard.notify.ways import Address, NotSent, Way
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
-from blackboard.table import Etag, TableError
+from blackboard.table import Etag
 
 TROUBLE_EVERY = 60.0
 """Seconds between two events of the same way: it is tried more often."""
@@ -113,7 +113,17 @@ MOST_AT_ONCE = 200
 """Notices in one summary."""
 MINUTE = 60.0
 GIVE_UP_AFTER = 120.0
-"""Seconds until the last try to send begins: it ends before HANDOVER."""
+"""Seconds from the row of a notice to the last pause before a try: that ends before HANDOVER."""
+
+
+class WayAnswer(Enum):
+    """How a way answered."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    """For good."""
+    LATER = "later"
+    """Another try may be accepted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +132,7 @@ class BegunNotice:
 
     notice: Notice
     etag: Etag
-    """Of its row, until the first way has accepted it; empty also where it has none."""
+    """Of its row, until the board knows that a way has accepted it; empty also if it has none."""
     since: float
     """When its row was written, in monotonic seconds."""
 
@@ -141,8 +151,8 @@ class NoticeSender:
     _line: deque[BegunNotice] = field(default_factory=deque)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _is_closed: bool = False
-    _is_behind: bool = False
-    """Whether the way did not accept what was sent last."""
+    _failures: int = 0
+    """Tries in a row that the way did not answer."""
     _sent: deque[float] = field(default_factory=deque)
     """When notices were sent, in the last minute."""
 
@@ -170,12 +180,17 @@ class NoticeSender:
             full = self._until_there_is_room()
             if full > 0:
                 await self.ending.cuts_short(self.board.clock.sleep(full))
-            number = MOST_AT_ONCE if full > 0 or self._is_behind else 1
-            batch = [self._line.popleft() for _ in range(min(number, len(self._line)))]
+            are_many = full > 0 or self._failures > 0 or self.ending.is_set()
+            batch = [*islice(self._line, MOST_AT_ONCE if are_many else 1)]
+            answer = await self._try(batch)
+            if answer is WayAnswer.LATER and not self.ending.is_set():
+                await self._pause()
+                continue
+            self._failures = 0
             self._sent.append(self.board.clock.monotonic())
-            accepted = await self._accepts(batch)
-            self._is_behind = accepted is None
-            if accepted:
+            for _ in batch:
+                self._line.popleft()
+            if answer is WayAnswer.ACCEPTED:
                 await self._note(batch)
 
     def _until_there_is_room(self) -> float:
@@ -185,29 +200,30 @@ class NoticeSender:
             self._sent.popleft()
         return 0.0 if len(self._sent) < self.at_most else self._sent[0] + MINUTE - now
 
-    async def _accepts(self, batch: Sequence[BegunNotice]) -> bool | None:
-        """Whether the way accepts it, after some tries; None: it may yet, and is given up."""
-        accepted, began = None, min(one.since for one in batch)
-        for tries in count(1):
-            accepted = await self._try(batch)
-            patient = self.board.clock.monotonic() - began < GIVE_UP_AFTER
-            if accepted is not None or not patient or self.ending.is_set():
-                break
-            pause = NOTICES.pause(tries, fraction=self.board.chance.fraction())
-            await self.ending.cuts_short(self.board.clock.sleep(pause))
-        return accepted
+    async def _pause(self) -> None:
+        """Wait after a try that failed. What was tried for long enough is given up."""
+        self._failures += 1
+        now = self.board.clock.monotonic()
+        while self._line and now - self._line[0].since >= GIVE_UP_AFTER:
+            self._line.popleft()
+        pause = NOTICES.pause(self._failures, fraction=self.board.chance.fraction())
+        await self.ending.cuts_short(self.board.clock.sleep(pause))
 
-    async def _try(self, batch: Sequence[BegunNotice]) -> bool | None:
-        """Whether the way accepted it; None: a retry may succeed."""
+    async def _try(self, batch: Sequence[BegunNotice]) -> WayAnswer:
         try:
-            await self.way.send(await self._payload([one.notice for one in batch]))
+            payload = await self._payload([one.notice for one in batch])
+        except Exception as problem:  # noqa: BLE001 - the store did not say the time, say
+            self.trouble.report("notices", type(problem).__name__)
+            return WayAnswer.LATER
+        try:
+            await self.way.send(payload)
         except NotSent as problem:
             self.trouble.report(label_of(self.way), str(problem))
-            return False if problem.final else None
+            return WayAnswer.REFUSED if problem.final else WayAnswer.LATER
         except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
             self.trouble.report(self.way.name, type(problem).__name__)
-            return None
-        return True
+            return WayAnswer.LATER
+        return WayAnswer.ACCEPTED
 
     async def _payload(self, notices: Sequence[Notice]) -> Payload:
         """Of one notice, or of many in a summary."""
@@ -220,10 +236,13 @@ class NoticeSender:
     async def _note(self, batch: Sequence[BegunNotice]) -> None:
         """One way is enough for the board to count a notice as accepted."""
         for one in batch:
-            notice, etag = one.notice, one.etag
+            notice = one.notice
             message = f"{notice.event.value}, by {label_of(self.way)}"
             self.events.emit_of(notice, NoticeSent, message=message)
-            one.etag = ""
-            if etag:
-                with suppress(TableError):  # then it is sent once more
-                    await taken(self.board, notice.id, etag)
+            if not one.etag:
+                continue
+            try:
+                await taken(self.board, notice.id, one.etag)
+                one.etag = ""
+            except Exception as problem:  # noqa: BLE001 - then it is sent once more
+                self.trouble.report("notices", type(problem).__name__)

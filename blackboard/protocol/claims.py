@@ -209,25 +209,27 @@ def holds(item: Item | None, lock: Lock) -> bool:
     return item is not None and item.running and item.fence == lock.fence
 
 
-async def pass_over(board: BoardTable, token: Token, move: Move, *, settings: RunSettings) -> bool:
+async def pass_over(
+    board: BoardTable, token: Token, *, move: Move, settings: RunSettings
+) -> Item | None:
     """Let a waiting item wait on without a run: for its next slot, where this one is missed (SKIP),
-    or for the end of a time without runs (PUT_OFF). `settings` are the token's. False: another
+    or for the end of a time without runs (PUT_OFF). `settings` are the token's. None: another
     worker was faster, or a newer version raised the item after the token was read; or there is no
     such item, and the token goes.
     """
     item = await board.item(token.id)
     if item is None:
         await board.delete(token.id, keys.next_key(token.ready, token.id), token.etag)
-        return False
+        return None
     if item.version > VERSION or not item.waits or _missable(item) != _missable(token):
-        return False
+        return None
     change = put_off if move is Move.PUT_OFF else passed_over
     after = change(item, settings=settings, now=await board.table.now())
     try:
         await board.commit(item.id, change_ops(item, after))
     except (Conflict, Unknown):
-        return False
-    return True
+        return None
+    return after
 
 
 def _missable(one: Item | Token) -> tuple[object, ...]:

@@ -17,13 +17,13 @@ a live worker renews each minute, and the items of a dead one need not wait for 
     stop before start, within the interval    lock, not stale       leave
     stop before start, beyond the interval    lock, stale           override
 
-and three more came with locks that are renewed and workers that die in all ways:
+and four more came with locks that are renewed and workers that die in all ways:
 
     the type is unknown here, or the row's version is newer         leave
     the lock is this worker's, and none of its runs has it          adopt
-    it is a time without runs                                       put off until that ends
-    the slot is missed, or it is a time without runs, and the
-    item wants no missed runs                                       pass over
+    the item wants no missed runs, and the slot is missed, or it
+    is a time without runs                                          pass over
+    else it is a time without runs                                  put off until that ends
 
 Age is the store's, never a worker's: two clocks are never compared. It must exceed the lease by
 the resolution of the store's stamps, so that rounding never takes a lock early.

@@ -32,7 +32,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from blackboard.model import NEVER, Item, State, whole_milliseconds
+from blackboard.model import NEVER, Item, State, replace, whole_milliseconds
 from blackboard.phrases import stamp
 from blackboard.rules.due import is_closed, is_missed
 from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
@@ -336,8 +336,8 @@ def _upcoming(
     if item.state is State.DONE:
         return
     schedule, wait = settings.schedule, part_of_jitter(item.id, settings)
-    pending = _pending(item, settings, now=now)
-    if pending is not None and not item.running and (after is None or pending > after):
+    pending = None if item.running else _pending(item, settings, now=now)
+    if pending is not None and (after is None or pending > after):
         yield pending
     if schedule is None:
         return
@@ -347,7 +347,7 @@ def _upcoming(
             started += (after - started) // schedule.interval * schedule.interval
         yield from times_of(schedule, started)
         return
-    passed = max(item.slot, started - wait)
+    passed = max(item.slot, started)
     if item.slot != item.planned and item.planned > passed:
         passed = item.planned
         ready = jittered(schedule, item.planned, wait)
@@ -360,12 +360,13 @@ def _upcoming(
 
 
 def _pending(item: Item, settings: RunSettings, *, now: datetime) -> datetime | None:
-    """When the run in hand may start; None: not at all, as the next walk finds."""
-    if item.running or item.ready > now:
-        return item.ready
-    if is_missed(item, now=now, settings=settings):
+    """When the run in hand may start; None: not at all, as a walk finds then."""
+    at = max(item.ready, now)
+    if item.is_paused:
+        item = replace(item, ready=at)  # as it is once it is resumed
+    if is_missed(item, now=at, settings=settings):
         return None
-    if not is_closed(item, now=now, settings=settings):
+    if not is_closed(item, now=at, settings=settings):
         return item.ready
-    end = opens(settings.schedule, now)
+    end = opens(settings.schedule, at)
     return end and ready_for(item.id, end, settings=settings, first=False)

@@ -13,7 +13,7 @@ lets everything go.
 
 import asyncio
 import math
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -191,9 +191,11 @@ class GroupWorker:
     def _stopping(self) -> bool:
         return self._asked_to_stop > 0
 
-    def stop(self) -> None:
-        """Asked once: let everything go, when the others have seen it coming. Asked again: now."""
-        self._asked_to_stop += 1
+    def stop(self, *, at_once: bool = False) -> None:
+        """Asked once: let everything go, when the others have seen it coming. Asked again, or
+        `at_once`: now.
+        """
+        self._asked_to_stop += 2 if at_once else 1
         self._changed.set()
         if len(self.holdings):
             held = plural(len(self.holdings), "partition")
@@ -258,8 +260,20 @@ class GroupWorker:
             return declared
         found = declared(self.runs.calls.settings.get(self.handler.type, {}))
         if isawaitable(found):
-            found = await found
+            found = await self._unless_stopped(found)
         return check_partitions(f"pump {self.handler.type!r}", found)
+
+    async def _unless_stopped(self, asked: Awaitable[Iterable[str]]) -> Iterable[str]:
+        """What is answered; nothing when the worker is to stop before."""
+        answer = asyncio.ensure_future(asked)
+        try:
+            while not answer.done():
+                if self._stopping:
+                    return ()
+                await self._until(asyncio.ensure_future(asyncio.wait([answer])))
+        finally:
+            answer.cancel()
+        return answer.result()
 
     async def _name_again(self) -> None:
         """Add the partitions that came since. A pump's function may fail: the others go on."""

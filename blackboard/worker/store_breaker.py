@@ -84,8 +84,6 @@ class _Partition:
     reply: LastReply = NO_REPLY
     trouble: TableError | None = None
     """Its last error, while it is away."""
-    takes_no_batch: bool = False
-    """Whether a batch found that the store needs repair. A full disk still answers pages."""
 
 
 class StoreBreaker:
@@ -102,6 +100,8 @@ class StoreBreaker:
         """Those that are in trouble."""
         self._away_since = 0.0
         """Since when there are some."""
+        self._takes_no_batch = False
+        """Whether a batch found that the store needs repair. A full disk still answers pages."""
         self._last_try = -math.inf
         self._waiting: dict[asyncio.Task[None], None] = {}
         """The sleeps of `ready`, in the order they were begun."""
@@ -159,29 +159,33 @@ class StoreBreaker:
             part.circuit = tried(part.circuit, now=now)
         return Request(partition, need, is_try=is_try)
 
-    def answered(self, request: Request, *, batch: bool) -> None:
-        """The partition answered a batch or, if it is none, a page."""
+    def answered(self, request: Request, *, batch: bool, written: bool = False) -> None:
+        """The partition answered a batch, which was `written` or not, or a page."""
         part, now = self._partition(request.partition), self._clock.monotonic()
+        is_repaired = written and self._takes_no_batch
+        self._takes_no_batch &= not written
         if not _counts(part, request):
             return
         if part.circuit is not CLOSED:
             part.circuit = answered(part.circuit, request.need, batch=batch)
         part.reply = LastReply(is_good=True, when=now)
-        if part.trouble is None:
+        if part.trouble is None and not is_repaired:
             return
         for sleeping in tuple(self._waiting):
             sleeping.cancel()
-        part.takes_no_batch &= not batch
-        is_well = part.circuit.others_at is None and part.circuit.doubts < DOUBTS
-        if is_well and not part.takes_no_batch:
-            part.trouble = None
-            if self._away.pop(request.partition, None) is not None and not self._away:
-                self._reports.back(now - self._away_since)
+        if self._takes_no_batch:
+            return
+        for name, one in tuple(self._away.items()):
+            if one.circuit.others_at is None and one.circuit.doubts < DOUBTS:
+                one.trouble = None
+                del self._away[name]
+        if not self._away:
+            self._reports.back(now - self._away_since)
 
     def ended(self, request: Request, trouble: TableError, *, batch: bool) -> None:
         """The partition answered a batch or a page with an error, or not at all."""
         if batch and isinstance(trouble, Unusable):
-            self._partition(request.partition).takes_no_batch = True
+            self._takes_no_batch = True
         match trouble:
             case Busy(retry_after=asked):
                 self._failed(request, trouble, asked=asked)
@@ -280,7 +284,7 @@ class GuardedTable:
         except TableError as trouble:
             self._breaker.ended(request, trouble, batch=True)
             raise
-        self._breaker.answered(request, batch=True)
+        self._breaker.answered(request, batch=True, written=True)
         return etags
 
     async def scan(

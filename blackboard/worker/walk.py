@@ -38,7 +38,6 @@ from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
-from blackboard.schedule.schedule import opens
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.claiming import Claimer, NoPermit
@@ -404,15 +403,15 @@ class Walk:
     async def _pass_over(self, candidate: Candidate, move: Move, progress: WalkProgress) -> bool:
         """Let an item wait on without a run. Whether that was done."""
         token, settings = candidate.token, candidate.settings
-        passed = await pass_over(self.board, token, move, settings=settings)
-        if not passed:
+        after = await pass_over(self.board, token, move=move, settings=settings)
+        if after is None:
             self._misfits.add(_version(token))
             return False
         progress.skipped += 1
         if move is Move.SKIP:
             self.events.emit_of(token, SlotSkipped, due=token.slot)
         else:
-            until = opens(settings.schedule, progress.now)
+            until = after.ready if after.waits and after.slot == token.slot else None
             self.events.emit_of(token, SlotPutOff, due=token.slot, until=until)
         return True
 

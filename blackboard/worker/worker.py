@@ -133,9 +133,11 @@ class Worker:
         if self._broken is not None and mode is not Mode.FOREVER:
             raise self._broken
 
-    def stop(self) -> None:
-        """Asked once: no more claims, and grace for what runs. Asked again: no grace."""
-        self._asked_to_stop += 1
+    def stop(self, *, at_once: bool = False) -> None:
+        """Asked once: no more claims, and grace for what runs. Asked again, or `at_once`: no
+        grace.
+        """
+        self._asked_to_stop += 2 if at_once else 1
         self._stop_asked = min(self._stop_asked, self.board.clock.monotonic())
         self.holdings.slots.close()
         self.events.emit(WorkerStopping, message=self._what_may_finish())

@@ -179,7 +179,7 @@ LONG = "x" * 40_000
         (lambda board: board.add("new", LONG), "type: it has 40,000 characters"),
         (
             lambda board: board.add("new", "feed", cron=";".join(["0 * * * *"] * 9_000)),
-            "cron: it has",
+            "cron: it is the longest of options",
         ),
         (lambda board: board.actions(limit=-1), "limit: -1 is too few"),
         (lambda board: board.worker(cycle=timedelta(0)).work("once"), "cycle: '0s' is not longer"),

@@ -764,7 +764,7 @@ def test_a_leader_resigns_when_its_board_is_closed(tmp_path: Path) -> None:
         with pytest.raises(BlackboardError, match="only inside"):
             await leader.won()
         await leader.__aexit__(None, None, None)
-        with pytest.raises(BlackboardError, match="its board is closed"):
+        with pytest.raises(BlackboardError, match="is closed"):
             await late.__aenter__()
 
     asyncio.run(story())

@@ -479,7 +479,7 @@ def test_a_cancelled_worker_puts_back_what_it_runs(url: str) -> None:
                 return (await board.item("a")).running
 
             async def block() -> None:
-                async with board.worker():
+                async with board.worker(grace="0"):
                     await asyncio.sleep(patience(60))
 
             for work in (board.worker().work, block):

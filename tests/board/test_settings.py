@@ -304,7 +304,7 @@ def test_every_setting_of_the_file_is_described() -> None:
         ("[board]", "jobs", "a list", ""),
         ("[worker]", "cycle", "text", '"60s"'),
         ("[types.NAME], [[items]]", "backoff", "text", '"10s"'),
-        ("[types.NAME], [[items]]", "timeout", "text", "the interval of the schedule"),
+        ("[types.NAME], [[items]]", "timeout", "text", "the interval of the schedule, at least 1m"),
         ("[types.NAME], [[items]]", "every", "text", ""),
         ("[types.NAME]", "fenced", "true or false", "false"),
         ("[types.NAME]", "slots", "a whole number", "as many as it has slots"),

@@ -129,7 +129,7 @@ def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_
         scene.table.batches.clear()
         missed = await scene.token()
         settings = board.resolve(missed.type, missed.spec)
-        assert await claims.pass_over(board, missed, Move.SKIP, settings=settings)
+        assert await claims.pass_over(board, missed, move=Move.SKIP, settings=settings)
         sent.stop("pass over a missed slot")
 
         # taken away: overridden, unlocked, cancelled, removed; and who comes late

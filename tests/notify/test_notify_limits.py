@@ -131,9 +131,9 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
 
 
 def test_a_worker_gives_up_before_another_may_take_over() -> None:
-    """Also a notice that waits until one before it is given up, and is tried once then."""
+    """Also one that came while another was tried."""
     a_try = LONGEST_TIMEOUT.total_seconds()
-    assert GIVE_UP_AFTER + NOTICES.longest + a_try + a_try < HANDOVER
+    assert GIVE_UP_AFTER + a_try + NOTICES.longest + a_try < HANDOVER
 
 
 @with_workers
@@ -160,24 +160,32 @@ async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> 
     assert [row.data["taken"] for row in await notices(place)] == [True] * 3
 
 
-@with_workers
-async def test_what_waits_behind_a_notice_that_is_given_up_is_told_in_one(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "told"), [(1, [0, 1, 2]), (GIVE_UP_AFTER - 1, [1, 2])])
+def test_each_notice_is_tried_for_as_long_and_those_that_wait_are_told_in_one(
+    seconds: float, told: list[int], monkeypatch: pytest.MonkeyPatch, open_table: object
 ) -> None:
-    box, at = Box(), await place.worker()
-    at.worker.board.chance = HalfWay(1)
-    box.refusals.append(NOT_NOW)
-    async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
-        await place.announced()
-        fail(notifier, 1)
-        await place.sleeps(NOTICES.pause(1, fraction=0.5))
-        fail(notifier, 3)
-        await all_begun(notifier, 2)
-        box.refusals.append(NOT_NOW)
-        place.later(seconds=GIVE_UP_AFTER)
-        await until(lambda: box.got, "the others are told")
-    assert [one["event"] for one in box.got] == ["more"]
-    assert [one["id"] for one in box.got[0]["items"]] == ["item1", "item2"]
+    @with_workers
+    async def story(place: Workplace) -> None:
+        box, at = Box(), await place.worker()
+        at.worker.board.chance = HalfWay(1)
+        box.refusals += [NOT_NOW, NOT_NOW]
+        first, second = (NOTICES.pause(number, fraction=0.5) for number in (1, 2))
+        async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
+            await place.announced()
+            fail(notifier, 1)
+            await place.sleeps(first)
+            assert first > 1
+            place.later(seconds=1)
+            fail(notifier, 3)
+            await all_begun(notifier, 3)
+            place.later(seconds=seconds)
+            await place.sleeps(second)
+            place.later(seconds=second)
+            await until(lambda: box.got, "they are told")
+        assert [one["event"] for one in box.got] == ["more"]
+        assert [one["id"] for one in box.got[0]["items"]] == [f"item{one}" for one in told]
+
+    story(open_table=open_table)
 
 
 @with_workers
@@ -290,7 +298,7 @@ def fail(notifier: Notifier, number: int) -> None:
 
 async def all_begun(notifier: Notifier, number: int) -> None:
     """So many notices wait in the line of the one way."""
-    ((sender,),) = notifier._senders
+    (sender,) = notifier._senders()
     await until(lambda: len(sender._line) == number, f"{number} wait")
 
 

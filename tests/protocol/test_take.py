@@ -465,13 +465,15 @@ async def test_a_missed_slot_is_passed_over_without_a_run(scene: Scene) -> None:
     now = scene.later(hours=5)
     token = await scene.token()
     settings = settings_of(token.type, token.spec)
-    assert await pass_over(scene.board, token, Move.SKIP, settings=settings)
+    assert await pass_over(scene.board, token, move=Move.SKIP, settings=settings)
     passed = await scene.token()
     assert now < passed.ready <= now + HOUR
     assert passed.slot == passed.ready
     assert passed.slot.minute == 0
     assert await scene.runs() == []
-    assert not await pass_over(scene.board, token, Move.SKIP, settings=settings), "it has moved on"
+    assert not await pass_over(scene.board, token, move=Move.SKIP, settings=settings), (
+        "it has moved on"
+    )
 
 
 @story
@@ -481,12 +483,12 @@ async def test_a_slot_that_a_blackout_puts_off_runs_when_that_ends(scene: Scene)
     scene.later(hours=1)
     token = await scene.token()
     settings = settings_of(token.type, token.spec)
-    assert await pass_over(scene.board, token, Move.PUT_OFF, settings=settings)
+    assert await pass_over(scene.board, token, move=Move.PUT_OFF, settings=settings)
     waits = await scene.token()
     assert (waits.slot, waits.planned, waits.attempt) == (token.slot, token.planned, 1)
     assert waits.ready == token.ready + 3 * HOUR
     assert await scene.runs() == []
-    assert not await pass_over(scene.board, token, Move.PUT_OFF, settings=settings)
+    assert not await pass_over(scene.board, token, move=Move.PUT_OFF, settings=settings)
     scene.later(hours=2)
     await scene.let_go(await scene.claimed("davis"))
     (run,) = await scene.runs()
@@ -501,7 +503,7 @@ async def test_an_at_that_was_missed_and_wants_no_missed_run_is_done(scene: Scen
     scene.later(hours=5)
     token = await scene.token()
     assert await pass_over(
-        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
     )
     assert (await scene.item()).state is State.DONE
     assert await scene.tokens() == []
@@ -516,7 +518,7 @@ async def test_a_slot_that_is_wanted_by_now_is_not_passed_over(scene: Scene) -> 
     wanted = Spec(cron="0 * * * *", missed="one")
     await edit(scene.other, "davis", lambda *_: wanted)
     assert not await pass_over(
-        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
     )
     assert (await scene.token()).slot == token.slot
 
@@ -528,7 +530,7 @@ async def test_a_missed_token_without_its_item_goes(scene: Scene) -> None:
     token = await scene.token()
     await scene.table.commit(scene.board.partition("davis"), [Delete(keys.item_key("davis"), ANY)])
     assert not await pass_over(
-        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
     )
     assert await scene.tokens() == []
 
@@ -550,5 +552,5 @@ async def test_a_slot_that_somebody_else_sees_to_is_not_passed_over(
     else:
         scene.table.script(Fault.NEVER)
     assert not await pass_over(
-        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
     )

@@ -303,7 +303,7 @@ async def test_a_missed_slot_of_an_item_that_became_newer_is_left_alone(scene: S
     token = await scene.token()
     raised = await raise_version(scene, "item:", "next:", item_id="davis")
     assert not await pass_over(
-        scene.board, token, Move.SKIP, settings=settings_of(token.type, token.spec)
+        scene.board, token, move=Move.SKIP, settings=settings_of(token.type, token.spec)
     )
     rows = [*await scene.rows("item:"), *await scene.rows("next:")]
     assert {row.key: row.etag for row in rows} == raised

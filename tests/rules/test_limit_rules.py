@@ -126,6 +126,8 @@ def test_what_windows_put_off_comes_spread_over_its_jitter() -> None:
     part = after.ready - (NOON + 2 * HOUR)
     assert timedelta(0) < part < 10 * MINUTE
     assert next(upcoming(WAITING, said, now=NOON)) == after.ready
+    every = put_off(WAITING, settings=closed(every="5h", jitter="10m"), now=NOON)
+    assert every.ready == NOON + 2 * HOUR, "it keeps its phase by itself"
 
 
 def test_a_run_that_was_asked_for_does_not_wait_for_the_end_of_a_window() -> None:

@@ -22,6 +22,7 @@ WAITING = item()
 LATER = item(slot=NOON + HOUR)
 ASKED = replace(item(slot=NOON + 10 * MINUTE), planned=NOON + HOUR)
 """A run that was asked for; its schedule goes on at the next hour."""
+PAUSED = replace(WAITING, state=State.PAUSED, paused="{}")
 JITTER = timedelta(minutes=3)
 
 
@@ -62,6 +63,7 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"after": NOON + HOUR}, [2, 3, 4]),
         (ASKED, CRON, {"after": NOON + HOUR - MINUTE}, [1, 2, 3]),
         (ASKED, CRON, {"now": NOON + 1.5 * HOUR}, [1 / 6, 2, 3]),
+        (ASKED, CRON, {"now": NOON + HOUR}, [1 / 6, 2, 3]),
         (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
         # a part of the jitter, by which a run is ready after its slot
         (replace(WAITING, ready=NOON + JITTER), CRON, {"wait": JITTER}, [0.05, 1.05, 2.05]),
@@ -70,7 +72,8 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"wait": JITTER, "after": NOON + HOUR + JITTER}, [2.05, 3.05, 4.05]),
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR}, [3.05, 4.05, 5.05]),
         (WAITING, CRON, {"wait": JITTER, "after": NOON + 3 * HOUR + JITTER}, [4.05, 5.05, 6.05]),
-        (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 1.05, 2.05]),
+        # a run that is late covers the slots up to its start, and their jitter
+        (WAITING, CRON, {"wait": JITTER, "now": NOON + HOUR + MINUTE}, [0, 2.05, 3.05]),
         # where the part of the jitter ends in a time without runs, the run is ready at its slot
         (WAITING, CLOSED, {"wait": JITTER}, [0, 1, 2.05]),
         (WAITING, CLOSED, {"wait": JITTER, "after": NOON + HOUR}, [2.05, 3.05, 4.05]),
@@ -85,6 +88,8 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (WAITING, UNMISSED, {"now": NOON + MINUTE}, [0, 1, 2]),
         (WAITING, UNMISSED, {"now": NOON + 6 * MINUTE}, [1, 2, 3]),
         (ASKED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1 / 6, 2, 3]),
+        (item(slot=NOON + 1.2 * HOUR), CLOSED, {}, [1.5, 2, 3]),
+        (item(slot=NOON + 1.2 * HOUR), UNMISSED, {}, [2, 3, 4]),
         # no more than a number of runs, the one that runs or waits among them
         (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=3), {}, [0, 1]),
         (replace(WAITING, runs=1), settings(every="8h", max_runs=3), {}, [0, 8]),
@@ -94,7 +99,10 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=4), {"after": NOON}, [1, 2]),
         (ASKED, settings(cron=HOURLY, max_runs=2), {}, [1 / 6, 1]),
         # a paused item counts as if it were resumed, one that is done has no times
-        (replace(WAITING, state=State.PAUSED), CRON, {}, [0, 1, 2]),
+        (PAUSED, CRON, {}, [0, 1, 2]),
+        (PAUSED, CRON, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
+        (PAUSED, UNMISSED, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
+        (PAUSED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1.5, 2, 3]),
         (replace(WAITING, state=State.DONE), CRON, {}, []),
     ],
 )

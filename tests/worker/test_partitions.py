@@ -1,5 +1,6 @@
 """Workers share the partitions of a group: real pumps, on a clock that is turned by hand."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace as dataclass_replace
@@ -428,6 +429,22 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
     )
     await group.fleet.turn(REFUSED.pause() + GATHERING + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
+
+
+@sharing()
+async def test_a_worker_stops_also_while_a_function_is_asked_for_names(group: Group) -> None:
+    async def names(_: Mapping[str, object]) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    assert group.handler.pump is not None
+    group.hands.clear()
+    group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
+    await group.join("ann")
+    await group.fleet.turn(GATHERING)
+    group.hands["ann"].worker.stop()
+    await group.fleet.turn(1.0)
+    assert group.hands["ann"].task.done()
 
 
 @sharing(partitions=3)

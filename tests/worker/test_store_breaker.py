@@ -6,7 +6,15 @@ import pytest
 
 from blackboard.events import BoardEvent, Events, StoreAway, StoreBack, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
-from blackboard.table import Busy, TableError, Unavailable, Unknown, Unusable
+from blackboard.table import (
+    Busy,
+    Conflict,
+    ConflictKind,
+    TableError,
+    Unavailable,
+    Unknown,
+    Unusable,
+)
 from blackboard.worker.store_breaker import REPORT_EVERY, StoreBreaker
 from tests.support.clocks import ManualClock, SeededChance
 
@@ -51,7 +59,7 @@ class Partitions:
         self.batches += batch
         trouble = self.troubles.get(partition)
         if trouble is None:
-            self.breaker.answered(request, batch=batch)
+            self.breaker.answered(request, batch=batch, written=batch)
         else:
             self.breaker.ended(request, trouble(), batch=batch)
         return 0.0
@@ -184,9 +192,12 @@ def test_a_disk_that_is_full_is_back_when_it_takes_a_batch() -> None:
         store.clock.advance(LONGEST)
         del store.troubles[SICK]
         store.ask(SICK, batch=False)
-        assert store.told_of(StoreBack) == []
-        assert store.ask(SICK) == 0.0, "a batch is let through"
-        assert len(store.told_of(StoreBack)) == 1
+        store.troubles[WELL[0]] = lambda: Conflict(0, ConflictKind.CHANGED)
+        store.ask(WELL[0])
+        assert store.told_of(StoreBack) == [], "nothing was written"
+        del store.troubles[WELL[0]]
+        store.ask(WELL[0])
+        assert len(store.told_of(StoreBack)) == 1, "any batch shows it"
         store.told.clear()
         store.clock.advance(REPORT_EVERY)
 

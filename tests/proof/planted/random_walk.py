@@ -166,7 +166,7 @@ class World:
                 settings = settings_of(token.type, token.spec)
                 move = claims.decide_token(token, now=now, types=TYPES, settings=settings)
                 if move in PASSES:
-                    await pass_over(board, token, move, settings=settings)
+                    await pass_over(board, token, move=move, settings=settings)
                 elif move is Move.RUN:
                     tokens.append((token, settings))
             chosen = tokens[: self.random.choice((1, 2))]
