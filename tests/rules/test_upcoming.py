@@ -1,14 +1,16 @@
 """The next times of an item, as `next` and the pages show them."""
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 import pytest
 
 from blackboard.model import Item, State, replace
+from blackboard.rules import next_run
 from blackboard.rules.next_run import phase, times_of, upcoming
+from blackboard.schedule.schedule import Schedule, next_due
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
 
@@ -113,6 +115,19 @@ def test_the_next_times_of_an_item(
     run = spread(said, times.pop("wait", timedelta(0)))
     found = islice(upcoming(one, run, **times), 3)
     assert [(at - NOON) / HOUR for at in found] == pytest.approx(hours)
+
+
+def test_times_far_away_are_not_reached_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[datetime] = []
+
+    def counted(schedule: Schedule, after: datetime) -> datetime | None:
+        asked.append(after)
+        return next_due(schedule, after)
+
+    monkeypatch.setattr(next_run, "next_due", counted)
+    for said in (CRON, EVERY):
+        assert next(upcoming(WAITING, said, now=NOON, after=NOON + 999 * DAY)) > NOON + 999 * DAY
+    assert len(asked) < 9
 
 
 def test_times_are_whole_milliseconds() -> None:
