@@ -11,6 +11,7 @@ that does not return to the interpreter is ended from outside: the parent kills 
 deadline.
 """
 
+import gc
 import signal
 import struct
 from collections.abc import Iterator
@@ -220,14 +221,25 @@ class Budget:
             raise
 
 
+def _loses(frame: FrameType | None) -> bool:
+    """Whether Python would drop an exception that is raised in a frame."""
+    callbacks = [getattr(one, "__code__", None) for one in gc.callbacks]
+    while frame is not None:
+        if frame.f_code.co_name in _LOSING or frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextmanager
 def processor_time(seconds: float, what: str) -> Iterator[None]:
-    """Ends the block with TooMuch after so many seconds of processor time. In a destructor or a
-    callback of a weak reference, where an exception would be lost, it waits for the timer again.
+    """Ends the block with TooMuch after so many seconds of processor time. In a destructor, or in a
+    callback of a weak reference or of the garbage collector, where an exception would be lost, it
+    waits for the timer again.
     """
 
     def expired(_signal: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_name in _LOSING:
+        if _loses(frame):
             return
         raise TooMuch(f"{what} takes more than {seconds:g} s to work out")
 

@@ -1,5 +1,6 @@
 """What takes place in a window, by what a feed says of it."""
 
+import gc
 from contextlib import AbstractContextManager
 from itertools import count
 from time import process_time
@@ -369,3 +370,27 @@ def test_a_series_that_is_in_a_destructor_when_its_time_is_over_ends_after_it() 
 
     with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
         work_out()
+
+
+def test_a_series_that_is_in_the_garbage_collector_when_its_time_is_over_ends_after_it() -> None:
+    """In what a callback of the collector calls, too."""
+
+    def burn() -> None:
+        until = process_time() + 0.2
+        while process_time() < until:
+            pass
+
+    def callback(phase: str, _about: object) -> None:
+        if phase == "start":
+            burn()
+
+    def work_out() -> None:
+        gc.collect()
+        sum(1 for _ in count())
+
+    gc.callbacks.append(callback)
+    try:
+        with pytest.raises(budget.TooMuch), budget.processor_time(0.05, "it"):
+            work_out()
+    finally:
+        gc.callbacks.remove(callback)
