@@ -351,9 +351,11 @@ async def goes_on_without_its_lock(
 _honest_answered = StoreBreaker.answered
 
 
-def takes_no_page_for_an_answer(breaker: StoreBreaker, request: Request, *, batch: bool) -> None:
+def takes_no_page_for_an_answer(
+    breaker: StoreBreaker, request: Request, *, batch: bool, written: bool = False
+) -> None:
     part = breaker._partition(request.partition)
     before = part.reply
-    _honest_answered(breaker, request, batch=batch)
+    _honest_answered(breaker, request, batch=batch, written=written)
     if part.circuit.doubts >= DOUBTS:
         part.reply = before
