@@ -50,7 +50,7 @@ from blackboard.inputs import (
     first_of,
 )
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Item, Mark, State, replace
+from blackboard.model import Item, Mark, State, Via, replace
 from blackboard.protocol import actions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.edits import Missing
@@ -554,8 +554,8 @@ class Board:
         )
         return web_app(
             self._table,
-            Board(self._table, replace(self._location, via="web")),
-            unrecorded=Board(self._table, replace(self._location, via=None)),
+            self._recording("web"),
+            unrecorded=self._recording(None),
             store=self._location.store,
             access=access,
             clock=self._table.clock,
@@ -576,6 +576,14 @@ class Board:
             worker.events.subscribe(callback)
 
     # ---- helpers
+
+    def _recording(self, via: Via | None) -> "Board":
+        """This board, with the same workers. What is done there is recorded as done so; None: it is
+        not recorded.
+        """
+        board = Board(self._table, replace(self._location, via=via))
+        board._workers = self._workers
+        return board
 
     @property
     def _table(self) -> BoardTable:

@@ -227,7 +227,8 @@ class BoardWorker:
                 for one in tasks:
                     one.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*tasks)
+        for one in sorted(tasks, key=asyncio.Future.cancelled):  # an error before what it has ended
+            one.result()
 
     async def _watch_jobs(self) -> None:
         """Emit an event when files of the jobs have changed. They are looked at once a cycle."""

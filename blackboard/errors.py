@@ -40,6 +40,15 @@ class BadRow(BlackboardError, ValueError):
         self.problem = problem
 
 
+class BadSpec(BlackboardError, ValueError):
+    """The spec of an item cannot be read: it was damaged, or written by something else."""
+
+    exit_code = 2
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the spec cannot be read: {problem} (`blackboard doctor` tells more)")
+
+
 class StoreProblem(BlackboardError):
     """The store that was named cannot be used: it is not there, not a board, damaged, or this user
     may not write to it. Nothing was changed. (`table.Unavailable`: a store that is only away.)

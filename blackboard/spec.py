@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadSpec
 from blackboard.model import NEVER
 from blackboard.schedule.limits import Calendars, limits
 from blackboard.schedule.rrule import zone_in
@@ -185,11 +185,13 @@ def rewrite_spec(text: str, spec: Spec) -> str:
 
 
 def decode_spec(text: str) -> Spec:
-    """A spec from a row; fields of a newer version are passed over. ValueError when it is none."""
+    """A spec from a row; fields of a newer version are passed over. Raises BadSpec."""
     try:
         return msgspec.json.decode(text, type=Spec)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise BadSpec("it is nested too deeply") from None
+    except ValueError as problem:
+        raise BadSpec(str(problem)) from None
 
 
 def params_of(spec: str, once: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from blackboard.rules.next_run import MILLISECOND, part_of_jitter, planned_after
 from blackboard.rules.status import ItemStatus, status_of
 from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
-from blackboard.schedule.words import describe
+from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import Labels, RunSettings
 from blackboard.worker.membership import Sighting, silence, takers
 
@@ -141,6 +141,8 @@ def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
         state = "is running"
     elif item.state is not State.ACTIVE:
         state = f"is {item.state.value}"
+    elif move is Move.SKIP:
+        state = "has missed its time"
     elif move is Move.PUT_OFF:
         state = "waits for the end of its blackout"
     elif one.overdue:
@@ -167,7 +169,7 @@ def _schedule(item: Item, facts: Circumstances) -> str:
         return "none: it is a partition, whose pump runs until its worker lets it go"
     schedule = _schedule_of(item, facts)
     if schedule is None:
-        return repr(item.schedule) if item.schedule else "none: it runs when it is requested"
+        return repr(item.schedule) if item.schedule else NO_SCHEDULE
     counted = ", counted from its last start" if isinstance(schedule, Every) else ""
     return f"{describe(schedule)}{counted}"
 

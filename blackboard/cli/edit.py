@@ -110,13 +110,15 @@ async def _add(
         wake_workers(session.store)
         now = await board.table.now()
         words = f"is added ({item_type}) and"
-        answers = [Answer(item=one.item, words=f"{words} {_due(one.item, now)}") for one in added]
+        answers = [
+            Answer(item=one.item, words=f"{words} {_due(board, one.item, now)}") for one in added
+        ]
         return await print_answers(board, answers, json=session.chosen.json)
 
 
-def _due(item: Item, now: datetime) -> str:
+def _due(board: BoardTable, item: Item, now: datetime) -> str:
     """When an item is due, and whether that is long ago."""
-    words = due_words(item, now)
+    words = due_words(board, item, now)
     is_past = now - item.slot > LATE
     return f"{words}: its time was {exactly(item.slot, now)}" if is_past else words
 
@@ -206,7 +208,7 @@ def edit_command(
         changes = _changes(item, done.item)
         if not changes:
             return Answer(item=done.item, words="is as it was", changed=False)
-        due = _due(done.item, await board.table.now())
+        due = _due(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is changed ({'; '.join(changes)}) and {due}")
 
     work = change_each(

@@ -117,7 +117,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         done = await edits.resume(board, item.id, await mark_now(board, reason))
         if not done.changed:
             return _unchanged(done.item, "was not paused")
-        due = due_words(done.item, await board.table.now())
+        due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is resumed and {due}")
 
     return run(change_each(session, ids, resume, verb="resume", exact=exact, reason=reason))
@@ -178,7 +178,7 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         if not done.changed:
             words = "had ended, or been taken over, before it could be cancelled"
             return _unchanged(done.item, words, no=True)
-        due = due_words(done.item, await board.table.now())
+        due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
 
     session = Session.start(chosen).with_defaults()
@@ -223,7 +223,7 @@ def unlock_command(
         if not done.changed:
             words = f"is not locked with fence {expected}, but {done.item.fence}: left as it is"
             return _unchanged(done.item, words, no=True)
-        due = due_words(done.item, await board.table.now())
+        due = due_words(board, done.item, await board.table.now())
         held = f"fence {lock.fence}, held by {lock.owner}, not renewed {since(lock.age)}"
         return Answer(item=done.item, words=f"is unlocked ({held}) and {due}")
 

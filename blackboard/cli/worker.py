@@ -278,6 +278,8 @@ async def _work(
             try:
                 await worker.work(until)
                 changed = change.done()
+                if changed:
+                    change.result()
             finally:
                 change.cancel()
     if not changed:  # else signals would be ignored in the process that follows, too

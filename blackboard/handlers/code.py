@@ -18,6 +18,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import decode_source, spec_from_file_location
@@ -105,10 +106,13 @@ def install(code: Code) -> None:
 
 
 def changed() -> list[str]:
-    """The files that are not what was read: changed, removed or new."""
-    there = {
-        file for folder, whole in _own.folders.items() for file in _files_in(folder, whole=whole)
-    }
+    """The files that are not what was read: changed, removed or new. What cannot be listed, as a
+    folder that is replaced just now, is removed.
+    """
+    there: set[str] = set()
+    for folder, whole in _own.folders.items():
+        with suppress(OSError):
+            there.update(_files_in(folder, whole=whole))
     return sorted((there ^ set(_own.stamps)) | {one for one in _own.stamps if _differs(one)})
 
 
@@ -124,7 +128,14 @@ def stamps(folders: Mapping[str, bool], others: Iterable[str]) -> dict[str, tupl
 
 
 def mistake_in(files: Iterable[str]) -> str:
-    """The first of these files that is no Python, as it is now, and why; "" if all are."""
+    """Why the jobs cannot be read as they are now: a folder of theirs is not there, or one of these
+    files is no Python; "" if they can.
+    """
+    for folder in _own.folders:
+        try:
+            next(_files_in(folder, whole=False), None)
+        except OSError as problem:
+            return f"{folder}: {problem.strerror}"
     for file in files:
         try:
             ast.parse(Path(file).read_bytes(), file)

@@ -23,14 +23,15 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
 from blackboard.rules.applied import is_applied
 from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO, copied, removed
+from blackboard.spec import RunSettings
 from blackboard.table import Conflict, Unknown
 
 
 async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Changed:
     """Rename an item, or finish a rename that was interrupted. `mark` says who does it.
 
-    Raises Missing, BadInput when the new id is taken, BlackboardError when the item runs or keeps
-    changing.
+    Raises Missing, BadInput when the new id is taken or the schedule cannot be computed,
+    BlackboardError when the item runs, keeps changing or has a damaged spec.
     """
     to, of = RENAMED_TO + new_id, RENAMED_FROM + item_id
     name = "rename:" + hashlib.sha256(item_id.encode()).hexdigest()[:32]
@@ -44,6 +45,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
                 return await _resumed(board, new_id, replace(mark, reason=of))
             raise Missing(item_id)
         check_version(old)
+        settings = settings_of(board, old, old.spec)  # raises before anything is written
         if old.running:
             if _reason(old) == to:
                 await edits.resume(board, item_id, mark)
@@ -53,12 +55,20 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
             continue
         if is_made:
             new = (await edits.remove(board, new_id)).item
-        await _move(board, old, new, new_id, name=name, mark=replace(mark, reason=of))
+        mark_of_new = replace(mark, reason=of)
+        await _move(board, old, new, new_id, name=name, mark=mark_of_new, settings=settings)
     raise uncertain(item_id)
 
 
 async def _move(
-    board: BoardTable, old: Item, new: Item | None, new_id: str, *, name: str, mark: Mark
+    board: BoardTable,
+    old: Item,
+    new: Item | None,
+    new_id: str,
+    *,
+    name: str,
+    mark: Mark,
+    settings: RunSettings,
 ) -> None:
     """Make the new one, over its tombstone if there is one, and remove the old one. Where one of
     them has changed, the next look decides.
@@ -71,7 +81,7 @@ async def _move(
         before=new,
         floor=0 if new else await board.floor(),
         mark=text_of(mark) if by_us else old.paused,
-        settings=settings_of(board, old, old.spec),
+        settings=settings,
     )
     copy = replace(copy, applied=(Applied(name=name, at=now),))
     try:

@@ -15,6 +15,8 @@ from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone
 
+NO_SCHEDULE = "none: it runs once, and again when it is requested"
+"""What is said of an item without one."""
 _UNIT_NAMES = ("week", "day", "hour", "minute", "second", "millisecond")
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),

@@ -47,7 +47,6 @@ from blackboard.records import (
 )
 from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.spec import decode_spec, encode_spec
 from blackboard.table import TableError
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
@@ -165,7 +164,7 @@ async def _why(site: Site, request: Request, said: shapes.OneSaid) -> ExplainedI
 async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.NextAnswer:  # noqa: ARG001
     item = await _item(site, said.id)
     try:
-        settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
+        settings = edits.settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
     times = upcoming(item, settings, now=await site.board.table.now())

@@ -37,8 +37,8 @@ from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
-from blackboard.schedule.words import describe
-from blackboard.spec import RunSettings, decode_spec, encode_spec
+from blackboard.schedule.words import NO_SCHEDULE, describe
+from blackboard.spec import RunSettings, decode_spec
 from blackboard.web.actions import ACTS, BULK, DONE, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
@@ -263,10 +263,10 @@ def own_options(item: Item) -> dict[str, str]:
 def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
     """The settings as they are resolved here, and words for why there is no schedule."""
     try:
-        settings = edits.settings_of(site.board, item, encode_spec(decode_spec(item.spec)))
+        settings = edits.settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         return RunSettings(), str(problem)
-    return settings, "none: it runs when it is requested"
+    return settings, NO_SCHEDULE
 
 
 async def run_page(site: Site, request: Request) -> WebPage:

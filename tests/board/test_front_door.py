@@ -13,9 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx2 import ASGITransport, AsyncClient
 
 import blackboard
-from blackboard import BadInput, BlackboardError, BlockingBoard, Board, Context, Item, handler
+from blackboard import (
+    BadInput,
+    BlackboardError,
+    BlockingBoard,
+    Board,
+    Context,
+    Item,
+    board_worker,
+    handler,
+)
 from blackboard.blocking import BlockingWorker
 from blackboard.board_worker import BoardWorker
 from blackboard.events import (
@@ -27,7 +37,9 @@ from blackboard.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import Remade
+from blackboard.table import ANY, Merge
 from blackboard.worker.worker import Worker
 from tests.support.patience import patience
 from tests.support.processes import own_environ
@@ -256,6 +268,21 @@ def test_bad_input_is_refused_as_on_the_command_line(
     asyncio.run(story())
 
 
+def test_an_item_with_a_damaged_spec_is_refused(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "feed")
+            table = board._table
+            damaged = Merge(item_key("a"), {"spec": "{"}, ANY)
+            await table.table.commit(table.partition("a"), [damaged])
+            for refused in (board.edit("a", every="2h"), board.rename("a", "b")):
+                with pytest.raises(BlackboardError, match="blackboard doctor"):
+                    await refused
+            assert not (await table.item("a") or pytest.fail("it is gone")).is_paused
+
+    asyncio.run(story())
+
+
 def test_an_option_that_is_none_is_no_option(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:
@@ -385,6 +412,44 @@ def test_a_worker_works_beside_and_stops_at_the_end(url: str) -> None:
             assert (end.id, end.type, end.fence) == ("a", "feed", end.run.fence)
             assert {event.worker for event in heard} == {worker.name}
             assert await board.workers() == []
+
+    asyncio.run(story())
+
+
+def test_what_is_done_on_the_pages_of_a_board_wakes_its_workers(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board, board.worker(cycle="1h"):
+            await until(lambda: _any_worker(board))
+            await board.add("a", "feed", first="next")
+            pages = AsyncClient(
+                transport=ASGITransport(app=board.web(operator=True)), base_url="http://localhost"
+            )
+            async with pages:
+                answer = await pages.post("/api/v1/run", json={"id": "a"})
+            assert answer.status_code == 200, answer.text
+
+            async def has_run() -> bool:
+                return (await board.item("a")).runs == 1
+
+            await until(has_run)
+
+    asyncio.run(story())
+
+
+def test_the_error_of_a_part_is_raised_and_not_what_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_worker, "LONGEST_END", 0.01)
+
+    async def fails() -> None:
+        raise OSError("the disk is gone")
+
+    async def story() -> None:
+        async with opened(tmp_path / "board.db") as board:
+            for _ in range(20):
+                parts = [fails(), *(asyncio.sleep(3600) for _ in range(3))]
+                with pytest.raises(OSError, match="the disk is gone"):
+                    await board.worker()._all_of(*parts)
 
     asyncio.run(story())
 

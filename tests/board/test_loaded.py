@@ -191,6 +191,14 @@ def test_with_reload_a_worker_starts_again_once_what_was_saved_is_whole(place: S
     edit(place, "_shared.py", "no_such_name", '"two"')
     eventually(lambda: started.text.count("worker started") == 2, "it works again")
     assert result(place, "plain") == ["two", "helped", 2]
+    jobs, away = place.folder / "cityjobs", place.folder / "away"
+    jobs.rename(away)
+    eventually(lambda: "No such file or directory" in started.text, "the folder is missed")
+    assert result(place, "plain") == ["two", "helped", 2]
+    away.rename(jobs)
+    edit(place, "_shared.py", '"two"', '"three"')
+    eventually(lambda: started.text.count("worker started") == 3, "it works again")
+    assert result(place, "plain") == ["three", "helped", 2]
     started.send(signal.SIGTERM)
     assert started.ended() == 0
 

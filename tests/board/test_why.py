@@ -179,7 +179,7 @@ def why(
             {"schedule": ""},
             {"settings": resolve([Spec()])},
             Move.LEAVE,
-            ["schedule    none: it runs when it is requested"],
+            ["schedule    none: it runs once, and again when it is requested"],
         ),
         (
             {"schedule": "moon phase"},

@@ -158,6 +158,19 @@ def test_steps_that_lead_beyond_their_field_are_pointed_out(blackboard: CommandL
 def test_a_time_that_has_passed_is_pointed_out(blackboard: CommandLine) -> None:
     said = blackboard("add", "a", "--type", "feed", "--at", "2020-01-01T00:00Z").out
     assert said.startswith("a is added (feed) and is due now: its time was 2020-01-01 00:00:00Z (")
+    said = blackboard(
+        *("add", "b", "--type", "feed", "--cron", "0 3 * * *", "--missed", "none"),
+        *("--first", "2020-01-01T00:00Z"),
+    ).out
+    missed = "b is added (feed) and has missed its time, and waits for the next: its time was 2020"
+    assert said.startswith(missed)
+    days = (datetime.now(UTC) + timedelta(days=ahead) for ahead in (-1, 0, 1))
+    closed = ", ".join(f"{day:%a}".lower() for day in days)
+    said = blackboard(
+        *("add", "c", "--type", "feed", "--cron", "0 * * * *"),
+        *("--first", "2020-01-01T00:00Z", "--blackout", closed),
+    ).out
+    assert said.startswith("c is added (feed) and waits for the end of its blackout: its time was")
 
 
 def test_a_handler_says_when_its_items_run_first(blackboard: CommandLine) -> None:
