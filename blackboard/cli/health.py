@@ -5,21 +5,22 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import click
 from msgspec.structs import asdict
 
+from blackboard.cli.listing import Listing, listed
 from blackboard.cli.options import Chosen, absolute_option, common, completing, types_option
-from blackboard.cli.output import JSON, emit, paused_words, table_text, wrapped
+from blackboard.cli.output import JSON, emit, paused_words, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, ids_argument, run
-from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
+from blackboard.cli.watch import watch_option
 from blackboard.clock import SystemClock
 from blackboard.display.columns import WORKER_COLUMNS, wide, worker_cells
 from blackboard.display.health import Alarm, Checked, read_alarms
-from blackboard.display.layout import Style, shown, table, wrap
+from blackboard.display.layout import shown
 from blackboard.display.queries import read_selected
 from blackboard.doctor import DoctorReport, Examination, examine
 from blackboard.doctor.diagnosis import Finding
@@ -193,7 +194,6 @@ Examples:
   blackboard workers --watch
   blackboard workers --json | jq '.[] | select(.alive) | .name'
 """
-NO_WORKERS = "no worker has announced itself: `blackboard worker --jobs JOBS` starts one"
 
 
 @click.command(epilog=WORKERS_EPILOG)
@@ -206,47 +206,21 @@ def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int
     A worker is lost when its next announcement is overdue; after a day it is not shown any more.
     Its items are taken over when their locks go stale, whatever is shown here.
     """
-    session = Session.start(chosen)
-    if watch is None:
-        return run(_show(session, absolute=absolute))
-
-    def view(board: BoardTable) -> PageView:
-        async def read() -> Drawn:
-            found = await _announced(board)
-            return _drawn(found, now=await board.table.now(), absolute=absolute)
-
-        return PageView(read, SystemClock())
-
-    return watched(session, view, every=seconds_of(watch))
+    return listed(
+        Session.start(chosen), lambda board: _workers(board, absolute=absolute), watch=watch
+    )
 
 
-def _drawn(found: Sequence[Sighting], *, now: datetime, absolute: bool) -> Drawn:
-    """What was read, laid out for a width."""
-
-    def draw(width: int) -> WatchedPage:
-        if not found:
-            return WatchedPage(body=[[(text, Style.PLAIN)] for text in wrap(NO_WORKERS, width)])
-        rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
-        lines = table(wide(WORKER_COLUMNS, absolute=absolute), rows, width=width)
-        lost = sum(one.lost for one in found)
-        words = plural(len(found) - lost, "worker") + (f", {lost:,} lost" if lost else "")
-        return WatchedPage(body=lines, head=1, summary=words)
-
-    return draw
-
-
-async def _show(session: Session, *, absolute: bool) -> int:
-    async with session.board() as board:
-        found = await _announced(board)
-        now = await board.table.now()
-    if session.chosen.json:
-        emit([worker_record(one) for one in found])
-    elif not found:
-        click.echo(wrapped(NO_WORKERS))
-    else:
-        rows = [worker_cells(one, now=now, absolute=absolute) for one in found]
-        click.echo(table_text(wide(WORKER_COLUMNS, absolute=absolute), rows))
-    return 0
+async def _workers(board: BoardTable, *, absolute: bool) -> Listing:
+    found, now = await _announced(board), await board.table.now()
+    lost = sum(one.lost for one in found)
+    return Listing(
+        columns=wide(WORKER_COLUMNS, absolute=absolute),
+        rows=[worker_cells(one, now=now, absolute=absolute) for one in found],
+        records=[worker_record(one) for one in found],
+        empty="no worker has announced itself: `blackboard worker --jobs JOBS` starts one",
+        summary=plural(len(found) - lost, "worker") + (f", {lost:,} lost" if lost else ""),
+    )
 
 
 async def _announced(board: BoardTable) -> list[Sighting]:

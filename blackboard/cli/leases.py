@@ -1,14 +1,11 @@
 """`blackboard leases`: who holds which partitions, and for how long one has had no owner."""
 
-from collections.abc import Sequence
-
 import click
 
+from blackboard.cli.listing import Listing, listed
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import emit, table_text, wrapped
-from blackboard.cli.session import Session, run
-from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watch_option, watched
-from blackboard.clock import SystemClock
+from blackboard.cli.session import Session
+from blackboard.cli.watch import watch_option
 from blackboard.display.columns import (
     GROUP_COLUMNS,
     PARTITION_COLUMNS,
@@ -16,8 +13,7 @@ from blackboard.display.columns import (
     leases_summary,
     partition_cells,
 )
-from blackboard.display.layout import Style, table, wrap
-from blackboard.display.sharing import GroupLeases, group_record, read_groups
+from blackboard.display.sharing import group_record, read_groups
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
 
@@ -27,7 +23,6 @@ Examples:
   blackboard leases clicks --watch
   blackboard leases --json || send-an-alarm
 """
-EMPTY = "no groups: a worker with a pump makes its group (docs/sharing.md)"
 
 
 @click.command(epilog=EPILOG)
@@ -41,46 +36,30 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
     Exit 1 when a partition is held by no worker for longer than its lease. A group is a board of
     its own: `blackboard --board BOARD.GROUP` has all commands for its partitions.
     """
-    session = Session.start(chosen)
-    if watch is None:
-        return run(_once(session, group))
-
-    def view(board: BoardTable) -> PageView:
-        async def read() -> Drawn:
-            return drawn(group, await read_groups(board, group))
-
-        return PageView(read, SystemClock())
-
-    return watched(session, view, every=seconds_of(watch))
+    return listed(Session.start(chosen), lambda board: leases(board, group), watch=watch)
 
 
-async def _once(session: Session, group: str | None) -> int:
-    async with session.board() as board:
-        found = await read_groups(board, group)
-    if session.chosen.json:
-        views = [group_record(one) for one in found]
-        emit(views if group is None else views[0])
-    elif not found:
-        click.echo(wrapped(EMPTY))
-    elif group is None:
-        click.echo(table_text(GROUP_COLUMNS, [group_cells(one) for one in found]))
-    else:
-        cells = [partition_cells(found[0], one) for one in found[0].partitions]
-        click.echo(f"{table_text(PARTITION_COLUMNS, cells)}\n\n{leases_summary(found[0])}")
-    return 0 if all(one.is_well for one in found) else 1
-
-
-def drawn(group: str | None, found: Sequence[GroupLeases]) -> Drawn:
-    """What was read, laid out for a width."""
-
-    def draw(width: int) -> WatchedPage:
-        if group is not None:
-            cells = [partition_cells(found[0], one) for one in found[0].partitions]
-            lines = table(PARTITION_COLUMNS, cells, width=width)
-            return WatchedPage(body=lines, head=1, summary=leases_summary(found[0]))
-        if not found:
-            return WatchedPage(body=[[(text, Style.PLAIN)] for text in wrap(EMPTY, width)])
-        lines = table(GROUP_COLUMNS, [group_cells(one) for one in found], width=width)
-        return WatchedPage(body=lines, head=1, summary=plural(len(found), "group"))
-
-    return draw
+async def leases(board: BoardTable, group: str | None) -> Listing:
+    """All groups, or the partitions of one."""
+    found = await read_groups(board, group)
+    records = [group_record(one) for one in found]
+    is_well = all(one.is_well for one in found)
+    if group is None:
+        return Listing(
+            columns=GROUP_COLUMNS,
+            rows=[group_cells(one) for one in found],
+            records=records,
+            empty="no groups: a worker with a pump makes its group (docs/sharing.md)",
+            summary=plural(len(found), "group"),
+            is_well=is_well,
+        )
+    one = found[0]
+    return Listing(
+        columns=PARTITION_COLUMNS,
+        rows=[partition_cells(one, each) for each in one.partitions],
+        records=records[0],
+        empty="no partitions",
+        summary=leases_summary(one),
+        says_summary=True,
+        is_well=is_well,
+    )

@@ -9,11 +9,11 @@ import pytest
 
 import blackboard as package
 from blackboard.blocking import BlockingElection
-from blackboard.cli.leader import EMPTY, drawn
+from blackboard.cli.leader import elections_of
+from blackboard.cli.listing import Listing
 from blackboard.display.layout import text_of
-from blackboard.election import read_elections
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardStatus, BoardTable
+from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Merge
 from tests.cli.command_line import CommandLine, blackboard
 
@@ -117,9 +117,21 @@ def timedelta_ago(town: CommandLine, seconds: float) -> Any:
     return town.on_board(ago)
 
 
+def listing(board: CommandLine) -> Listing:
+    """What is watched."""
+
+    async def read(board: BoardTable) -> Listing:
+        return await elections_of(board, None, absolute=False)
+
+    return board.on_board(read)
+
+
 def test_a_board_without_elections_says_so(blackboard: CommandLine) -> None:
     blackboard("init")
-    assert blackboard("leader").out == f"{EMPTY}\n"
+    said = blackboard("leader").out
+    assert said.startswith("no elections yet: workers make one")
+    body = listing(blackboard).page(40).body
+    assert " ".join(text_of(line, colour=False) for line in body) == said.strip()
     assert blackboard("leader", "--json").json == []
     assert blackboard.refused("leader", "report") == (
         "name: no election 'report' on this board (`blackboard leader`)"
@@ -147,12 +159,7 @@ def test_watching_needs_a_terminal(elections: CommandLine) -> None:
 
 
 def test_what_is_watched_has_a_line_for_each_election(elections: CommandLine) -> None:
-    async def read(board: BoardTable) -> BoardStatus | None:
-        return await read_elections(board)
-
-    page = drawn(elections.on_board(read), absolute=False)(80)
+    page = listing(elections).page(80)
     lines = [text_of(line, colour=False).split() for line in page.body]
     assert [line[0] for line in lines] == ["election", "coordinator", "old", "report"]
     assert (page.head, page.summary) == (1, "3 elections")
-    empty = drawn(None, absolute=False)(40)
-    assert " ".join(text_of(line, colour=False) for line in empty.body) == EMPTY

@@ -1,0 +1,70 @@
+"""A list of a board that a command prints, or shows again and again with `--watch`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+from msgspec import Struct
+
+from blackboard.cli.output import emit, table_text, wrapped
+from blackboard.cli.session import Session, run
+from blackboard.cli.watch import Drawn, PageView, WatchedPage, seconds_of, watched
+from blackboard.clock import SystemClock
+from blackboard.display.layout import Column, Line, Style, table, wrap
+from blackboard.protocol.reading import BoardTable
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """What was read of a board: a table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Line]
+    records: object
+    """The same for programs."""
+    empty: str
+    """What is said where there is nothing."""
+    summary: str
+    """In words, below what is watched."""
+    says_summary: bool = False
+    """Whether it is printed, too."""
+    is_well: bool = True
+    """Else the exit code is 1."""
+
+    @property
+    def text(self) -> str:
+        if not self.rows:
+            return wrapped(self.empty)
+        text = table_text(self.columns, self.rows)
+        return f"{text}\n\n{self.summary}" if self.says_summary else text
+
+    def page(self, width: int) -> WatchedPage:
+        """The table laid out for a width."""
+        if not self.rows:
+            return WatchedPage(body=[[(text, Style.PLAIN)] for text in wrap(self.empty, width)])
+        lines = table(self.columns, self.rows, width=width)
+        return WatchedPage(body=lines, head=1, summary=self.summary)
+
+
+def listed(
+    session: Session, read: Callable[[BoardTable], Awaitable[Listing]], *, watch: str | None
+) -> int:
+    """Print what is read, or watch it; the exit code."""
+    if watch is not None:
+
+        def view(board: BoardTable) -> PageView:
+            async def again() -> Drawn:
+                return (await read(board)).page
+
+            return PageView(again, SystemClock())
+
+        return watched(session, view, every=seconds_of(watch))
+
+    async def once() -> Listing:
+        async with session.board() as board:
+            return await read(board)
+
+    found = run(once())
+    if session.chosen.json:
+        emit(found.records)
+    else:
+        click.echo(found.text)
+    return 0 if found.is_well else 1
