@@ -14,11 +14,11 @@ from blackboard.board_worker import WorkerSettings, identity
 from blackboard.cli.session import collect_seldom
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemClock
-from blackboard.events import Events
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.stores import open_table
+from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.tables import azurite
 from blackboard.worker.wake import CycleWake

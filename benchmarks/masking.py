@@ -10,7 +10,6 @@ from typing import Any
 
 from benchmarks.measure import Measured, best_of, seconds, tell
 from blackboard.clock import SystemClock
-from blackboard.events import Events
 from blackboard.handlers.registry import load
 from blackboard.model import Claim, Ended, Item, Outcome, State
 from blackboard.protocol.batches import lock_of
@@ -20,6 +19,7 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
 from blackboard.spec import Spec, resolve
+from blackboard.subscribers import Events
 from blackboard.worker.holdings import Holding
 from blackboard.worker.running import Calls
 

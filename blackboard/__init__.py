@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blackboard.errors import BadInput as BadInput
     from blackboard.errors import BlackboardError as BlackboardError
     from blackboard.errors import LeaseLost as LeaseLost
+    from blackboard.errors import Missing as Missing
     from blackboard.errors import MissingStore as MissingStore
     from blackboard.errors import StoreProblem as StoreProblem
     from blackboard.handlers.context import Context as Context
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from blackboard.model import LogLine as LogLine
     from blackboard.model import Outcome as Outcome
     from blackboard.model import State as State
-    from blackboard.protocol.edits import Missing as Missing
     from blackboard.records import BoardAction as Action
     from blackboard.records import BoardItem as BoardItem
     from blackboard.records import BoardRun as Run

@@ -14,7 +14,7 @@ from blackboard import __version__
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
-from blackboard.events import Events, LoopStoodStill
+from blackboard.events import LoopStoodStill
 from blackboard.handlers.handler import Handler
 from blackboard.model import Member
 from blackboard.protocol import keys
@@ -23,6 +23,7 @@ from blackboard.rules.grab import Times
 from blackboard.rules.shares import Balance
 from blackboard.settings import RedisTable, Settings
 from blackboard.stores import open_table
+from blackboard.subscribers import Events
 from blackboard.table import TableError
 
 if TYPE_CHECKING:

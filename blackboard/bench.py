@@ -20,7 +20,7 @@ from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
 from blackboard.errors import BlackboardError
-from blackboard.events import BoardEvent, Events, RunEnded
+from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
@@ -37,6 +37,7 @@ from blackboard.rules.transitions import claimed, released, run_of
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
+from blackboard.subscribers import Events
 from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
 
 SLOTS = (8, 100)

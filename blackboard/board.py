@@ -34,8 +34,7 @@ from msgspec import UNSET
 from blackboard import settings as settings_file
 from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
-from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import Events, Subscriber, log_event
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.inputs import (
@@ -50,10 +49,9 @@ from blackboard.inputs import (
     first_of,
 )
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Item, Mark, State, Via, replace
+from blackboard.model import Item, Mark, Via, replace
 from blackboard.protocol import actions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rename import rename
 from blackboard.records import (
@@ -70,6 +68,7 @@ from blackboard.rules.status import STATES
 from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
+from blackboard.subscribers import Events, Subscriber, log_event
 from blackboard.table import TableError
 from blackboard.why import explained, read_one
 
@@ -212,7 +211,7 @@ class Board:
     @checked
     async def item(self, item_id: str) -> BoardItem:
         """An item. Raises Missing when there is none."""
-        return await self._shown(await self._found(item_id))
+        return await self._shown(await self._table.found(check_id(item_id)))
 
     @checked
     async def items(
@@ -254,7 +253,7 @@ class Board:
         """Why an item runs or does not, what happens next and what would change that: lines."""
         from blackboard.worker.membership import workers
 
-        item = await self._found(item_id)
+        item = await self._table.found(check_id(item_id))
         _, explanation = await explained(self._table, item, await workers(self._table))
         return explanation.text
 
@@ -392,7 +391,7 @@ class Board:
         """End the running run of an item, which waits for its next slot. The handler is stopped
         when its worker renews the lock. Raises BlackboardError when the item does not run.
         """
-        item = await self._found(item_id)
+        item = await self._table.found(check_id(item_id))
         if not item.running:
             raise BlackboardError(f"{item_id} does not run")
         mark = await mark_now(self._table, reason, by=by)
@@ -410,7 +409,7 @@ class Board:
         """Take the lock of a running item from its holder, or only the lock with this fence: the
         item is due again at once. Raises BlackboardError when there is no such lock.
         """
-        await self._found(item_id)
+        await self._table.found(check_id(item_id))
         lock = await self._table.lock(item_id)
         if lock is None or fence not in {None, lock.fence}:
             which = "" if fence is None else f" with fence {fence}"
@@ -605,12 +604,6 @@ class Board:
         for result in results:
             if result is not None:
                 raise result
-
-    async def _found(self, item_id: str) -> Item:
-        item = await self._table.item(check_id(item_id))
-        if item is None or item.state is State.REMOVED:
-            raise Missing(item_id)
-        return item
 
     async def _changed(self, item: Item) -> BoardItem:
         """An item that was changed here: workers that were made here walk without waiting."""

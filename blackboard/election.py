@@ -38,7 +38,6 @@ from blackboard.model import (
     Message,
     MessageKind,
     Outcome,
-    State,
     Token,
     replace,
 )
@@ -355,8 +354,7 @@ class Election:
             )
 
     async def _item(self) -> Item | None:
-        item = await self._board.item(self.name)
-        return None if item is None or item.state is State.REMOVED else item
+        return await self._board.existing(self.name)
 
     # ---- checks
 

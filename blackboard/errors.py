@@ -26,6 +26,13 @@ class BadInput(BlackboardError):
         self.remedy = remedy
 
 
+class Missing(BadInput):
+    """There is no such item."""
+
+    def __init__(self, item_id: str) -> None:
+        super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
+
+
 class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
 

@@ -1,4 +1,5 @@
 """What happens in a worker, as events. Decisions emit events; one subscriber logs, others count.
+`subscribers.py` hands them out.
 
 An event is of one of these classes. A program that subscribes to a board gets them as they are:
 
@@ -10,7 +11,9 @@ An event is of one of these classes. A program that subscribes to a board gets t
     LoopStoodStill                                   a coroutine is about to end its worker
     SlotSkipped    SlotPutOff                        a slot was missed, waits for a blackout's end
     ItemLeftAlone                                    an item cannot be taken
+    BoardPaused    BoardResumed                      nothing is claimed while the board is paused
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
+    GroupTrouble                                     the partitions of a pump cannot be named
     BusUnavailable BusBack                           trouble of the bus of a lease grab, and its end
     CoordinatorElected  CoordinatorEnded             a worker's term as coordinator of the board
     Housekept      BoardExamined   HousekeepingTrouble   what it deleted, found, could not do
@@ -22,18 +25,13 @@ An event is of one of these classes. A program that subscribes to a board gets t
             case RunEnded(run=run):
                 RUNS.labels(run.type, run.outcome).inc()
 
-An event holds values, and makes its text when a subscriber asks for it. A subscriber that raises is
-isolated: the others get the event, the worker goes on, and the next event is handed to that
-subscriber again. What it missed is counted. The others get an event about its first failure, its
-10th, its 100th, and so on. When it works again it gets one event that says how many it has missed.
+An event holds values, and makes its text when a subscriber asks for it.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Concatenate, ParamSpec, Protocol
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -42,11 +40,9 @@ from blackboard.model import Outcome
 from blackboard.phrases import first_line, plural, since, stamp
 from blackboard.records import BoardRun
 
-P = ParamSpec("P")
 FEW_FILES = 3
 """Files that an event names."""
 _GOOD = {Outcome.OK, Outcome.CANCELLED}
-_log = logging.getLogger("blackboard")
 
 
 class BoardEvent(Struct, frozen=True):
@@ -141,7 +137,7 @@ class WorkerStopping(BoardEvent, frozen=True, kw_only=True):
 
 
 class WorkerStopped(BoardEvent, frozen=True, kw_only=True):
-    """A worker has ended in good order."""
+    """A worker has ended, and put back what it ran."""
 
     kind = "worker stopped"
 
@@ -619,125 +615,3 @@ class EventsMissed(BoardEvent, frozen=True, kw_only=True):
     """Its name."""
     failures: int
     """Events that it has missed since the start of the worker."""
-
-
-# ---- handing them out
-
-Subscriber = Callable[[BoardEvent], None]
-
-
-def log_event(event: BoardEvent) -> None:
-    """Log an event as the library does, to the logger `blackboard`."""
-    if _log.isEnabledFor(event.level):
-        about = f"{event.kind} {event.id}" if isinstance(event, BoardItemEvent) else event.kind
-        _log.log(event.level, "%s: %s", about, event.message)
-
-
-class OfRun(Protocol):
-    """What names a run: a claim, a lock, a token, a row of the history."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def fence(self) -> int: ...
-
-
-@dataclass(slots=True, eq=False)
-class _Subscription:
-    """One subscriber, and its failures."""
-
-    subscriber: Subscriber
-    name: str
-    missed: int = 0
-    """Events since it last worked."""
-    failures: int = 0
-    """All of them."""
-    problem: str = ""
-    """The last of them."""
-    next_report_at: int = 1
-    """Failures at which the others get the next event about it."""
-
-    def takes(self, event: BoardEvent) -> bool:
-        try:
-            self.subscriber(event)
-        except (Exception, SystemExit, asyncio.CancelledError) as problem:  # noqa: BLE001
-            # A subscriber must never stop the worker.
-            self.missed += 1
-            self.failures += 1
-            self.problem = _words(problem)
-            return False
-        return True
-
-    def is_to_be_reported(self) -> bool:
-        """Whether the others get an event about its failures: at the 1st, the 10th, the 100th."""
-        if self.failures < self.next_report_at:
-            return False
-        while self.next_report_at <= self.failures:
-            self.next_report_at *= 10
-        return True
-
-
-class Events:
-    """Hands each event of a worker to every subscriber, also when others fail."""
-
-    def __init__(self, worker: str = "") -> None:
-        self.worker = worker
-        self._subscriptions: list[_Subscription] = []
-
-    def subscribe(self, subscriber: Subscriber, name: str = "") -> None:
-        """`name` stands in the events about its failures."""
-        name = name or getattr(subscriber, "__qualname__", type(subscriber).__name__)
-        self._subscriptions.append(_Subscription(subscriber, name))
-
-    @property
-    def failures(self) -> int:
-        """Times that a subscriber raised."""
-        return sum(one.failures for one in self._subscriptions)
-
-    def emit(
-        self,
-        make: Callable[Concatenate[str, P], BoardEvent],
-        /,
-        *args: P.args,
-        **values: P.kwargs,
-    ) -> None:
-        """Make an event of a class and hand it out: `emit(StoreBack, message="...")`."""
-        event = make(self.worker, *args, **values)
-        for one in tuple(self._subscriptions):
-            if not one.takes(event):
-                if one.is_to_be_reported():
-                    self._report(one)
-            elif one.missed:
-                missed, one.missed = one.missed, 0
-                one.takes(self._trouble(one, f"{missed} events were missed here: {one.problem}"))
-
-    def emit_of(
-        self,
-        run: OfRun,
-        make: Callable[Concatenate[str, str, str, int, P], BoardItemEvent],
-        /,
-        *args: P.args,
-        **values: P.kwargs,
-    ) -> None:
-        """The same, of a run or of what may become one."""
-        self.emit(make, run.id, run.type, run.fence, *args, **values)
-
-    def _report(self, failed: _Subscription) -> None:
-        """Subscribers that fail at this, too, are counted and nothing more."""
-        what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
-        event = self._trouble(failed, what)
-        for one in tuple(self._subscriptions):
-            if one is not failed:
-                one.takes(event)
-
-    def _trouble(self, of: _Subscription, message: str) -> EventsMissed:
-        return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)
-
-
-def _words(problem: BaseException) -> str:
-    """What is wrong, without what may be secret in it."""
-    if isinstance(problem, OSError) and problem.strerror:
-        return problem.strerror
-    return type(problem).__name__

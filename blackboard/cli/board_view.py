@@ -34,9 +34,8 @@ from blackboard.display.columns import (
 from blackboard.display.layout import Line, Style, fitted, shown, table, text_of, wrap
 from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
-from blackboard.model import Run, State, replace
+from blackboard.model import Run, replace
 from blackboard.phrases import plural
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import AskedRun
 from blackboard.rules.status import ItemStatus
@@ -144,9 +143,7 @@ class BoardView:
             self.state = read(self.state, found, limit=limit)
 
     async def _read_item(self, item_id: str) -> None:
-        item = await self._table.item(item_id)
-        if item is None or item.state is State.REMOVED:
-            raise Missing(item_id)
+        item = await self._table.found(item_id)
         status, why = await explained(self._table, item, await workers(self._table))
         runs = [one async for one in self._table.runs(item_id, limit=NEWEST)]
         opened = self.state.opened

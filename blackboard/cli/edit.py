@@ -30,7 +30,7 @@ from blackboard.display.layout import shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
-from blackboard.model import Item, State
+from blackboard.model import Item
 from blackboard.phrases import exactly, plural
 from blackboard.protocol import edits
 from blackboard.protocol.actions import changed_fields
@@ -126,8 +126,7 @@ def _due(board: BoardTable, item: Item, now: datetime) -> str:
 async def _check_new(board: BoardTable, ids: Sequence[str]) -> None:
     """All or none: one id that is taken refuses them all."""
     for one in ids:
-        item = await board.item(one)
-        if item is not None and item.state is not State.REMOVED:
+        if await board.existing(one) is not None:
             problem = f"{one!r} is on this board already"
             raise BadInput("id", problem, "`blackboard edit` changes it")
 

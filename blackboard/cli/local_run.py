@@ -28,7 +28,7 @@ from blackboard.cli.actions import record
 from blackboard.cli.session import Session
 from blackboard.display.layout import one_line, shown
 from blackboard.errors import BadInput, BlackboardError
-from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
+from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.handlers.context import Context, HandlerItem, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.params import with_params
@@ -55,6 +55,7 @@ from blackboard.runners.output import (
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.secrets import Mask
+from blackboard.subscribers import Events
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat

@@ -83,8 +83,8 @@ async def follow(
     pause, reported = FIRST_PAUSE, ""
     while True:
         # The item is read first: when it shows that the run is over, the history has the run.
-        item = await board.item(asked.item.id)
-        if item is None or item.state is State.REMOVED or item.born != asked.item.born:
+        item = await board.existing(asked.item.id)
+        if item is None or item.born != asked.item.born:
             return Followed(end=End.GONE, words="was removed meanwhile")
         if not is_pending(item, asked.slot):
             return await _ended(board, asked, item)

@@ -24,13 +24,14 @@ from blackboard.cli.worker_log import LogForm, subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
 from blackboard.errors import BadInput
-from blackboard.events import Events, MetricsServed, StoreAway
+from blackboard.events import MetricsServed, StoreAway
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.inline import run_loop
 from blackboard.runners.logs import emitting_info
+from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.store_breaker import REPORT_EVERY
 

@@ -7,7 +7,8 @@ from typing import Literal, TextIO
 import msgspec
 
 from blackboard.clock import Clock
-from blackboard.events import BoardEvent, Subscriber
+from blackboard.events import BoardEvent
+from blackboard.subscribers import Subscriber
 
 LogForm = Literal["auto", "text", "json"]
 

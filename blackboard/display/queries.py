@@ -16,12 +16,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, Missing
 from blackboard.inputs import check_id
 from blackboard.model import Item, Lock, Mark, Outcome, Run, State, Statistics, Token, replace
 from blackboard.patterns import is_glob, is_label, matches
 from blackboard.protocol import keys
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.rows import record_of
@@ -41,8 +40,8 @@ async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = Fa
     found: dict[str, Item] = {}
     everything: list[Item] | None = None
     for pattern in patterns:
-        item = await board.item(check_id(pattern))
-        if item is not None and item.state is not State.REMOVED:
+        item = await board.existing(check_id(pattern))
+        if item is not None:
             found.setdefault(pattern, item)
             continue
         if exact or not is_glob(pattern):

@@ -31,7 +31,7 @@ from msgspec.structs import asdict
 
 from blackboard.errors import BadRow
 from blackboard.events import FreedLock, OverdueRun, RunEnded
-from blackboard.model import VERSION, Outcome, State, replace
+from blackboard.model import VERSION, Outcome, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
 from blackboard.protocol.keys import NOTICE, end_of, notice_key, notices_partition
@@ -321,8 +321,8 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     """The notice with what its item says now. None: it is no longer true, or a person has paused
     or removed the item.
     """
-    item = await board.item(notice.id)
-    if item is None or item.state is State.REMOVED:
+    item = await board.existing(notice.id)
+    if item is None:
         return None
     notice = replace(notice, labels=board.labels(item))
     if notice.event is NoticeKind.RECOVERED:
@@ -426,8 +426,7 @@ async def forget_removed(board: BoardTable, *, pause: Pause) -> int:
             continue
         await pause()
         with suppress(BadRow, Conflict, Unknown):
-            item = await board.item(item_id)
-            if item is None or item.state is State.REMOVED:
+            if await board.existing(item_id) is None:
                 await board.table.commit(partition, [Delete(row.key, row.etag)])
                 forgotten += 1
     return forgotten

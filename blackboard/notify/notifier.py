@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from blackboard.events import BoardEvent, Events, RunEnded, Walked
+from blackboard.events import BoardEvent, RunEnded, Walked
 from blackboard.notify.notices import (
     HANDOVER,
     Notice,
@@ -39,6 +39,7 @@ from blackboard.notify.ways import Address, Route, Way, dead_man_of, routes_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICE_ROWS
 from blackboard.schedule.times import parse_duration
+from blackboard.subscribers import Events
 from blackboard.table import Busy, Unavailable
 
 LAST_WORD = 5.0

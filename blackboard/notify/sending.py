@@ -16,11 +16,12 @@ from itertools import islice
 from typing import Any
 
 from blackboard.clock import Clock
-from blackboard.events import Events, NoticeFailed, NoticeSent
+from blackboard.events import NoticeFailed, NoticeSent
 from blackboard.notify.notices import Composer, Notice, Payload, taken
 from blackboard.notify.ways import Address, NotSent, Way
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
+from blackboard.subscribers import Events
 from blackboard.table import Etag
 
 TROUBLE_EVERY = 60.0

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from blackboard.errors import BadRow
 from blackboard.model import VERSION, Action, Item, Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
-from blackboard.protocol.rows import data_of, record_of, text_of, version_of
+from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.spec import Spec, decode_spec
-from blackboard.table import Conflict, Delete, Insert, Op, Row, Unknown, just_after, units
+from blackboard.table import Conflict, Delete, Insert, Op, Unknown, just_after, units
 
 MOST_IDS = 20
 """Ids that an action names."""
@@ -82,7 +81,7 @@ async def actions(board: BoardTable, *, limit: int) -> list[Action]:
     )
     while (missing := limit - len(found)) > 0:
         rows = [row async for row in board.table.scan(partition, first, last, missing)]
-        found += [action for row in rows if (action := _action(row))]
+        found += [action for row in rows if (action := readable(Action, row))]
         if len(rows) < missing:
             break
         first = just_after(rows[-1].key)
@@ -143,10 +142,3 @@ async def _delete(board: BoardTable, batch: Sequence[Op]) -> int:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def _action(row: Row) -> Action | None:
-    if version_of(row.data) <= VERSION:
-        with suppress(BadRow):
-            return record_of(Action, row)
-    return None

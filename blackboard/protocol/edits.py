@@ -21,7 +21,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
@@ -73,13 +73,6 @@ class Changed(Struct, frozen=True, kw_only=True):
 
     item: Item
     changed: bool = True
-
-
-class Missing(BadInput):
-    """There is no such item."""
-
-    def __init__(self, item_id: str) -> None:
-        super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
 
 
 Build = Callable[[Item, datetime], Item | None]

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from blackboard.errors import BadRow
-from blackboard.model import VERSION, Message
+from blackboard.model import Message
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import data_of, record_of, version_of
-from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Op, Row, Unknown
+from blackboard.protocol.rows import data_of, readable
+from blackboard.table import ANY, Conflict, ConflictKind, Delete, Insert, Op, Unknown
 
 TRIES = 3
 """Times that a batch without an answer is sent."""
@@ -45,7 +44,7 @@ async def fetch(board: BoardTable, to: str) -> list[Message]:
     if rows:
         with suppress(Conflict, Unknown):  # what is left there comes once more
             await _commit(board, [Delete(row.key, row.etag) for row in rows])
-    return [message for row in rows if (message := _message(row))]
+    return [message for row in rows if (message := readable(Message, row))]
 
 
 async def take_back(board: BoardTable, key: str) -> bool:
@@ -88,11 +87,3 @@ async def _commit(board: BoardTable, ops: Sequence[Op]) -> None:
             raise
         else:
             return
-
-
-def _message(row: Row) -> Message | None:
-    if version_of(row.data) > VERSION:
-        return None
-    with suppress(BadRow):
-        return record_of(Message, row)
-    return None

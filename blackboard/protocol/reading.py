@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.clock import Chance, Clock
-from blackboard.errors import BadInput, BadRow
+from blackboard.errors import BadInput, BadRow, Missing
 from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Run, State, Token
 from blackboard.protocol import keys
 from blackboard.protocol.batches import insisting
@@ -219,6 +219,18 @@ class BoardTable:
         """An item, or the tombstone of one, or None."""
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
         return None if row is None else _record(Item, row)
+
+    async def existing(self, item_id: str) -> Item | None:
+        """An item. None: there is none, or it was removed."""
+        item = await self.item(item_id)
+        return None if item is None or item.state is State.REMOVED else item
+
+    async def found(self, item_id: str) -> Item:
+        """An item. Raises Missing: there is none, or it was removed."""
+        item = await self.existing(item_id)
+        if item is None:
+            raise Missing(item_id)
+        return item
 
     async def items(self, *, pause: Pause | None = None) -> AsyncIterator[Item]:
         """All items but tombstones, shard by shard, in the order of their keys. Rows that cannot be

@@ -208,6 +208,18 @@ def record_of(record_type: type[Record], row: Row, **extra: float) -> Record:
         raise BadRow(row.key, "cannot be read") from None
 
 
+def readable(record_type: type[Record], row: Row | None, **extra: float) -> Record | None:
+    """The record in a row; None where there is no row, it cannot be read, or a newer version wrote
+    it.
+    """
+    if row is None or version_of(row.data) > VERSION:
+        return None
+    try:
+        return record_of(record_type, row, **extra)
+    except BadRow:
+        return None
+
+
 # ---- to a row
 
 

@@ -4,13 +4,10 @@ The row decides nothing. One that is missing, old, of a newer version or unreada
 the items are counted instead.
 """
 
-from contextlib import suppress
-
-from blackboard.errors import BadRow
 from blackboard.model import VERSION, Lock, Statistics, replace
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Pause
-from blackboard.protocol.rows import data_of, record_of, text_of, version_of
+from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.rules.status import Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
@@ -39,7 +36,7 @@ async def count(
 
 async def read_statistics(board: BoardTable) -> Statistics | None:
     """The statistics as they were written last, however old; None: there are none."""
-    return _statistics(await _row(board))
+    return readable(Statistics, await _row(board))
 
 
 async def write_statistics(
@@ -52,7 +49,7 @@ async def write_statistics(
     etag = over.etag if over is not None else ""
     if not etag:
         row = await _row(board)
-        there = _statistics(row)
+        there = readable(Statistics, row)
         is_newer = row is not None and version_of(row.data) > VERSION
         is_late = (
             there is not None and there.term > counted.term and is_current(there, now=counted.at)
@@ -73,10 +70,3 @@ async def write_statistics(
 
 async def _row(board: BoardTable) -> Row | None:
     return await read(board.table, keys.meta_partition(board.name), keys.STATS_KEY)
-
-
-def _statistics(row: Row | None) -> Statistics | None:
-    if row is not None and version_of(row.data) <= VERSION:
-        with suppress(BadRow):
-            return record_of(Statistics, row)
-    return None

@@ -16,7 +16,7 @@ from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
 from blackboard.election import Election
 from blackboard.errors import BlackboardError
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.simulator.bus import SharedBus, SimulatedBus
@@ -31,6 +31,7 @@ from blackboard.simulator.processes import (
 )
 from blackboard.simulator.scenario import Fault, Scenario, SimulatedElection
 from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
+from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
 from blackboard.worker.partitions import GroupWorker
 from blackboard.worker.wake import SPREAD, EarliestWake

@@ -11,7 +11,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -83,60 +84,38 @@ class Form:
         return list(dict.fromkeys(value for key, value in self.fields if key == name))
 
 
-Act = Callable[[Verbs, str, Form, str], Awaitable[Any]]
-"""Does something to an item, by a visitor."""
+class Act(NamedTuple):
+    """Something that operators do to an item."""
+
+    do: Callable[[Verbs, str, Form, str], Awaitable[Any]]
+    """Does it, by a visitor."""
+    done: str
+    """What the page of the item says then."""
+    words: str
+    """What is done to many items."""
 
 
 async def _run(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
     await verbs.run(item_id, params=params_in(form.get("params")), by=by)
 
 
-async def _pause(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    await verbs.pause(item_id, reason=form.get("reason"), by=by)
-
-
-async def _resume(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    await verbs.resume(item_id, reason=form.get("reason"), by=by)
-
-
-async def _cancel(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    await verbs.cancel(item_id, reason=form.get("reason"), by=by)
-
-
-async def _unlock(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
-    await verbs.unlock(item_id, reason=form.get("reason"), by=by)
-
-
 async def _edit(verbs: Verbs, item_id: str, form: Form, by: str) -> None:
     await verbs.edit(item_id, by=by, **options_in(form))
 
 
+async def _verb(name: str, verbs: Verbs, item_id: str, form: Form, by: str) -> None:
+    """Pause, resume, cancel or unlock."""
+    await getattr(verbs, name)(item_id, reason=form.get("reason"), by=by)
+
+
 ACTS: Mapping[str, Act] = {
-    "run": _run,
-    "pause": _pause,
-    "resume": _resume,
-    "cancel": _cancel,
-    "unlock": _unlock,
-    "edit": _edit,
+    "run": Act(_run, "A run was requested.", "run now"),
+    "pause": Act(partial(_verb, "pause"), "It was paused.", "pause"),
+    "resume": Act(partial(_verb, "resume"), "It was resumed.", "resume"),
+    "cancel": Act(partial(_verb, "cancel"), "The run is told to end.", "cancel"),
+    "unlock": Act(partial(_verb, "unlock"), "The lock was taken away.", "unlock"),
+    "edit": Act(_edit, "It was changed.", "edit"),
 }
-DONE: Mapping[str, str] = {
-    "run": "A run was requested.",
-    "pause": "It was paused.",
-    "resume": "It was resumed.",
-    "cancel": "The run is told to end.",
-    "unlock": "The lock was taken away.",
-    "edit": "It was changed.",
-}
-"""What a page says after each."""
-BULK: Mapping[str, str] = {
-    "run": "run now",
-    "pause": "pause",
-    "resume": "resume",
-    "cancel": "cancel",
-    "unlock": "unlock",
-    "edit": "edit",
-}
-"""What is done to many items, in words."""
 
 
 def params_in(text: str) -> dict[str, Any]:
@@ -201,7 +180,7 @@ async def act(site: Site, request: Request) -> Response:
     if verb not in ACTS:
         raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
     item_id = request.state.item_id = form.get("id")
-    await ACTS[verb](site.verbs, item_id, form, name_of(request))
+    await ACTS[verb].do(site.verbs, item_id, form, name_of(request))
     await site.snapshot.reread([item_id])
     root = root_of(request)
     return RedirectResponse(f"{root}/item?{urlencode({'id': item_id, 'done': verb})}", 303)
@@ -231,7 +210,7 @@ class BulkChange:
     @property
     def words(self) -> str:
         """What is done."""
-        return BULK[self.verb]
+        return ACTS[self.verb].words
 
 
 class BulkChanges:
@@ -272,7 +251,7 @@ async def _change(site: Site, change: BulkChange, ids: Sequence[str], form: Form
         while left:
             item_id = left.popleft()
             try:
-                await ACTS[change.verb](site.unrecorded, item_id, form, change.by)
+                await ACTS[change.verb].do(site.unrecorded, item_id, form, change.by)
                 changed.append(item_id)
             except (BlackboardError, TableError) as problem:
                 change.failed += 1
@@ -313,8 +292,8 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
     """Name the number of items that a change is about; change them once that was confirmed."""
     form = await checked_form(site, request)
     verb = form.get("verb")
-    if verb not in BULK:
-        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(BULK)}")
+    if verb not in ACTS:
+        raise BadInput("action", f"{verb!r} is none", f"one of {', '.join(ACTS)}")
     picked = form.each("pick")
     filters = Filter.of([(key, value) for key, value in form.fields if key not in {"pick", "csrf"}])
     await site.snapshot.look()
@@ -330,10 +309,10 @@ async def confirm(site: Site, request: Request, bulk: BulkChanges) -> WebPage | 
         return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
     return WebPage(
         template="confirm.html",
-        title=BULK[verb].capitalize(),
+        title=ACTS[verb].words.capitalize(),
         values={
             "verb": verb,
-            "words": BULK[verb],
+            "words": ACTS[verb].words,
             "ids": chosen[:NAMED],
             "count": len(chosen),
             "was": form.get("count"),

@@ -31,11 +31,10 @@ from blackboard.display.health import coordinator_record, worker_count
 from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.display.sharing import election_record, group_record, has_no_leader, read_groups
 from blackboard.election import read_elections
-from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Item, State, replace
+from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.model import replace
 from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
-from blackboard.protocol.edits import Missing
 from blackboard.records import (
     AskedRun,
     BoardItem,
@@ -91,13 +90,6 @@ async def _fresh(site: Site) -> None:
         raise TableError(site.snapshot.trouble)
 
 
-async def _item(site: Site, item_id: str) -> Item:
-    item = await site.board.item(item_id)
-    if item is None or item.state is State.REMOVED:
-        raise Missing(item_id)
-    return item
-
-
 def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardItem:
     """An item, with whether its worker was seen. `present` are the board's workers."""
     if one.running:
@@ -107,7 +99,7 @@ def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardIt
 
 async def _shown(site: Site, item_id: str) -> BoardItem:
     """An item as it is now."""
-    one, _ = await read_one(site.board, await _item(site, item_id))
+    one, _ = await read_one(site.board, await site.board.found(item_id))
     return _record(site, one, await workers(site.board) if one.running else ())
 
 
@@ -155,14 +147,14 @@ async def _one(site: Site, request: Request, said: shapes.OneSaid) -> BoardItem:
 
 
 async def _why(site: Site, request: Request, said: shapes.OneSaid) -> ExplainedItem:  # noqa: ARG001
-    item = await _item(site, said.id)
+    item = await site.board.found(said.id)
     present = await workers(site.board)
     one, why = await explained(site.board, item, present)
     return explained_item(_record(site, one, present), why)
 
 
 async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.NextAnswer:  # noqa: ARG001
-    item = await _item(site, said.id)
+    item = await site.board.found(said.id)
     try:
         settings = edits.settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:

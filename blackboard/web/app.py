@@ -15,10 +15,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from blackboard.clock import Chance, Clock
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.metrics.board import BoardFigures, exposition, read
 from blackboard.model import replace
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import TableError
 from blackboard.web import actions, pages, runs

@@ -28,18 +28,17 @@ from blackboard.display.report import (
 )
 from blackboard.display.sharing import has_no_leader, last_move, read_groups
 from blackboard.election import read_elections
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, Missing
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
-from blackboard.protocol.edits import Missing
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import RunSettings, decode_spec
-from blackboard.web.actions import ACTS, BULK, DONE, EDITABLE
+from blackboard.web.actions import ACTS, EDITABLE
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage, pairs_of
@@ -148,7 +147,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
             "lines": lines,
             "columns": COLUMNS,
             "minor": MINOR,
-            "bulk": BULK,
+            "bulk": {verb: one.words for verb, one in ACTS.items()},
             "total": len(snapshot.entries),
             "states": [(one, snapshot.counts["state", one]) for one in STATES],
             "types": _offered(types, filters.types),
@@ -211,6 +210,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
     settings, problem = _settings(site, item)
     spec = decoded(item.spec)
     labels = site.board.labels(item)
+    done = request.query_params.get("done", "")
     return WebPage(
         template="item.html",
         title=item.id,
@@ -229,7 +229,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "own": own_options(item),
             "acts": [*ACTS],
             "editable": EDITABLE,
-            "done": DONE.get(request.query_params.get("done", ""), ""),
+            "done": ACTS[done].done if done in ACTS else "",
             "params": spec.get("params", {}) if isinstance(spec, dict) else {},
             "result": decoded(item.result),
             "checkpoint": decoded(item.checkpoint),

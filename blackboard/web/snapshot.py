@@ -24,7 +24,7 @@ from heapq import heapify, heappop, heappush
 
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
-from blackboard.model import Action, Item, Lock, Mark, State, Token
+from blackboard.model import Action, Item, Lock, Mark, Token
 from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardTable
@@ -308,8 +308,8 @@ class Snapshot:
         async def work() -> None:
             while left:
                 one = left.pop()
-                item = await self.board.item(one)
-                if item is None or item.state is State.REMOVED:
+                item = await self.board.existing(one)
+                if item is None:
                     self._remove(one)
                     continue
                 lock = locks.get(one)

@@ -10,13 +10,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from blackboard.events import Events, LockAdopted, LockOverridden
+from blackboard.events import LockAdopted, LockOverridden
 from blackboard.model import Claim, Item, Lock
 from blackboard.protocol.claims import Claimed, adopt, claim, override, trusted
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import RunSettings
+from blackboard.subscribers import Events
 from blackboard.worker.backlog import Candidate
 from blackboard.worker.permits import Grant, Permits
 from blackboard.worker.running import Runs, Taken

@@ -30,7 +30,6 @@ from blackboard.events import (
     BoardFinding,
     CoordinatorElected,
     CoordinatorEnded,
-    Events,
     HousekeepingTrouble,
     Housekept,
 )
@@ -42,6 +41,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Pruned, Retention, prune_unreleased
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.status import COUNTED_EVERY
+from blackboard.subscribers import Events
 from blackboard.table import TableError
 
 ELECTION = "coordinator"

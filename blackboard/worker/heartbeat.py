@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blackboard.errors import BlackboardError, LeaseLost
-from blackboard.events import Events, LockLost, LocksRenewed
+from blackboard.events import LockLost, LocksRenewed
 from blackboard.model import Claim, replace
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import renew_all
@@ -27,6 +27,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import edited_settings
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
+from blackboard.subscribers import Events
 from blackboard.table import Busy, Refused, TableError, Unavailable
 from blackboard.worker.holdings import Holding, Holdings
 

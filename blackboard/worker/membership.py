@@ -15,10 +15,10 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from blackboard.model import VERSION, Member, replace
+from blackboard.model import Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable, Remade
-from blackboard.protocol.rows import data_of, record_of, version_of
+from blackboard.protocol.rows import data_of, readable
 from blackboard.records import AnnouncedWorker
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.next_run import is_ahead
@@ -200,12 +200,8 @@ async def _rows(board: BoardTable) -> list[Row]:
 
 
 def _sighting(board: BoardTable, row: Row) -> Sighting | None:
-    if version_of(row.data) > VERSION:
-        return None
-    try:
-        return Sighting(member=record_of(Member, row), age=board.table.age(row))
-    except ValueError:
-        return None
+    member = readable(Member, row)
+    return None if member is None else Sighting(member=member, age=board.table.age(row))
 
 
 async def _delete(board: BoardTable, ops: Sequence[Op]) -> None:

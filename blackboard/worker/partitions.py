@@ -25,7 +25,6 @@ from blackboard.errors import BadInput
 from blackboard.events import (
     BusBack,
     BusUnavailable,
-    Events,
     GroupTrouble,
     ItemLeftAlone,
     LockAdopted,
@@ -53,6 +52,7 @@ from blackboard.rules.shares import (
     decide,
     youngest,
 )
+from blackboard.subscribers import Events
 from blackboard.table import (
     ANY,
     Busy,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from blackboard.errors import BadRow
-from blackboard.events import Events, RunEnded
+from blackboard.events import RunEnded
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import (
@@ -27,6 +27,7 @@ from blackboard.protocol.releases import (
 )
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
+from blackboard.subscribers import Events
 from blackboard.table import TableError
 from blackboard.worker.holdings import Holding, Holdings
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
-from blackboard.events import Events, RunLogged, RunStarted
+from blackboard.events import RunLogged, RunStarted
 from blackboard.handlers.context import HandlerItem, decoded_checkpoint, expand, is_expanded
 from blackboard.handlers.handler import Handler
 from blackboard.model import Claim, Ended, Outcome
@@ -26,6 +26,7 @@ from blackboard.runner import HandlerCall, Runner
 from blackboard.runners.secrets import NOTHING, Mask, mask_of
 from blackboard.schedule.times import format_duration
 from blackboard.spec import RunSettings, params_of
+from blackboard.subscribers import Events
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.holdings import Holding, Holdings
 

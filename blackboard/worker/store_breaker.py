@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from blackboard.clock import Chance, Clock
-from blackboard.events import ClockJumped, Events, StoreAway, StoreBack
+from blackboard.events import ClockJumped, StoreAway, StoreBack
 from blackboard.model import whole_milliseconds
 from blackboard.phrases import span
 from blackboard.protocol.reading import BoardTable
@@ -39,6 +39,7 @@ from blackboard.rules.breaker import (
     tried,
 )
 from blackboard.rules.next_run import TOLERANCE
+from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
     Conflict,

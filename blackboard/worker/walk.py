@@ -24,7 +24,6 @@ from blackboard.errors import BadInput
 from blackboard.events import (
     BoardPaused,
     BoardResumed,
-    Events,
     ItemLeftAlone,
     SlotPutOff,
     SlotSkipped,
@@ -38,6 +37,7 @@ from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
 from blackboard.rules.due import Move, decide_lock, decide_token
+from blackboard.subscribers import Events
 from blackboard.table import Busy, TableError, Unavailable
 from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, choose
 from blackboard.worker.claiming import Claimer, NoPermit

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from blackboard.events import Events, FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
+from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
 from blackboard.model import Lock, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
+from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError, Unusable
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings

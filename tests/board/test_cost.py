@@ -12,7 +12,6 @@ from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.election import JITTER
-from blackboard.events import Events
 from blackboard.model import Item, State, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
@@ -22,6 +21,7 @@ from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.schedule import make_schedule
 from blackboard.settings import Settings
 from blackboard.spec import RunSettings, Spec
+from blackboard.subscribers import Events
 from blackboard.table import Requests
 from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable

@@ -13,7 +13,6 @@ from blackboard.cli.worker_log import subscriber
 from blackboard.events import (
     BoardEvent,
     BoardFinding,
-    Events,
     EventsMissed,
     FreedLock,
     LockLost,
@@ -23,10 +22,10 @@ from blackboard.events import (
     SlotSkipped,
     Walked,
     WorkerStopping,
-    log_event,
 )
 from blackboard.model import Outcome
 from blackboard.records import BoardRun
+from blackboard.subscribers import Events, log_event
 from tests.support.clocks import START, ManualClock
 from tests.support.events import emit_walk, ended
 
@@ -154,6 +153,12 @@ def test_a_kind_of_event_is_named_once_in_logs() -> None:
     assert set(kinds.values()) == {1}
     unnamed = {event for event in CLASSES if not hasattr(event, "kind")}
     assert {one.__name__ for one in unnamed} == {"BoardEvent", "BoardItemEvent"}
+
+
+def test_the_page_of_the_module_names_each_class() -> None:
+    parents = {parent for event in CLASSES for parent in event.__mro__[1:]}
+    listed = (blackboard.events.__doc__ or "").partition("def count")[0].split()
+    assert {one.__name__ for one in CLASSES if one not in parents} <= set(listed)
 
 
 def test_no_text_is_made_where_no_subscriber_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

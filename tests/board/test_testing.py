@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from blackboard import Context, Item, handler
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, Missing
 from blackboard.model import State
-from blackboard.protocol.edits import Missing, remove
+from blackboard.protocol.edits import remove
 from blackboard.testing import BoardUnderTest
 
 

@@ -8,8 +8,9 @@ from errno import ENOSPC
 import pytest
 
 from blackboard.cli.worker_log import LogForm, json_line, subscriber
-from blackboard.events import Events, Walked, WorkerStarted, WorkerStopping
+from blackboard.events import Walked, WorkerStarted, WorkerStopping
 from blackboard.model import Outcome
+from blackboard.subscribers import Events
 from tests.support.clocks import START, ManualClock
 from tests.support.events import ended
 

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from blackboard.events import BoardEvent, ClockJumped, Events
+from blackboard.events import BoardEvent, ClockJumped
+from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock
 from tests.support.clocks import START, ManualClock

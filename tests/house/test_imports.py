@@ -23,8 +23,8 @@ LAYERS = {
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard handlers handlers.* runner runners runners.* records events tables tables.* "
-        "stores"
+        "blackboard handlers handlers.* runner runners runners.* records events subscribers "
+        "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost notify notify.*"

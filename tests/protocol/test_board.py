@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.events import Events
 from blackboard.model import VERSION, Lock, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.edits import remove
@@ -14,6 +13,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import Need
 from blackboard.schedule.schedule import Every
 from blackboard.spec import RunSettings
+from blackboard.subscribers import Events
 from blackboard.table import ANY, Delete, Insert, Merge, Table, Unavailable, Unknown
 from blackboard.worker.store_breaker import StoreBreaker
 from tests.support.boards import Scene, make_board, settings_of, story

@@ -27,13 +27,13 @@ from blackboard.board_worker import worker_settings
 from blackboard.cli import called
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
-from blackboard.events import Events
 from blackboard.handlers.handler import handler, handlers_of
 from blackboard.handlers.registry import Registry
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.tracing import TracingRunner, check
 from blackboard.settings import Settings
+from blackboard.subscribers import Events
 from tests.support.boards import Scene, story
 from tests.support.processes import own_environ
 from tests.support.receivers import Listener, listening

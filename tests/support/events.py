@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-from blackboard.events import Events, RunEnded, Walked
+from blackboard.events import RunEnded, Walked
 from blackboard.model import Outcome
 from blackboard.records import BoardRun
+from blackboard.subscribers import Events
 from tests.support.clocks import START
 
 

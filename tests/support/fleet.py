@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Clock
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent
 from blackboard.model import Run
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
+from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, Test, disagreements, on_each_store

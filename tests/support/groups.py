@@ -9,7 +9,7 @@ from typing import Any
 from blackboard.assembly import group_worker
 from blackboard.board_worker import WorkerSettings
 from blackboard.errors import LeaseLost
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import Registry
@@ -19,6 +19,7 @@ from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.simulator.bus import SharedBus, SimulatedBus
+from blackboard.subscribers import Events
 from blackboard.worker.partitions import GroupWorker
 from tests.support.boards import disagreements
 from tests.support.fleet import Fleet, Network, NetworkTable, with_fleet

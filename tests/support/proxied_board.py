@@ -12,7 +12,7 @@ from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.doctor import Examination, examine
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
 from blackboard.protocol.edits import add
@@ -20,6 +20,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
+from blackboard.subscribers import Events
 from blackboard.table import Table
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address

@@ -16,7 +16,7 @@ import pytest
 
 from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
-from blackboard.events import BoardEvent, Events
+from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
@@ -27,6 +27,7 @@ from blackboard.protocol.rows import data_of
 from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
+from blackboard.subscribers import Events
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
 from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY
 from blackboard.worker.worker import Mode, Worker

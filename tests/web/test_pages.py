@@ -23,7 +23,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES
 from blackboard.table import Unavailable
 from blackboard.web import app, live, recent
-from blackboard.web.actions import ACTS, DONE
+from blackboard.web.actions import ACTS
 from blackboard.web.app import PAGES, web_app
 from blackboard.web.filters import PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
@@ -404,8 +404,8 @@ def over(site: WebSite, form: dict[str, str]) -> None:
 
 def test_what_was_done_is_said(site: WebSite) -> None:
     site.add("davis")
-    for verb, said in DONE.items():
-        assert said in site.get(f"/item?id=davis&done={verb}").text
+    for verb, one in ACTS.items():
+        assert one.done in site.get(f"/item?id=davis&done={verb}").text
     assert 'role="status">' not in main_of(site.get("/item?id=davis&done=<b>").text)
 
 

@@ -19,7 +19,6 @@ from blackboard.events import (
     BoardExamined,
     CoordinatorElected,
     CoordinatorEnded,
-    Events,
     HousekeepingTrouble,
     Housekept,
     OverdueRun,
@@ -34,6 +33,7 @@ from blackboard.protocol.retention import Retention
 from blackboard.protocol.statistics import read_statistics
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.spec import Spec
+from blackboard.subscribers import Events
 from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (

@@ -15,7 +15,7 @@ import pytest
 
 from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
-from blackboard.events import BoardEvent, Events, LockLost, StoreEvent
+from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.model import Lock, replace
 from blackboard.protocol.edits import add
 from blackboard.protocol.keys import LOCK
@@ -23,6 +23,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
+from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.worker import Mode

@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
-from blackboard.events import BoardEvent, Events, RunEnded
+from blackboard.events import BoardEvent, RunEnded
 from blackboard.model import Outcome, Token
 from blackboard.protocol import keys
 from blackboard.protocol.claims import claim
@@ -18,6 +18,7 @@ from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
+from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import workers

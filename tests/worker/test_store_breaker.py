@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from blackboard.events import BoardEvent, Events, StoreAway, StoreBack, StoreEvent
+from blackboard.events import BoardEvent, StoreAway, StoreBack, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
+from blackboard.subscribers import Events
 from blackboard.table import (
     Busy,
     Conflict,

@@ -1,0 +1,136 @@
+"""Hands the events of a worker to those who subscribe to them.
+
+A subscriber that raises is isolated: the others get the event, the worker goes on, and the next
+event is handed to that subscriber again. What it missed is counted. The others get an event about
+its first failure, its 10th, its 100th, and so on. When it works again it gets one event that says
+how many it has missed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, Protocol
+
+from blackboard.events import BoardEvent, BoardItemEvent, EventsMissed
+
+P = ParamSpec("P")
+_log = logging.getLogger("blackboard")
+Subscriber = Callable[[BoardEvent], None]
+
+
+def log_event(event: BoardEvent) -> None:
+    """Log an event as the library does, to the logger `blackboard`."""
+    if _log.isEnabledFor(event.level):
+        about = f"{event.kind} {event.id}" if isinstance(event, BoardItemEvent) else event.kind
+        _log.log(event.level, "%s: %s", about, event.message)
+
+
+class OfRun(Protocol):
+    """What names a run: a claim, a lock, a token, a row of the history."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def fence(self) -> int: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Subscription:
+    """One subscriber, and its failures."""
+
+    subscriber: Subscriber
+    name: str
+    missed: int = 0
+    """Events since it last worked."""
+    failures: int = 0
+    """All of them."""
+    problem: str = ""
+    """The last of them."""
+    next_report_at: int = 1
+    """Failures at which the others get the next event about it."""
+
+    def takes(self, event: BoardEvent) -> bool:
+        try:
+            self.subscriber(event)
+        except (Exception, SystemExit, asyncio.CancelledError) as problem:  # noqa: BLE001
+            # A subscriber must never stop the worker.
+            self.missed += 1
+            self.failures += 1
+            self.problem = _words(problem)
+            return False
+        return True
+
+    def is_to_be_reported(self) -> bool:
+        """Whether the others get an event about its failures: at the 1st, the 10th, the 100th."""
+        if self.failures < self.next_report_at:
+            return False
+        while self.next_report_at <= self.failures:
+            self.next_report_at *= 10
+        return True
+
+
+class Events:
+    """Hands each event of a worker to every subscriber, also when others fail."""
+
+    def __init__(self, worker: str = "") -> None:
+        self.worker = worker
+        self._subscriptions: list[_Subscription] = []
+
+    def subscribe(self, subscriber: Subscriber, name: str = "") -> None:
+        """`name` stands in the events about its failures."""
+        name = name or getattr(subscriber, "__qualname__", type(subscriber).__name__)
+        self._subscriptions.append(_Subscription(subscriber, name))
+
+    @property
+    def failures(self) -> int:
+        """Times that a subscriber raised."""
+        return sum(one.failures for one in self._subscriptions)
+
+    def emit(
+        self,
+        make: Callable[Concatenate[str, P], BoardEvent],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> None:
+        """Make an event of a class and hand it out: `emit(StoreBack, message="...")`."""
+        event = make(self.worker, *args, **values)
+        for one in tuple(self._subscriptions):
+            if not one.takes(event):
+                if one.is_to_be_reported():
+                    self._report(one)
+            elif one.missed:
+                missed, one.missed = one.missed, 0
+                one.takes(self._trouble(one, f"{missed} events were missed here: {one.problem}"))
+
+    def emit_of(
+        self,
+        run: OfRun,
+        make: Callable[Concatenate[str, str, str, int, P], BoardItemEvent],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> None:
+        """The same, of a run or of what may become one."""
+        self.emit(make, run.id, run.type, run.fence, *args, **values)
+
+    def _report(self, failed: _Subscription) -> None:
+        """Subscribers that fail at this, too, are counted and nothing more."""
+        what = f"{failed.name} fails ({failed.failures}): {failed.problem}"
+        event = self._trouble(failed, what)
+        for one in tuple(self._subscriptions):
+            if one is not failed:
+                one.takes(event)
+
+    def _trouble(self, of: _Subscription, message: str) -> EventsMissed:
+        return EventsMissed(self.worker, message=message, subscriber=of.name, failures=of.failures)
+
+
+def _words(problem: BaseException) -> str:
+    """What is wrong, without what may be secret in it."""
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror
+    return type(problem).__name__
