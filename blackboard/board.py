@@ -50,7 +50,7 @@ from blackboard.inputs import (
 )
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via, replace
-from blackboard.protocol import actions, edits
+from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rename import rename
@@ -294,7 +294,7 @@ class Board:
         self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
         when = first_of(as_text(first), settings, await self._table.table.now())
-        done = await edits.add(
+        done = await additions.add(
             self._table, item_id=item_id, item_type=item_type, spec=spec, first=when
         )
         return await self._changed(done.item)

@@ -41,7 +41,7 @@ from blackboard.model import (
     Token,
     replace,
 )
-from blackboard.protocol import claims, edits, keys, mail
+from blackboard.protocol import additions, claims, edits, keys, mail
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
@@ -328,7 +328,7 @@ class Election:
         item = await self._item()
         if item is None:
             try:
-                done = await edits.add(
+                done = await additions.add(
                     self._board, item_id=self.name, item_type=self.kind.value, spec=spec
                 )
             except BadInput:  # another candidate was faster

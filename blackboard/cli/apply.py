@@ -38,7 +38,7 @@ from blackboard.inputs import (
 )
 from blackboard.model import Item, State, replace
 from blackboard.phrases import iso, plural
-from blackboard.protocol import edits
+from blackboard.protocol import additions, edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot
 from blackboard.settings import FILE_NAME, Settings, line_of, parse_settings, read_text
@@ -284,7 +284,7 @@ async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[
     """
     now = await board.table.now()
     new = [
-        edits.New(
+        additions.New(
             id=one.id,
             type=one.item.type,
             spec=one.spec,
@@ -294,7 +294,7 @@ async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[
         for one in plan.add
     ]
     with steps("adding", len(new)) as done:
-        await edits.add_many(board, new, tombstones=tombstones, on_added=done.moved)
+        await additions.add_many(board, new, tombstones=tombstones, on_added=done.moved)
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""

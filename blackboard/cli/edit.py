@@ -32,7 +32,7 @@ from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
 from blackboard.phrases import exactly, plural
-from blackboard.protocol import edits
+from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
 from blackboard.protocol.reading import BoardTable
@@ -104,7 +104,9 @@ async def _add(
         when = first_of(first, settings, await board.table.now())
 
         async def add(one: str) -> Changed:
-            return await edits.add(board, item_id=one, item_type=item_type, spec=spec, first=when)
+            return await additions.add(
+                board, item_id=one, item_type=item_type, spec=spec, first=when
+            )
 
         added = await for_each(ids, add, "adding")
         wake_workers(session.store)

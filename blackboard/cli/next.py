@@ -21,7 +21,7 @@ from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
-from blackboard.protocol import edits
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.next_run import times_of, upcoming
@@ -191,7 +191,7 @@ def _upcoming(
     cannot be computed here.
     """
     try:
-        settings = edits.settings_of(board, item, encode_spec(spec_of(item)))
+        settings = settings_of(board, item, encode_spec(spec_of(item)))
     except BadInput as bad:
         raise BadInput(bad.field, f"{item.id}: {bad.problem}", bad.remedy) from None
     return settings.schedule, upcoming(item, settings, now=now, after=after)

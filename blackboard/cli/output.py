@@ -19,7 +19,7 @@ from blackboard.display.layout import Column, Line, folded, one_line, shown, tab
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, Mark, State
 from blackboard.phrases import exactly
-from blackboard.protocol.edits import settings_of
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import as_json, item_record
 from blackboard.rules.due import is_closed, is_missed

@@ -14,8 +14,8 @@ from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.election import read_elections
 from blackboard.model import Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
-from blackboard.protocol.edits import planning_of
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.protocol.statistics import count, read_statistics
 from blackboard.rules.next_run import Planning, ahead

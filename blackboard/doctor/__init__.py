@@ -21,7 +21,7 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
-from blackboard.protocol.edits import planning_of
+from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of

@@ -1,4 +1,4 @@
-"""What operators do to items: add, edit, pause, resume, run now, unlock, cancel, remove.
+"""What operators do to items that are there: edit, pause, resume, run now, unlock, cancel, remove.
 
 Each reads the item and writes it with the etag it read, in one batch with the token that the item
 names. A locked item's token is its lock, which only its holder or an overrider writes: so edit,
@@ -16,15 +16,16 @@ applied is not applied again over a resume that came after it. `rules/transition
 a name is remembered, and why that is long enough.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
-from blackboard.protocol.batches import add_ops, change_ops, free_ops, remove_ops
+from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
+from blackboard.protocol.planning import planning_of, settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
@@ -33,17 +34,15 @@ from blackboard.rules.applied import (
     MOST,
     REMEMBERED,
     RETRIED_FOR,
-    additions,
     is_applied,
     may_retry,
     remembering,
 )
-from blackboard.rules.next_run import Planning, is_set_back
+from blackboard.rules.next_run import is_set_back
 from blackboard.rules.transitions import (
     LONGEST_QUEUE,
     ItemEvent,
     Requested,
-    added,
     applies,
     brought_back,
     freed,
@@ -55,10 +54,9 @@ from blackboard.rules.transitions import (
     run_of,
     unlocked,
 )
-from blackboard.schedule.schedule import parse_schedule
 from blackboard.schedule.times import format_duration
-from blackboard.spec import RunSettings, Spec, decode_spec, encode_spec, rewrite_spec
-from blackboard.table import ANY, Conflict, Op, Refused, Unknown, units
+from blackboard.spec import Spec, decode_spec, rewrite_spec
+from blackboard.table import ANY, Conflict, Op, Unknown, units
 
 TRIES = 20
 """Readings of an item that keeps changing under one request."""
@@ -155,183 +153,6 @@ def uncertain(item_id: str) -> BlackboardError:
     )
 
 
-class New(Struct, frozen=True, kw_only=True):
-    """An item that is to be added."""
-
-    id: str
-    type: str
-    spec: Spec
-    first: datetime | None = None
-    """None: at once, or as its schedule says."""
-    declared_by: str = ""
-
-
-class Addition(Struct, frozen=True, kw_only=True):
-    """The name of an addition, and when it was first tried, by the store's clock."""
-
-    name: str
-    began: datetime
-
-    @classmethod
-    async def begin(cls, board: BoardTable) -> "Addition":
-        return cls(name=ADDED + board.chance.nonce(), began=await board.table.now())
-
-
-async def add(
-    board: BoardTable,
-    *,
-    item_id: str,
-    item_type: str,
-    spec: Spec,
-    first: datetime | None = None,
-    declared_by: str = "",
-) -> Changed:
-    """Add an item, due at once or at `first`. Raises BadInput when it is there already."""
-    new = New(id=item_id, type=item_type, spec=spec, first=first, declared_by=declared_by)
-    return await _add(board, new, await Addition.begin(board))
-
-
-async def _add(
-    board: BoardTable, new: New, addition: Addition, *, doubtful: bool = False
-) -> Changed:
-    """`doubtful`: it may have been applied already."""
-    for _ in range(TRIES):
-        old = await board.item(new.id)
-        if old is not None and is_applied(old, addition.name):
-            return Changed(item=old)  # also when it was removed since
-        now = await board.table.now()
-        if doubtful:
-            check_in_time(new.id, first=addition.began, now=now)
-        if old is not None and old.state is not State.REMOVED:
-            raise BadInput("id", f"{new.id!r} is on this board already", "`blackboard edit`")
-        floor = 0 if old else await board.floor()
-        item = _new_item(board, new, addition, over=old, floor=floor, now=now)
-        try:
-            etags = await board.commit(new.id, add_ops(item, over=old))
-        except Conflict:
-            continue
-        except Unknown:
-            doubtful = True
-            continue
-        return Changed(item=replace(item, etag=etags[item_key(new.id)]))
-    raise uncertain(new.id)
-
-
-def _new_item(
-    board: BoardTable,
-    new: New,
-    addition: Addition,
-    *,
-    over: Item | None,
-    floor: int,
-    now: datetime,
-) -> Item:
-    """`over` is the tombstone of an earlier life of the id."""
-    if over is not None:
-        check_version(over)
-    spec = encode_spec(new.spec)
-    item = added(
-        new.id,
-        new.type,
-        spec,
-        before=over,
-        floor=floor,
-        settings=board.resolve(new.type, spec),
-        first=new.first,
-        now=now,
-    )
-    names = remembered(new.id, additions(over), addition.name, now=addition.began)
-    return replace(item, applied=names, declared_by=new.declared_by)
-
-
-async def add_many(
-    board: BoardTable,
-    new: Sequence[New],
-    *,
-    tombstones: Mapping[str, Item],
-    on_added: Callable[[int], None] = lambda _: None,
-) -> None:
-    """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
-    interrupted has added whole items. `on_added` is called with the number of each batch. Raises
-    BadInput when another process adds one of them meanwhile.
-    """
-    for some in _batches(board, new):
-        await _add_divided(board, some, tombstones)
-        on_added(len(some))
-
-
-def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:
-    """As many of a shard as fit one batch."""
-    shards: dict[str, list[New]] = {}
-    for one in new:
-        shards.setdefault(board.partition(one.id), []).append(one)
-    most = board.table.max_rows // 2
-    for of_shard in shards.values():
-        for at in range(0, len(of_shard), most):
-            yield of_shard[at : at + most]
-
-
-async def _add_divided(
-    board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]
-) -> None:
-    """Add items of one shard. A batch that is refused is divided, so that the item that it was
-    refused for is alone in the end.
-    """
-    if len(new) == 1:
-        await _add(board, new[0], await Addition.begin(board))
-        return
-    try:
-        await _add_batch(board, new, tombstones)
-    except (Conflict, Refused):
-        half = len(new) // 2
-        for part in (new[:half], new[half:]):
-            await _add_divided(board, part, tombstones)
-
-
-async def _add_batch(board: BoardTable, new: Sequence[New], tombstones: Mapping[str, Item]) -> None:
-    """Add items of one shard, all or, raising Conflict or Refused, none."""
-    addition = await Addition.begin(board)
-    floor = await board.floor()  # after they were found missing
-    items = [
-        _new_item(
-            board, one, addition, over=tombstones.get(one.id), floor=floor, now=addition.began
-        )
-        for one in new
-    ]
-    ops = [op for one in items for op in add_ops(one, over=tombstones.get(one.id))]
-    try:
-        await board.table.commit(board.partition(new[0].id), ops)
-    except Unknown:
-        for one in new:
-            await _add(board, one, addition, doubtful=True)
-
-
-async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
-    """Add those of some items that are not there, due at once. All of them are of one type, and say
-    nothing else. What others add meanwhile is left as it is.
-    """
-    for tries_left in reversed(range(TRIES)):
-        there = {
-            item.id: item
-            for number in range(board.shards)
-            async for item in board.items_and_tombstones(number)
-        }
-        gone = {item.id: item for item in there.values() if item.state is State.REMOVED}
-        missing = [
-            New(id=one, type=item_type, spec=Spec())
-            for one in ids
-            if one not in there or one in gone
-        ]
-        try:
-            for some in _batches(board, missing):
-                await _add_batch(board, some, gone)
-        except (Conflict, BadInput):  # another worker was faster
-            if not tries_left:
-                raise
-        else:
-            return
-
-
 async def edit(
     board: BoardTable,
     item_id: str,
@@ -376,33 +197,6 @@ async def edit(
         return after if checkpoint is None else replace(after, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)
-
-
-def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
-    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, which this
-    process may not have, is the one of the item's last run.
-    """
-    settings = board.resolve(item.type, spec)
-    elsewhere = not decode_spec(item.spec).has_schedule
-    if settings.schedule is None and elsewhere and item.schedule:
-        schedule = parse_schedule(item.schedule, item.timezone)
-        return replace(settings, schedule=schedule, timezone=item.timezone)
-    return settings
-
-
-def planning_of(board: BoardTable, item: Item) -> Planning | None:
-    """None where it cannot be computed. A schedule that the settings have by now may not be the one
-    that the waiting token was planned by: the item's row has that.
-    """
-    try:
-        settings = settings_of(board, item, item.spec)
-        written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
-    except (BadInput, ValueError):
-        return None
-    schedules = [settings.schedule] if settings.schedule else []
-    if written is not None and written not in schedules:
-        schedules.append(written)
-    return Planning(settings=settings, schedules=schedules)
 
 
 async def bring_back(board: BoardTable, item_id: str) -> Changed:

@@ -18,7 +18,8 @@ from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import Applied, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, remove_ops
-from blackboard.protocol.edits import TRIES, Changed, settings_of, uncertain
+from blackboard.protocol.edits import TRIES, Changed, uncertain
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
 from blackboard.rules.applied import is_applied

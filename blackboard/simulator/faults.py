@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from blackboard.errors import BlackboardError
 from blackboard.model import Mark
 from blackboard.phrases import iso
-from blackboard.protocol import edits
+from blackboard.protocol import additions, edits
 from blackboard.protocol.keys import (
     LEADERS,
     group_board,
@@ -116,7 +116,7 @@ class Operators:
         try:
             match sender.verb:
                 case "add":
-                    await edits.add(board, item_id=item.id, item_type=item.type, spec=spec)
+                    await additions.add(board, item_id=item.id, item_type=item.type, spec=spec)
                 case "edit":
                     emptied = "" if detail * 100 % 1 < EMPTYING else None
                     await edits.edit(board, item.id, lambda *_: spec, checkpoint=emptied)

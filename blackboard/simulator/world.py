@@ -20,7 +20,7 @@ from blackboard.events import (
     Walked,
 )
 from blackboard.model import Item
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.keys import group_board
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import resolver

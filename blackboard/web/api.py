@@ -33,8 +33,8 @@ from blackboard.display.sharing import election_record, group_record, has_no_lea
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import replace
-from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
+from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
     BoardItem,
@@ -156,7 +156,7 @@ async def _why(site: Site, request: Request, said: shapes.OneSaid) -> ExplainedI
 async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.NextAnswer:  # noqa: ARG001
     item = await site.board.found(said.id)
     try:
-        settings = edits.settings_of(site.board, item, item.spec)
+        settings = settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
     times = upcoming(item, settings, now=await site.board.table.now())

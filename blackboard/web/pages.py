@@ -30,8 +30,8 @@ from blackboard.display.sharing import has_no_leader, last_move, read_groups
 from blackboard.election import read_elections
 from blackboard.errors import BadInput, Missing
 from blackboard.model import Item, Mark, Run, State
-from blackboard.protocol import edits
 from blackboard.protocol.actions import actions
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
 from blackboard.rules.next_run import upcoming
@@ -263,7 +263,7 @@ def own_options(item: Item) -> dict[str, str]:
 def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
     """The settings as they are resolved here, and words for why there is no schedule."""
     try:
-        settings = edits.settings_of(site.board, item, item.spec)
+        settings = settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         return RunSettings(), str(problem)
     return settings, NO_SCHEDULE

@@ -34,8 +34,9 @@ from blackboard.events import (
 from blackboard.handlers.handler import Handler, Pump, check_partitions
 from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
-from blackboard.protocol.edits import bring_back, ensure
+from blackboard.protocol.edits import bring_back
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED

@@ -9,8 +9,9 @@ from blackboard.doctor import LARGEST_SKEW, Examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import Member, replace
 from blackboard.protocol import keys
+from blackboard.protocol.additions import add
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.edits import add, edit, pause, remove, unlock
+from blackboard.protocol.edits import edit, pause, remove, unlock
 from blackboard.protocol.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert

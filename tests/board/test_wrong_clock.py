@@ -6,7 +6,9 @@ import pytest
 
 from blackboard.display.health import alarms_of
 from blackboard.model import Outcome, State
-from blackboard.protocol.edits import add, edit, pause, planning_of, resume, run_now
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import edit, pause, resume, run_now
+from blackboard.protocol.planning import planning_of
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story

@@ -11,7 +11,7 @@ import pytest
 
 from blackboard.cli.plan import Declaration, differences, make_plan
 from blackboard.model import Item, State, replace
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import ItemTable

@@ -9,8 +9,8 @@ import pytest
 
 from blackboard.cli import called
 from blackboard.model import Token
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import add
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable

@@ -7,8 +7,9 @@ import pytest
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import Registry
 from blackboard.model import Claim, Mark, Token
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import ensure, pause
+from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import names_of

@@ -11,7 +11,7 @@ import pytest
 
 from blackboard.display.layout import measure
 from blackboard.model import Member, Outcome, replace
-from blackboard.protocol.edits import ensure
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics

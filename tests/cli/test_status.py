@@ -14,7 +14,7 @@ from blackboard.display.layout import text_of
 from blackboard.display.queries import ItemQuery
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
-from blackboard.protocol.edits import ensure
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.status import CURRENT, MOST_TYPES

@@ -8,8 +8,9 @@ from blackboard.election import open_elections
 from blackboard.metrics import MOST_NAMES, OTHERS
 from blackboard.metrics.board import BoardFigures, GroupFigures, exposition, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
+from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import add, ensure, pause
+from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable

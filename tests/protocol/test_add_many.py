@@ -6,7 +6,8 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.model import State
-from blackboard.protocol.edits import New, add, add_many, ensure, remove
+from blackboard.protocol.additions import New, add, add_many, ensure
+from blackboard.protocol.edits import remove
 from blackboard.spec import Spec
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault

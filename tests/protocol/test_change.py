@@ -6,7 +6,8 @@ import pytest
 
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import VERSION, State, replace
-from blackboard.protocol.edits import TRIES, add, edit, pause, remove, run_now
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import TRIES, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import is_applied
 from blackboard.rules.transitions import removed

@@ -3,7 +3,8 @@
 from functools import partial
 
 from blackboard.model import State
-from blackboard.protocol.edits import ensure, remove
+from blackboard.protocol.additions import ensure
+from blackboard.protocol.edits import remove
 from tests.support.boards import Scene, disagreements, story
 from tests.support.faults import Fault
 

@@ -8,8 +8,9 @@ import pytest
 from blackboard.model import Claim, Outcome, State, replace
 from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.protocol import keys
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import override
-from blackboard.protocol.edits import add, cancel, remove, unlock
+from blackboard.protocol.edits import cancel, remove, unlock
 from blackboard.protocol.releases import REFUSED, ReleaseOutcome, fit, release
 from blackboard.results import warnings_in
 from blackboard.spec import Spec

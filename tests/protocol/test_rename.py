@@ -6,7 +6,8 @@ import pytest
 
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import State
-from blackboard.protocol.edits import add, edit, pause, remove, run_now
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import edit, pause, remove, run_now
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story

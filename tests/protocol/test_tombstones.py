@@ -9,7 +9,8 @@ from blackboard.doctor import Examination, examine
 from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.edits import add, ensure, remove
+from blackboard.protocol.additions import add, ensure
+from blackboard.protocol.edits import remove
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome
 from blackboard.protocol.retention import (

@@ -61,7 +61,7 @@ class Scene:
 
     async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
         """An item that runs every hour, unless it is said otherwise; due at once or at `at`."""
-        from blackboard.protocol.edits import add
+        from blackboard.protocol.additions import add
 
         said = said or {"every": "1h"}
         first = self.clock.now() if said.keys() & {"cron", "rrule"} else None

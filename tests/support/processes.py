@@ -24,7 +24,7 @@ import psutil
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.handlers.registry import Registry, load
 from blackboard.model import Item, Lock, Outcome, Run
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec

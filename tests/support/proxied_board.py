@@ -15,7 +15,7 @@ from blackboard.doctor import Examination, examine
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver

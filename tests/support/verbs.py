@@ -3,17 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from blackboard.protocol.edits import (
-    Changed,
-    add,
-    cancel,
-    edit,
-    pause,
-    remove,
-    resume,
-    run_now,
-    unlock,
-)
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import Changed, cancel, edit, pause, remove, resume, run_now, unlock
 from blackboard.rules.transitions import Requested
 from blackboard.spec import Spec
 from tests.support.boards import Scene

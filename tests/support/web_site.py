@@ -98,7 +98,7 @@ class WebSite:
 
     def add(self, *ids: str, item_type: str = "feed", **said: Any) -> None:
         """Items that run every hour, unless it is said otherwise."""
-        from blackboard.protocol.edits import add
+        from blackboard.protocol.additions import add
 
         async def work() -> None:
             for one in ids:

@@ -20,7 +20,7 @@ from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of

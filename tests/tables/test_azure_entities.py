@@ -12,7 +12,7 @@ from azure.data.tables.aio import TableClient
 
 from blackboard.clock import SystemClock
 from blackboard.model import Item
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.rows import record_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, read

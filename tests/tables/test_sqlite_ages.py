@@ -12,8 +12,8 @@ import pytest
 
 from blackboard.clock import SystemClock
 from blackboard.model import Claim, Lock, Member, Token, replace
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim, override, renew
-from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read

@@ -11,7 +11,8 @@ from blackboard.errors import BadRow
 from blackboard.model import Claim, Item
 from blackboard.protocol import keys
 from blackboard.protocol.actions import record_action
-from blackboard.protocol.edits import add, edit, pause, remove, resume
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import edit, pause, remove, resume
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import read_status
 from blackboard.spec import Spec

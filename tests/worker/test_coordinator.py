@@ -26,7 +26,7 @@ from blackboard.events import (
 )
 from blackboard.model import Message, MessageKind, Statistics
 from blackboard.notify.notices import begin, of_overdue
-from blackboard.protocol import edits, keys, mail
+from blackboard.protocol import additions, edits, keys, mail
 from blackboard.protocol.actions import record_action
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
@@ -206,7 +206,7 @@ async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplac
 async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> None:
     """The election is of another kind: it belongs to a program."""
     elections = await open_elections(place.other, create=True)
-    await edits.add(elections, item_id=ELECTION, item_type="bully", spec=Spec(every="1s"))
+    await additions.add(elections, item_id=ELECTION, item_type="bully", spec=Spec(every="1s"))
     made = await worker(place, at_once=True, coordinator=True)
     await happens(place, lambda: made.of(HousekeepingTrouble), "it is reported")
     assert "'coordinator' is a bully" in made.of(HousekeepingTrouble)[0].message
@@ -276,7 +276,7 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
 
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
-    await edits.add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
+    await additions.add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
     await edits.remove(board, item_id)
 
 

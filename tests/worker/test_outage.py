@@ -17,7 +17,7 @@ from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.model import Lock, replace
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.keys import LOCK
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import SPACING

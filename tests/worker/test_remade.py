@@ -3,7 +3,7 @@
 import pytest
 
 from blackboard.events import StoreEvent
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.spec import Spec

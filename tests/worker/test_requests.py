@@ -8,7 +8,8 @@ import pytest
 
 from blackboard.events import SlotSkipped, Walked
 from blackboard.model import Outcome, replace
-from blackboard.protocol.edits import add, pause
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import lock_key
 from blackboard.settings import Settings
 from blackboard.spec import Spec

@@ -13,8 +13,8 @@ from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.model import Outcome, Token
 from blackboard.protocol import keys
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec

@@ -9,7 +9,8 @@ import pytest
 from blackboard.events import RunEnded, RunLogged, RunStarted, StoreEvent, WorkerStopping
 from blackboard.model import Outcome
 from blackboard.protocol import keys
-from blackboard.protocol.edits import add, edit, pause, run_now
+from blackboard.protocol.additions import add
+from blackboard.protocol.edits import edit, pause, run_now
 from blackboard.protocol.retention import Retention
 from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings

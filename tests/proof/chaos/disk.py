@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.model import Claim, Ended, Item, Mark, Outcome, Token
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim, override, renew
-from blackboard.protocol.edits import add, cancel, edit, pause, remove, resume, run_now, unlock
+from blackboard.protocol.edits import cancel, edit, pause, remove, resume, run_now, unlock
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.spec import Spec

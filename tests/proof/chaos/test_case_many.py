@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from blackboard.model import State
-from blackboard.protocol.edits import New, add_many
+from blackboard.protocol.additions import New, add_many
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from tests.proof.form import LONG

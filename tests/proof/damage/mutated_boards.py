@@ -18,8 +18,9 @@ from blackboard.errors import BlackboardError
 from blackboard.events import ItemLeftAlone
 from blackboard.model import Claim, Item, Outcome, State, Token
 from blackboard.protocol import keys
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import add, pause, remove, run_now
+from blackboard.protocol.edits import pause, remove, run_now
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.records import as_json, item_record, run_record
 from blackboard.settings import Settings

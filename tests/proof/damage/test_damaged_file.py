@@ -28,8 +28,8 @@ from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker
 from blackboard.cli import called
 from blackboard.model import Token
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
-from blackboard.protocol.edits import add
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
 from blackboard.tables.sqlite import SqliteTable, boot_id

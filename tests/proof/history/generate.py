@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blackboard.clock import Clock
-from blackboard.protocol.edits import add
+from blackboard.protocol.additions import add
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import Table

@@ -7,7 +7,7 @@ to find each: an invariant that a broken board satisfies is worth nothing.
 
 from datetime import timedelta
 
-from blackboard.protocol import batches, checkpoints, claims, edits, releases
+from blackboard.protocol import additions, batches, checkpoints, claims, edits, releases
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
 from blackboard.tables.memory import Contents
@@ -117,7 +117,7 @@ THE_FOURTEEN = (
     Planted(
         name="tomb",
         without="an id that is added again begins with fence 0",
-        patches=((edits, "add_ops", broken.forgets_the_fence),),
+        patches=((additions, "add_ops", broken.forgets_the_fence),),
         shows="FENCE",
     ),
     Planted(

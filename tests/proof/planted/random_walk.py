@@ -12,7 +12,7 @@ from typing import Any
 
 from blackboard.errors import BlackboardError
 from blackboard.model import Claim, Ended, Item, Lock, Mark, Outcome, State
-from blackboard.protocol import edits
+from blackboard.protocol import additions, edits
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import adopt, claim, override, pass_over, renew
 from blackboard.protocol.reading import BoardTable
@@ -254,7 +254,9 @@ class World:
             match sender.verb:
                 case "add":
                     spec = self.random.choice(SPECS)
-                    await edits.add(self.admin, item_id=name, item_type=TYPES_OF[name], spec=spec)
+                    await additions.add(
+                        self.admin, item_id=name, item_type=TYPES_OF[name], spec=spec
+                    )
                 case "edit":
                     spec = self.random.choice(SPECS)
                     await edits.edit(self.admin, name, lambda *_: spec)

@@ -1,0 +1,35 @@
+"""With which settings an item is planned, as far as this process knows them."""
+
+from blackboard.errors import BadInput
+from blackboard.model import Item, replace
+from blackboard.protocol.reading import BoardTable
+from blackboard.rules.next_run import Planning
+from blackboard.schedule.schedule import parse_schedule
+from blackboard.spec import RunSettings, decode_spec
+
+
+def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
+    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, which this
+    process may not have, is the one of the item's last run.
+    """
+    settings = board.resolve(item.type, spec)
+    elsewhere = not decode_spec(item.spec).has_schedule
+    if settings.schedule is None and elsewhere and item.schedule:
+        schedule = parse_schedule(item.schedule, item.timezone)
+        return replace(settings, schedule=schedule, timezone=item.timezone)
+    return settings
+
+
+def planning_of(board: BoardTable, item: Item) -> Planning | None:
+    """None where it cannot be computed. A schedule that the settings have by now may not be the one
+    that the waiting token was planned by: the item's row has that.
+    """
+    try:
+        settings = settings_of(board, item, item.spec)
+        written = parse_schedule(item.schedule, item.timezone) if item.schedule else None
+    except (BadInput, ValueError):
+        return None
+    schedules = [settings.schedule] if settings.schedule else []
+    if written is not None and written not in schedules:
+        schedules.append(written)
+    return Planning(settings=settings, schedules=schedules)
