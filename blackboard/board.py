@@ -379,7 +379,7 @@ class Board:
 
     @checked
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
-        """Undo a pause. A slot that came meanwhile is due at once."""
+        """Undo a pause. A slot that came meanwhile is due at once, unless `missed` is "none"."""
         mark = await mark_now(self._table, reason, by=by)
         done = await edits.resume(self._table, check_id(item_id), mark)
         if done.changed:

@@ -14,6 +14,7 @@ import inspect
 import itertools
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -380,6 +381,14 @@ def read_text(file: Path) -> str:
         raise BadInput("config", problem, "name a file that can be read") from None
     except UnicodeDecodeError:
         raise BadInput("config", f"{file} is not UTF-8 text", "save it as UTF-8") from None
+
+
+def read_stdin() -> str:
+    """The text of the standard input, as that of a file. Raises BadInput."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput("stdin", "it is not UTF-8 text", "give it as UTF-8") from None
 
 
 def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:

@@ -4,6 +4,7 @@
 the board; it prints the plan and carries it out. `export` writes what `apply` reads back.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ from blackboard.phrases import iso, plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot
-from blackboard.settings import FILE_NAME, Settings, line_of, parse_settings, read_text
+from blackboard.settings import FILE_NAME, Settings, line_of, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
 
@@ -125,10 +126,11 @@ class ItemFile:
 
 def _source(name: str, owner: str | None) -> ItemFile:
     if name == "-":
-        file, text, by = Path("<stdin>"), sys.stdin.read(), ""
+        file, text, by = Path("<stdin>"), read_stdin(), ""
     else:
         file = Path(name)
-        text, by = read_text(file), str(file.resolve()) if file.is_file() else ""
+        # As it is named: behind a link there is another file after each deployment.
+        text, by = read_text(file), os.path.abspath(file) if file.is_file() else ""  # noqa: PTH100
     found = parse_settings(text, file, is_whole=False)
     return ItemFile(file=file, text=text, settings=found, by=owner or by)
 

@@ -8,7 +8,7 @@ other crons know, is the zone of the lines below.
 import os
 import re
 import shlex
-import sys
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from blackboard.display.layout import shown
 from blackboard.errors import BadInput
 from blackboard.schedule.cron import Cron, idle_steps
 from blackboard.schedule.zones import find_zone
-from blackboard.settings import read_text
+from blackboard.settings import read_stdin, read_text
 
 LONGEST_ID = 40
 """Characters of an id that is made of a comment or a command."""
@@ -69,7 +69,7 @@ class Crontab:
     """The comment right above."""
 
     def read(self, text: str) -> None:
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             try:
                 self._read(line.strip(), number)
             except BadInput as problem:
@@ -78,6 +78,7 @@ class Crontab:
     def _read(self, line: str, number: int) -> None:
         if line.startswith("#"):
             words = " ".join(line.lstrip("#").split())
+            words = "".join(one for one in words if one.isprintable())
             if not words or _HEADING.match(words) or _is_job(words):
                 self._above.clear()
             else:
@@ -146,16 +147,18 @@ def _is_job(words: str) -> bool:
 
 
 def _check_user(command: str) -> None:
-    """Refuse the sixth field of /etc/crontab and of /etc/cron.d. Raises BadInput."""
-    first, _, rest = command.partition(" ")
-    if first == "root" or (rest and first in _users()):
+    """Refuse the sixth field of /etc/crontab and of /etc/cron.d: a user of this host, or root.
+    Programs have users of their names. Raises BadInput.
+    """
+    first, *rest = command.split(None, 1)
+    if first == "root" or (rest and first in _users() and shutil.which(first) is None):
         problem = f"{first!r} is a user, as in /etc/crontab"
         remedy = "take the column out; a worker runs commands as its own user, so start one as that"
         raise BadInput("user", problem, remedy)
 
 
 def _users() -> set[str]:
-    """The users of this host who have a name that is no command's."""
+    """Those of this host whose name is no command's, on any host."""
     import pwd  # noqa: PLC0415 - not everywhere
 
     commands = {"sync", "mail", "man", "backup", "games", "news", "list", "lp"}
@@ -235,7 +238,7 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     the owner. One line that cannot be taken refuses the file: all such lines are named.
     """
     zone = find_zone(tz or zone_of_host()).key
-    text = sys.stdin.read() if file == "-" else read_text(Path(file))
+    text = read_stdin() if file == "-" else read_text(Path(file))
     found = Crontab(zone)
     found.read(text)
     for one in found.left_out:

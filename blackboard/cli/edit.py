@@ -23,7 +23,7 @@ from blackboard.cli.spec_options import (
     spec_options,
     warn_idle_steps,
     warn_unknown,
-    with_moment,
+    with_times,
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -84,8 +84,11 @@ def add_command(
     check_type(item_type)
     session = Session.start(chosen).with_defaults()
     now = SystemClock().now()
-    zone = str(said.get("timezone") or session.resolve(item_type, "{}").timezone)
-    spec = new_spec(with_moment(said, zone, now), pairs=pairs)
+
+    def zone_of(spec: Spec) -> str:
+        return session.resolve(item_type, encode_spec(spec)).timezone
+
+    spec = new_spec(with_times(said, Spec(), zone_of, now), pairs=pairs)
     session.check_params(item_type, spec.params)
     first_of(first, session.resolve(item_type, encode_spec(spec)), now)
     return run(_add(session, wanted, item_type=item_type, spec=spec, first=first))
@@ -178,13 +181,15 @@ def edit_command(
     parse_keys(unset)
     now = SystemClock().now()
     session = Session.start(chosen).with_defaults()
-    warn_idle_steps([edited(Spec(), with_moment(said, "UTC", now))])
+    warn_idle_steps([edited(Spec(), with_times(said, Spec(), lambda _: "UTC", now))])
 
     resolve = session.resolve
 
     def new_of(item: Item, spec: Spec) -> Spec:
-        zone = said.get("timezone") or resolve(item.type, encode_spec(spec)).timezone
-        return edited(spec, with_moment(said, str(zone), now), pairs=pairs, unset=unset)
+        def zone_of(spec: Spec) -> str:
+            return resolve(item.type, encode_spec(spec)).timezone
+
+        return edited(spec, with_times(said, spec, zone_of, now), pairs=pairs, unset=unset)
 
     def check(board: BoardTable, items: Sequence[Item]) -> None:
         """All or none: an edit that one item refuses changes none."""

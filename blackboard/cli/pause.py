@@ -106,7 +106,7 @@ Examples:
 @common(whole=True)
 def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason: str) -> int:
     """Undo a pause of items or, with --board, of the board. A time that passed meanwhile is due at
-    once.
+    once, unless the item wants no missed runs (`--missed none`).
     """
     session = Session.start(chosen)
     if chosen.whole:

@@ -200,6 +200,8 @@ def _change(item: Item, declared: Declaration | None, resolve: Resolve | None) -
         settings = resolve(item.type, encode_spec(spec or spec_of(item)))
         if settings.schedule is not None and settings.text != item.schedule:
             found = [Difference(field="schedule", old=item.schedule, new=settings.text)]
+        elif settings.schedule is not None and settings.timezone != item.timezone:
+            found = [Difference(field="timezone", old=item.timezone, new=settings.timezone)]
     if declared is not None and declared.by not in {"", item.declared_by}:
         old = item.declared_by or None
         found = [*found, Difference(field="declared by", old=old, new=declared.by)]

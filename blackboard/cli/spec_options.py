@@ -22,8 +22,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers.registry import shipped
 from blackboard.inputs import changed
 from blackboard.schedule.cron import idle_steps
-from blackboard.schedule.times import parse_moment
-from blackboard.schedule.zones import find_zone
+from blackboard.schedule.times import iso_text
 from blackboard.spec import Spec, check_params
 
 
@@ -194,14 +193,20 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
     return edited(Spec(), said, pairs=pairs)
 
 
-def with_moment(said: Said, zone: str, now: datetime) -> Said:
-    """`said` with times as a spec has them: "tomorrow" means another day each day."""
+def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: datetime) -> Said:
+    """`said` with times as a spec has them: "tomorrow" means another day each day. They are of the
+    zone that the spec has with all else that is said.
+    """
     times = {
-        name: parse_moment(text, zone, name, now).astimezone(find_zone(zone))
+        name: text
         for name in ("at", "until")
         if (text := str(said.get(name, ""))) and not _is_iso(text)
     }
-    return {**said, **{name: one.isoformat(timespec="seconds") for name, one in times.items()}}
+    if not times:
+        return said
+    others = {name: value for name, value in said.items() if name not in times}
+    zone = zone_of(edited(before, others))
+    return {**said, **{name: iso_text(text, zone, name, now) for name, text in times.items()}}
 
 
 def _is_iso(text: str) -> bool:

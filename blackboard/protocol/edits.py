@@ -184,16 +184,9 @@ async def edit(
         same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
         if is_same and same and not is_other:
             return None
-        after = replace(
-            item,
-            spec=spec,
-            schedule=settings.text,
-            timezone=settings.timezone,
-            declared_by=by,
-        )
+        after = replace(item, spec=spec, declared_by=by)
         if is_other:
-            had_time = decode_spec(item.spec).at is not None
-            after = rescheduled(after, settings=settings, had_time=had_time, now=now)
+            after = rescheduled(after, settings=settings, now=now)
         return after if checkpoint is None else replace(after, checkpoint=checkpoint)
 
     return await change_item(board, item_id, build, write=change_ops)

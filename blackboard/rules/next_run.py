@@ -35,7 +35,15 @@ from msgspec import Struct
 from blackboard.model import NEVER, Item, State, replace, whole_milliseconds
 from blackboard.phrases import stamp
 from blackboard.rules.due import is_closed, is_missed
-from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
+from blackboard.schedule.schedule import (
+    Every,
+    Once,
+    Schedule,
+    due_between,
+    next_due,
+    opens,
+    without_limits,
+)
 from blackboard.spec import RunSettings
 
 LONGEST_BACKOFF = timedelta(hours=1)
@@ -118,6 +126,22 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
     if item.state is State.DONE:
         return None
     return item.planned if item.start else now
+
+
+def stays_planned(item: Item, *, settings: RunSettings, now: datetime) -> bool:
+    """Whether the slot that is planned stays under a new schedule that allows it: the first one of
+    an item, which an operator named; or one that has come, where only the limits are others.
+    """
+    schedule, planned = settings.schedule, item.planned
+    if schedule is not None:
+        until = schedule.limits.until
+        if is_exhausted(schedule, item.runs) or (until is not None and planned > until):
+            return False
+    same_times = without_limits(item.schedule) == without_limits(settings.text)
+    if same_times and item.timezone == settings.timezone and NEVER < planned <= now:
+        return True
+    is_named = item.start is None and planned == item.first
+    return is_named and not (item.schedule.startswith("at ") or isinstance(schedule, Once))
 
 
 def slot_of(schedule: Once) -> datetime:

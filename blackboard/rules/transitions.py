@@ -43,9 +43,9 @@ table, and this module has one function for each event.
     reschedule    waiting                waiting, done           a new schedule counts from now, an
                   paused                 paused, done, paused    `every` from the last start; a run
                   done                   waiting, done           that was asked for, runs or is
-                  done, paused           paused, done, paused    tried again keeps its slot
-                  running                running
-                  running, paused        running, paused
+                  done, paused           paused, done, paused    tried again keeps its slot, and so
+                  running                running                 does a first one that was named,
+                  running, paused        running, paused         and what is due by the same times
     repair        all but absent         as reschedule           `doctor` takes back what a wrong
                                                                  clock planned
     remove        all but absent         absent                  fence + 1: a tombstone
@@ -139,9 +139,10 @@ from blackboard.rules.next_run import (
     slot_after_edit,
     slot_asked_for,
     slot_brought_back,
+    stays_planned,
     still_to_come,
 )
-from blackboard.schedule.schedule import Once, next_due, opens
+from blackboard.schedule.schedule import next_due, opens
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -679,20 +680,19 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
     return Requested(item=replace(item, requests=queue), slot=slot, ahead=ahead)
 
 
-def rescheduled(item: Item, *, settings: RunSettings, had_time: bool, now: datetime) -> Item:
-    """The item under its new schedule. `had_time` says that the old one was an `at`: otherwise an
-    item that never ran keeps the first time it was given.
-    """
+def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    """The item under the schedule of its new settings. Its row still has the old one."""
     _check(ItemEvent.RESCHEDULE, item)
+    after = replace(item, schedule=settings.text, timezone=settings.timezone)
     if item.state is State.DONE:
-        return replanned(item, settings=settings, now=now)
+        return replanned(after, settings=settings, now=now)
+    stays = stays_planned(item, settings=settings, now=now)
+    following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
     if item.is_asked_for:
-        return _replanned_beside(item, settings=settings, now=now)
+        return _planned_beside(after, following or NEVER)
     if item.running or item.attempt > 1:
-        return item
-    if item.start is None and not (had_time or isinstance(settings.schedule, Once)):
-        return item
-    return replanned(item, settings=settings, now=now)
+        return after
+    return _replanned(after, following, settings=settings, now=now)
 
 
 def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -701,11 +701,10 @@ def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     return _replanned(item, following, settings=settings, now=now)
 
 
-def _replanned_beside(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+def _planned_beside(item: Item, planned: datetime) -> Item:
     """A run that was asked for goes on waiting, or running. What is planned changes, and no more
     than a millisecond of its slot.
     """
-    planned = slot_after_edit(item, settings=settings, now=now) or NEVER
     slot = item.slot if item.running else slot_asked_for(item.slot, beside=planned)
     return replace(item, slot=slot, planned=planned)
 

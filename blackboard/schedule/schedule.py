@@ -50,6 +50,7 @@ __all__ = [
     "next_due",
     "opens",
     "parse_schedule",
+    "without_limits",
 ]
 
 ALONE = timedelta(hours=1)
@@ -146,7 +147,7 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     Raises BadInput, as `make_schedule` does, or naming "schedule" when it is of no known kind.
     """
     match = _LIMITED.fullmatch(text.strip())
-    assert match is not None
+    assert match is not None  # it matches any text
     kind, _, rest = match["schedule"].partition(" ")
     if kind not in {"every", "cron", "rrule", "at"}:
         raise BadInput("schedule", f"{text[:60]!r} is of no known kind", "every, cron, rrule or at")
@@ -159,6 +160,13 @@ def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
     schedule = make_schedule(**{kind: rest}, zone=zone, limits=found)
     assert schedule is not None
     return schedule
+
+
+def without_limits(text: str) -> str:
+    """The canonical text of a schedule without its limits."""
+    match = _LIMITED.fullmatch(text)
+    assert match is not None  # it matches any text
+    return match["schedule"]
 
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:

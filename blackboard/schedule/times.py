@@ -178,6 +178,17 @@ def parse_moment(
         raise BadInput(field, problem.problem, _HOW) from None
 
 
+def iso_text(text: str, zone: str, field: str, now: datetime) -> str:
+    """The time that `text` means at `now`, in ISO 8601 with the offset of the zone; a day alone
+    without a time, because the end of a schedule includes it. Raises BadInput.
+    """
+    day = _DAY.fullmatch(" ".join(text.lower().split()))
+    moment = parse_moment(text, zone, field, now).astimezone(find_zone(zone))
+    if day and day[2] is None:
+        return moment.date().isoformat()
+    return moment.isoformat(timespec="seconds")
+
+
 def _on_day(found: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> datetime:
     day = now.astimezone(zone).date() + timedelta(days=_DAYS[found[1]])
     try:

@@ -76,8 +76,11 @@ class Form:
         return cls(fields=fields)
 
     def get(self, name: str) -> str:
-        """The last value of a field; "" where there is none."""
-        return next((value for key, value in reversed(self.fields) if key == name), "")
+        """The last value of a field, with ends of lines as they are elsewhere; "" where there is
+        none.
+        """
+        found = next((value for key, value in reversed(self.fields) if key == name), "")
+        return found.replace("\r\n", "\n")
 
     def each(self, name: str) -> list[str]:
         """All values of a field, each once."""

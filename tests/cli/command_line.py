@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,11 @@ from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
+
+
+def piped(text: str | bytes) -> TextIOWrapper:
+    """A standard input that has this text."""
+    return TextIOWrapper(BytesIO(text if isinstance(text, bytes) else text.encode()))
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class CommandLine:
 
     def write(self, text: str, name: str = "blackboard.toml") -> Path:
         file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
         return file
 

@@ -2,6 +2,7 @@
 
 import stat
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -144,6 +145,22 @@ def test_a_time_may_be_a_day_in_the_zone_of_the_type(blackboard: CommandLine) ->
     again = datetime.fromisoformat(blackboard("show", "a", "--json").json[0]["schedule"][3:])
     assert timedelta(days=1) < at - again < timedelta(days=3)
     assert blackboard.item("a").slot == again
+
+
+def test_an_end_in_words_includes_the_day_and_is_of_the_zone_of_the_rule(
+    blackboard: CommandLine,
+) -> None:
+    blackboard("add", "a", "--type", "feed", "--cron", "0 3 * * *", "--until", "tomorrow")
+    day = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    assert f"(until {day})" in blackboard("show", "a", "--json").json[0]["schedule"]
+    rule = "DTSTART;TZID=America/New_York:20260101T090000\nRRULE:FREQ=DAILY"
+    blackboard("add", "b", "--type", "feed", "--rrule", rule, "--until", "tomorrow 23:00")
+    zone = ZoneInfo("America/New_York")
+    end = (datetime.now(zone) + timedelta(days=1)).replace(hour=23, minute=0, second=0)
+    said = f"until {end.isoformat(timespec='seconds')}"
+    assert said in blackboard("show", "b", "--json").json[0]["schedule"]
+    blackboard("edit", "a", "--rrule", rule, "--until", "tomorrow 23:00")
+    assert said in blackboard("show", "a", "--json").json[0]["schedule"]
 
 
 def test_steps_that_lead_beyond_their_field_are_pointed_out(blackboard: CommandLine) -> None:

@@ -17,7 +17,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.settings import ItemTable
 from blackboard.spec import Spec, decode_spec, encode_spec
 from blackboard.table import ANY, Merge
-from tests.cli.command_line import CommandLine, blackboard
+from tests.cli.command_line import CommandLine, blackboard, piped
 from tests.support.clocks import START
 
 __all__ = ["blackboard"]
@@ -127,13 +127,45 @@ def test_files_in_several_places_have_an_owner(
     blackboard.write(items("ann", "ben"), "one.toml")
     blackboard("apply", "one.toml", "--owner", "towns")
     assert blackboard.item("ben").declared_by == "towns"
-    monkeypatch.setattr("sys.stdin", StringIO(items("ann")))
+    monkeypatch.setattr("sys.stdin", piped(items("ann")))
     assert "--owner" in blackboard("apply", "-", "--prune", code=2).err
-    monkeypatch.setattr("sys.stdin", StringIO(items("ann")))
+    monkeypatch.setattr("sys.stdin", piped(items("ann")))
     said = blackboard("apply", "-", "--prune", "--yes", "--owner", "towns").out
     assert said.splitlines()[0] == "- ben (calendars)"
-    monkeypatch.setattr("sys.stdin", StringIO(items("cleo") + "every = 5"))
+    monkeypatch.setattr("sys.stdin", piped(items("cleo") + "every = 5"))
     assert "<stdin>:4: it is a whole number" in blackboard("apply", "-", code=2).err
+
+
+def test_the_standard_input_is_read_as_a_file_is(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(b"\xef\xbb\xbf" + items("ann").encode()))
+    blackboard("apply", "-")
+    for command in (("apply", "-"), ("import-crontab", "-")):
+        monkeypatch.setattr("sys.stdin", piped(b"# caf\xe9\n"))
+        assert blackboard.refused(*command) == "stdin: it is not UTF-8 text (give it as UTF-8)"
+
+
+def test_a_file_behind_a_link_is_the_same_file_after_a_deployment(blackboard: CommandLine) -> None:
+    for release, ids in (("1", ("ann", "ben")), ("2", ("ann",))):
+        blackboard.write(items(*ids), f"releases/{release}/towns.toml")
+        current = blackboard.folder / "current"
+        current.unlink(missing_ok=True)
+        current.symlink_to(blackboard.folder / "releases" / release)
+        said = blackboard("apply", "current/towns.toml", "--prune", "--yes").out
+    assert said.splitlines()[0] == "- ben (calendars)"
+    assert blackboard.ids() == ["ann"]
+
+
+def test_another_zone_of_a_type_is_a_change(blackboard: CommandLine) -> None:
+    blackboard.write('[types.rep]\ncron = "0 3 * * *"\n')
+    blackboard("add", "a", "--type", "rep")
+    slot = blackboard.item("a").slot
+    blackboard.write('[types.rep]\ncron = "0 3 * * *"\ntimezone = "Asia/Tokyo"\n')
+    assert "timezone: UTC -> Asia/Tokyo" in " ".join(blackboard("apply").out.split())
+    after = blackboard.item("a")
+    assert (after.timezone, after.slot.hour, slot.hour) == ("Asia/Tokyo", 18, 3)
+    assert "nothing to do" in blackboard("apply").out
 
 
 def test_two_files_do_not_declare_one_item_nor_have_settings_both(blackboard: CommandLine) -> None:

@@ -3,14 +3,15 @@
 import json
 import subprocess
 from datetime import UTC, datetime, timedelta
-from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from blackboard.cli.apply import item_text
 from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
-from tests.cli.command_line import CommandLine, blackboard
+from tests.cli.command_line import CommandLine, blackboard, piped
 
 __all__ = ["blackboard"]
 
@@ -129,7 +130,7 @@ def runs_by_the_manual(expression: str) -> list[datetime]:
 
 
 def imported(line: CommandLine, text: str, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    monkeypatch.setattr("sys.stdin", StringIO(text))
+    monkeypatch.setattr("sys.stdin", piped(text))
     found: list[dict[str, Any]] = json.loads(
         line("import-crontab", "-", "--tz", "UTC", "--json").out
     )
@@ -204,7 +205,7 @@ def test_what_else_a_crontab_says(blackboard: CommandLine, monkeypatch: pytest.M
 def test_reboot_is_explained_and_left_out(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", StringIO("@reboot x\n@daily y\n"))
+    monkeypatch.setattr("sys.stdin", piped("@reboot x\n@daily y\n"))
     said = blackboard("import-crontab", "-")
     assert "-:1: @reboot is left out: a board has no host that starts" in said.err
     assert said.out.count("[[items]]") == 1
@@ -223,12 +224,32 @@ def test_every_line_that_cannot_be_taken_is_named(
         "0 0 30 2 * never",
         "0 3 * * * fine",
     ]
-    monkeypatch.setattr("sys.stdin", StringIO("\n".join(lines)))
+    monkeypatch.setattr("sys.stdin", piped("\n".join(lines)))
     said = blackboard("import-crontab", "-", code=2)
     assert said.out == ""
     told = said.err.splitlines()
     assert [line.partition(" -:")[2].partition(":")[0] for line in told] == list("1234567")
     assert "'root' is a user, as in /etc/crontab (take the column out" in told[0]
+
+
+def test_a_program_with_a_user_of_its_name_is_no_user(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = [SimpleNamespace(pw_name=name) for name in ("git", "deploy")]
+    monkeypatch.setattr("pwd.getpwall", lambda: users)
+    monkeypatch.setattr("shutil.which", {"git": "/usr/bin/git"}.get)
+    assert imported(blackboard, "0 3 * * * git pull\n", monkeypatch)[0]["id"] == "git"
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * deploy run.sh\n"))
+    assert "'deploy' is a user" in blackboard("import-crontab", "-", code=2).err
+
+
+def test_a_comment_may_have_what_no_label_has(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER}"
+    [item] = imported(blackboard, f"# {family} back\u2028up\n@daily x\n", monkeypatch)
+    assert item["description"] == "\N{MAN}\N{PERSONAL COMPUTER} back up"
+    blackboard("apply", blackboard.write(item_text(item), "made.toml").name)
 
 
 def test_what_is_written_is_applied(blackboard: CommandLine) -> None:

@@ -77,6 +77,13 @@ def test_types_have_their_defaults_params_and_place(town: CommandLine) -> None:
     assert shipped["type"] == "shell"
 
 
+def test_threads_that_an_import_begins_are_not_waited_for(town: CommandLine) -> None:
+    waits = "\nimport threading, time\nthreading.Thread(target=time.sleep, args=[3600]).start()\n"
+    town.write(JOBS + waits, "townjobs/reports.py")
+    town("add", "a", "--type", "quick")
+    assert town.item("a").schedule == "cron 0 3 * * *"
+
+
 def test_commands_use_the_types_and_print_nothing_of_what_an_import_prints(
     town: CommandLine,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import State, replace
 from blackboard.protocol import keys
+from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import cancel, edit, pause, resume, run_now
 from blackboard.protocol.releases import release
@@ -104,11 +105,14 @@ async def test_a_new_schedule_of_an_item_that_has_run(
 @pytest.mark.parametrize(
     ("old", "new", "moved"),
     [
-        # one that never ran keeps the first time it was given
-        ({"every": "1h"}, {"every": "3h"}, False),
-        ({"every": "1h"}, {"cron": "0 3 * * *"}, False),
-        ({"cron": "0 3 * * *"}, {"params": {"x": 1}}, False),
-        # unless that was, or becomes, an `at`
+        # the first time that was computed was of the old schedule
+        ({"every": "1h"}, {"every": "3h"}, True),
+        ({"every": "1h"}, {"cron": "0 3 * * *"}, True),
+        ({"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}, True),
+        ({"cron": "0 3 * * *"}, {"cron": "0 3 * * *", "timezone": "Asia/Tokyo"}, True),
+        ({"cron": "0 3 * * *"}, {"params": {"x": 1}}, True),
+        # what is due stays due where only the limits are others
+        ({"every": "1h"}, {"every": "1h", "until": "2030-01-01"}, False),
         ({"every": "1h"}, {"at": "2030-01-01T00:00Z"}, True),
         ({"at": "2029-01-01T00:00Z"}, {"at": "2030-01-01T00:00Z"}, True),
         ({"at": "2029-01-01T00:00Z"}, {"every": "1h"}, True),
@@ -119,14 +123,38 @@ async def test_a_new_schedule_of_an_item_that_has_run(
 async def test_a_new_schedule_of_an_item_that_has_never_run(
     scene: Scene, old: dict[str, Any], new: dict[str, Any], *, moved: bool
 ) -> None:
-    before = await scene.add("davis", **old)
+    spec = Spec(**old)
+    before = (await add(scene.board, item_id="davis", item_type="feed", spec=spec)).item
     now = scene.later(minutes=1)
     await edit(scene.board, "davis", says(**new))
     item = await scene.item()
     assert (item.slot != before.slot) is moved
     assert item.state is State.ACTIVE
-    if moved:
+    if "cron" in new:
+        assert now < item.slot <= now + timedelta(days=1)
+    elif moved:
         assert item.slot == now if "at" not in new else item.slot.year == 2030
+
+
+@story
+async def test_a_first_time_that_was_named_stays_under_a_new_schedule(scene: Scene) -> None:
+    named = scene.clock.now() + timedelta(days=3)
+    spec = Spec(cron="0 3 * * *")
+    await add(scene.board, item_id="davis", item_type="feed", spec=spec, first=named)
+    await edit(scene.board, "davis", says(cron="0 4 * * *"))
+    assert (await scene.item()).slot == named
+
+
+@story
+async def test_what_is_due_is_due_under_another_end(scene: Scene) -> None:
+    await scene.add("davis", cron="0 3 * * *")
+    await scene.let_go(await scene.claimed("davis"))
+    slot = (await scene.item()).slot
+    scene.later(days=1)
+    await edit(scene.board, "davis", says(cron="0 3 * * *", until="2030-01-01", blackout="sun"))
+    assert (await scene.token()).slot == slot
+    await edit(scene.board, "davis", says(cron="0 3 * * *", until=slot - timedelta(minutes=1)))
+    assert (await scene.item()).state is State.DONE
 
 
 @story

@@ -64,8 +64,8 @@ def test_until_is_the_last_slot() -> None:
 def test_an_edit_of_a_limit_replans() -> None:
     done = replace(item(state=State.DONE, start=NOON), runs=3, schedule="cron 0 * * * * (3 runs)")
     more, same = settings(**HOURLY, max_runs=9), settings(**HOURLY, max_runs=3)
-    assert rescheduled(done, settings=more, had_time=False, now=NOON).slot == NOON + HOUR
-    assert rescheduled(done, settings=same, had_time=False, now=NOON).state is State.DONE
+    assert rescheduled(done, settings=more, now=NOON).slot == NOON + HOUR
+    assert rescheduled(done, settings=same, now=NOON).state is State.DONE
 
 
 @pytest.mark.parametrize(("runs", "coming"), [(3, None), (2, NOON + HOUR)])
@@ -85,7 +85,7 @@ def test_the_first_slot_is_in_no_window() -> None:
     assert first_slot(closed(every="3h"), first=None, now=NOON) == NOON + 2 * HOUR
     assert first_slot(closed(every="3h"), first=NOON, now=NOON) == NOON, "a person said so"
     assert first_slot(closed(**HOURLY), first=None, now=NOON) == NOON + 2 * HOUR
-    edited = rescheduled(item(), settings=closed(every="3h"), had_time=True, now=NOON)
+    edited = rescheduled(item(), settings=closed(every="3h"), now=NOON)
     assert edited.slot == NOON + 2 * HOUR
 
 

@@ -109,7 +109,7 @@ OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
     ItemEvent.RESUME: [lambda one, _: resumed(one, "{}", now=NOW)],
     ItemEvent.ASK: [lambda one, _: requested(one, name="a", once="", now=NOW).item],
     ItemEvent.RESCHEDULE: [
-        lambda one, by: rescheduled(one, settings=by, had_time=False, now=NOW),
+        lambda one, by: rescheduled(one, settings=by, now=NOW),
     ],
     ItemEvent.REPAIR: [
         lambda one, by: brought_back(one, planning(by), now=NOW),
@@ -219,7 +219,7 @@ def test_a_new_schedule_leaves_the_slot_of_a_run_that_was_asked_for(
     planned: datetime, slot: datetime
 ) -> None:
     before = replace(WAITING, slot=slot, ready=slot, planned=planned)
-    after = rescheduled(before, settings=GOES_ON, had_time=False, now=NOW)
+    after = rescheduled(before, settings=GOES_ON, now=NOW)
     assert (after.slot, after.ready, after.planned) == (slot, slot, NOON + HOUR)
 
 
@@ -456,32 +456,94 @@ def test_a_late_result_leaves_an_item_of_a_newer_version_alone() -> None:
 # ---- a new schedule
 
 
-def planned_by(before: Item, by: RunSettings = GOES_ON, *, had_time: bool = False) -> Item:
-    return rescheduled(before, settings=by, had_time=had_time, now=NOW)
+def planned_by(before: Item, by: RunSettings = GOES_ON) -> Item:
+    return rescheduled(before, settings=by, now=NOW)
 
 
-def test_an_item_that_never_ran_keeps_the_first_time_it_was_given() -> None:
-    fresh = item(slot=NOON + DAY)
-    assert planned_by(fresh) == fresh
-    assert planned_by(fresh, had_time=True).slot == NOON + HOUR
+def test_the_row_has_the_new_schedule() -> None:
+    tokyo = settings(cron=HOURLY, timezone="Asia/Tokyo")
+    for before in (WAITING, RUNNING, DONE, PAUSED):
+        after = planned_by(before, tokyo)
+        assert (after.schedule, after.timezone) == (tokyo.text, "Asia/Tokyo")
+
+
+def test_an_item_that_never_ran_keeps_the_first_time_that_was_named() -> None:
+    named = replace(item(slot=NOON + DAY), first=NOON + DAY, schedule="every 8h")
+    assert planned_by(named).slot == NOON + DAY
+    assert planned_by(named, settings()).slot == NOON + DAY
+    assert planned_by(replace(named, schedule="at 2026-11-22T12:00Z")).slot == NOON + HOUR
     at = settings(at="2026-11-25T11:00Z")
-    assert planned_by(fresh, at).slot == datetime(2026, 11, 25, 11, tzinfo=UTC)
-    assert planned_by(replace(fresh, start=NOON - DAY)).slot == NOON + HOUR
+    assert planned_by(named, at).slot == datetime(2026, 11, 25, 11, tzinfo=UTC)
+    assert planned_by(replace(named, start=NOON - DAY)).slot == NOON + HOUR
+    assert planned_by(named, settings(cron=HOURLY, until="2026-11-22T12:00Z")).slot == NOON + DAY
+    sooner = settings(cron=HOURLY, until="2026-11-22T11:59Z")
+    assert planned_by(named, sooner).slot == NOON + HOUR
+
+
+def test_the_first_slot_of_an_old_schedule_is_none_of_the_new_one() -> None:
+    computed = replace(item(slot=NOON + DAY), schedule="cron 0 12 * * *")
+    assert planned_by(computed).slot == NOON + HOUR
+    assert planned_by(computed, settings(every="8h")).slot == NOW
+    assert planned_by(computed, settings()).slot == NOW
+    over = settings(cron=HOURLY, until="2026-11-21T12:30Z")
+    assert planned_by(computed, over).state is State.DONE
+
+
+HOURLY_ROW = f"cron {HOURLY}"
+CAME = replace(WAITING, schedule=HOURLY_ROW, runs=3)
+"""Its slot came a minute ago."""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"until": "2026-11-22"},
+        {"until": "2026-11-21T12:00Z"},
+        {"max_runs": 4},
+        {"blackout": "sun"},
+    ],
+)
+@pytest.mark.parametrize("old", ["", " (until 2026-11-20; 9 runs; not mon)"])
+def test_what_is_due_stays_under_other_limits_that_allow_it(old: str, said: Any) -> None:
+    before = replace(CAME, schedule=HOURLY_ROW + old)
+    by = settings(cron=HOURLY, **said)
+    assert planned_by(before, by) == replace(before, schedule=by.text, timezone=by.timezone)
+    asked = replace(before, slot=NOW, ready=NOW)
+    assert planned_by(asked, by).planned == NOON, "also beside a run that was asked for"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"cron": HOURLY, "until": "2026-11-21T11:59Z"},
+        {"cron": HOURLY, "max_runs": 3},
+        {"cron": HOURLY, "timezone": "Asia/Tokyo"},
+        {"cron": "30 * * * *"},
+    ],
+)
+def test_what_is_due_goes_where_a_limit_or_another_time_excludes_it(said: Any) -> None:
+    after = planned_by(CAME, settings(**said))
+    assert after.state is State.DONE or after.slot > NOW
+
+
+def test_what_is_still_to_come_counts_anew_also_under_other_limits() -> None:
+    early = replace(CAME, slot=NOW + HOUR, planned=NOW + HOUR, ready=NOW + HOUR)
+    assert planned_by(early, settings(cron=HOURLY, max_runs=9)).slot == NOON + HOUR
+    over = replace(CAME, slot=NOW, planned=NEVER)
+    assert planned_by(over, settings(cron=HOURLY, max_runs=9)).planned == NOON + HOUR
 
 
 @pytest.mark.parametrize("before", [RUNNING, replace(WAITING, attempt=2)])
 def test_a_run_or_a_retry_keeps_its_slot(before: Item) -> None:
-    assert planned_by(before) == before
+    assert planned_by(before) == replace(before, schedule=HOURLY_ROW, timezone="Asia/Tokyo")
 
 
 def test_a_slot_that_was_asked_for_makes_way_for_a_new_schedule_unless_it_runs() -> None:
     before = replace(WAITING, slot=NOON + HOUR, ready=NOW, planned=NOON)
-    assert planned_by(before) == replace(
-        before, slot=NOON + HOUR - MILLISECOND, planned=NOON + HOUR
-    )
-    runs = replace(before, running=True)
-    assert planned_by(runs) == replace(runs, planned=NOON + HOUR)
-    assert planned_by(before, OVER) == replace(before, planned=NEVER)
+    after = replace(before, planned=NOON + HOUR, schedule=HOURLY_ROW, timezone="Asia/Tokyo")
+    assert planned_by(before) == replace(after, slot=NOON + HOUR - MILLISECOND)
+    assert planned_by(replace(before, running=True)) == replace(after, running=True)
+    assert planned_by(before, OVER) == replace(before, planned=NEVER, schedule=OVER.text)
 
 
 # ---- what a wrong clock planned

@@ -152,6 +152,8 @@ class _Page(HTMLParser):
         self.fields: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """By the id of their form."""
         self._form = ""
+        self._area: tuple[str, str] | None = None
+        """The form and the name of a text area, whose text comes."""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         said = {name: value or "" for name, value in attrs}
@@ -160,10 +162,23 @@ class _Page(HTMLParser):
         if tag == "form":
             self.forms.append({})
             self._form = said.get("id", "")
-        if tag in {"input", "textarea"} and self.forms and "name" in said:
-            self.forms[-1][said["name"]] = said.get("value", "")
-        if tag in {"input", "textarea"} and "name" in said:
-            self.fields[said.get("form", self._form)][said["name"]] = said.get("value", "")
+        if tag not in {"input", "textarea"} or "name" not in said:
+            return
+        form, name, value = said.get("form", self._form), said["name"], said.get("value", "")
+        sent = value.replace("\n", "\r\n" if said.get("type") == "hidden" else "")
+        if self.forms:
+            self.forms[-1][name] = sent
+        self.fields[form][name] = sent
+        self._area = (form, name) if tag == "textarea" else None
+
+    def handle_data(self, data: str) -> None:
+        if self._area is not None:
+            form, name = self._area
+            self.fields[form][name] += data.replace("\n", "\r\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            self._area = None
 
 
 def addresses_of(html: str) -> list[str]:

@@ -21,6 +21,7 @@ from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES
+from blackboard.spec import decode_spec
 from blackboard.table import Unavailable
 from blackboard.web import app, live, recent
 from blackboard.web.actions import ACTS
@@ -354,6 +355,16 @@ def test_an_edit_changes_what_its_form_changes(site: WebSite) -> None:
     assert "every 2 hours" not in site.get("/item?id=davis").text
     assert site.post("/act/edit", form_of_edit(site) | {"description": ""}).status_code == 303
     assert "mine" not in site.get("/item?id=davis").text
+
+
+def test_a_rule_of_several_lines_is_edited(site: WebSite) -> None:
+    rule = "DTSTART;TZID=Europe/Paris:20260101T090000\nRRULE:FREQ=WEEKLY"
+    site.add("davis", rrule=rule)
+    assert site.post("/act/edit", form_of_edit(site) | {"timeout": "7m"}).status_code == 303
+    changed = form_of_edit(site)["rrule"].replace("WEEKLY", "DAILY")
+    assert site.post("/act/edit", form_of_edit(site) | {"rrule": changed}).status_code == 303
+    spec = decode_spec(site.do(lambda: site.board.found("davis")).spec)
+    assert (spec.rrule, spec.timeout) == (rule.replace("WEEKLY", "DAILY"), "7m")
 
 
 def form_of_edit(site: WebSite) -> dict[str, str]:

@@ -83,12 +83,8 @@ def forgets_an_attempt(item: Item, lock: Lock, taken: Claim, gone: Run) -> list[
     return batches.override_ops(item, lock, forgetful, gone)
 
 
-def edits_away_the_retry(
-    item: Item, *, settings: RunSettings, had_time: bool, now: datetime
-) -> Item:
-    return _honest_rescheduled(
-        replace(item, attempt=1), settings=settings, had_time=had_time, now=now
-    )
+def edits_away_the_retry(item: Item, *, settings: RunSettings, now: datetime) -> Item:
+    return _honest_rescheduled(replace(item, attempt=1), settings=settings, now=now)
 
 
 _honest_rescheduled = transitions.rescheduled
