@@ -38,6 +38,7 @@ from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import next_key
+from blackboard.protocol.permits import limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
@@ -60,8 +61,9 @@ from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
+from blackboard.worker.permits import Permits
 from blackboard.worker.release_queue import Renewed
-from blackboard.worker.running import given
+from blackboard.worker.running import NO_PERMIT, given
 from blackboard.worker.store_breaker import StoreBreaker
 
 Save = Callable[[str], "Future[None]"]
@@ -232,31 +234,72 @@ class LocalRun:
 
     async def _hold(self, execution: Watched) -> Released:
         async with self._session.board() as board:
-            holding = await claimed(board, self._item, once=self._once)
-            holding.execution = execution
             holdings, events = Holdings(1), Events()
-            holdings.add(holding)
             events.subscribe(partial(_warn_of_loss, self._console))
             breaker = StoreBreaker(board.clock, board.chance, events)
             renewing = breaker.board(board, Need.RENEWAL)
-            beat = Heartbeat(board=renewing, holdings=holdings, events=events)
-            loop = asyncio.get_running_loop()
-            beating = loop.create_task(beat.run())
-
-            def save(checkpoint: str) -> Future[None]:
-                return asyncio.run_coroutine_threadsafe(beat.save(holding, checkpoint), loop)
-
-            self._claimed.set_result((holding, save))
-            details = ["here", *param_names(self._once)]
-            await record(self._session, board, "run", [self._item.id], details=details)
-            ended = await asyncio.wrap_future(self._ended)
-            holding.ended = True
-            finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
+            owner = identity(board.chance)
+            permits = Permits(
+                board=board,
+                renewing=renewing,
+                owner=owner,
+                holdings=holdings,
+                freed=lambda: None,
+            )
             try:
-                return (await release(board, [finished], leases=Renewed([holding])))[0]
+                holding = await self._taken(board, permits, owner=owner)
+                holding.execution = execution
+                beat = Heartbeat(board=renewing, holdings=holdings, events=events)
+                return await self._until_released(board, holding, beat, permits)
             finally:
-                beating.cancel()
-                await asyncio.gather(beating, return_exceptions=True)
+                await permits.close()
+
+    async def _taken(self, board: BoardTable, permits: Permits, *, owner: str) -> Holding:
+        """The item, claimed, with a permit if its type needs one. Raises BlackboardError."""
+        item = self._item
+        settings = board.resolve(item.type, item.spec)
+        once = text_of(self._once) if self._once else ""
+        limit = limit_of(replace(item, once=once), settings)
+        async with permits.asked({item.id: limit}) as grant:
+            if not grant.allows(item.id) and not item.running:
+                raise BlackboardError(
+                    f"as many runs of {item.type} go on as its concurrency allows: `blackboard "
+                    "run` without --here lets this one wait for its turn"
+                )
+            holding = await claimed(board, item, once=self._once, owner=owner)
+            permits.holdings.add(holding)
+            if grant.hold(item.id, holding.claim.nonce):
+                return holding
+        ended = Ended(outcome=Outcome.CANCELLED, error=NO_PERMIT)
+        back = FinishedRun(claim=holding.claim, ended=ended, settings=settings, requeue=True)
+        await release(board, [back])
+        raise BlackboardError(f"the store answered too late for {item.id}: a worker runs it")
+
+    async def _until_released(
+        self, board: BoardTable, holding: Holding, beat: Heartbeat, permits: Permits
+    ) -> Released:
+        """Keep the lock and the permit while the handler is called; then release the run."""
+        loop = asyncio.get_running_loop()
+        keeping = [
+            loop.create_task(one)
+            for one in (beat.run(), permits.keep_renewing(), permits.keep_giving_back())
+        ]
+
+        def save(checkpoint: str) -> Future[None]:
+            return asyncio.run_coroutine_threadsafe(beat.save(holding, checkpoint), loop)
+
+        self._claimed.set_result((holding, save))
+        details = ["here", *param_names(self._once)]
+        await record(self._session, board, "run", [self._item.id], details=details)
+        ended = await asyncio.wrap_future(self._ended)
+        holding.ended = True
+        finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)
+        try:
+            return (await release(board, [finished], leases=Renewed([holding])))[0]
+        finally:
+            for one in keeping:
+                one.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
 
 def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
@@ -278,7 +321,9 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
         await resources.close(STOP_TIMEOUT)
 
 
-async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) -> Holding:
+async def claimed(
+    board: BoardTable, item: Item, *, once: Mapping[str, object], owner: str
+) -> Holding:
     """Make the item due and claim it, as a worker does. Raises BlackboardError when it runs, is
     paused, or was claimed by a worker first.
     """
@@ -300,7 +345,7 @@ async def claimed(board: BoardTable, item: Item, *, once: Mapping[str, object]) 
     settings = board.resolve(item.type, item.spec)
     taken: tuple[Claim, ...] = ()
     if token is not None:
-        answer = await claim(board, [token], owner=identity(board.chance), settings=[settings])
+        answer = await claim(board, [token], owner=owner, settings=[settings])
         taken = await trusted(board, answer.claims)
         if answer.claims and not taken:
             raise BlackboardError(

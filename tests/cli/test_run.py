@@ -10,6 +10,7 @@ import pytest
 from blackboard.model import Mark, Member, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
+from blackboard.protocol.permits import Limit, in_use
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
@@ -60,6 +61,12 @@ def robbed(item, ctx):
     assert called(["unlock", item.id]) == 0
     assert ctx.lost.wait(60)
     return ctx.lost.reason
+
+@handler("counted", concurrency=1)
+def counted(item, ctx):
+    from blackboard.cli import called
+    others = [item.params["other"]] if "other" in item.params else []
+    return [called(["run", one, "--here", "--jobs", "mine.py"]) for one in others]
 """
 
 
@@ -325,6 +332,19 @@ def test_a_store_that_answers_too_late_is_told_and_nothing_is_run_here(
     assert jobs.item("plain").running
     jobs("unlock", "plain")
     assert not jobs.item("plain").running
+
+
+def test_a_run_here_has_a_permit_like_any_other(jobs: CommandLine) -> None:
+    for one, other in (("a", "b"), ("b", "c"), ("c", "")):
+        pairs = ("--set", f"other={other}") if other else ()
+        jobs("add", one, "--type", "counted", "--every", "8h", *pairs)
+    said = here(jobs, "a")
+    assert "as many runs of counted go on as its concurrency allows" in said.err
+    assert [run.result for run in history(jobs, "a")] == ["[1]"]
+    assert history(jobs, "b") == []
+    here(jobs, "c")
+    limit = Limit("counted", "", 1)
+    assert jobs.on_board(lambda board: in_use(board, limit)) == []
 
 
 def test_a_handler_here_gets_the_settings_of_its_job(jobs: CommandLine) -> None:
