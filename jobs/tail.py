@@ -12,17 +12,25 @@ the file) name a batch, and BLACKBOARD_FENCE rises from one holder to the next. 
 get the connection string of the store.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
-found within a minute. A file that became shorter is read from its beginning: rotate by moving a
-file away and making it anew. What has no end of line yet waits for it.
+found within a minute. What has no end of line yet waits for it.
+
+Rotate by moving a file away, within its folder, to a name that is not followed, and making it anew:
+what was not read of the old one is given first, then the new one from its beginning. A file is the
+one that was read if it has that inode, and those bytes at its beginning; so one that was cut short,
+or copied and emptied, is read from its beginning, too, and what was not read of it is lost.
 """
 
 import asyncio
 import glob
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import msgspec
 
 from blackboard import BadInput, Context, Item, pump
 from blackboard.tables.azure_address import child_environment
@@ -32,6 +40,8 @@ PAUSE = 0.5
 USUAL_BATCH = 65_536
 LONGEST_LINE = 16 << 20
 """Bytes."""
+HEAD = 1_024
+"""Bytes at the beginning of a file, by which it is known again."""
 
 
 class CommandFailed(Exception):
@@ -79,48 +89,103 @@ def files_of(table: Mapping[str, Any]) -> list[str]:
     return sorted(path for path in found if Path(path).is_file())
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a file is read on, as it is saved."""
+
+    position: int = 0
+    """Bytes from the beginning of the file."""
+    inode: int = 0
+    head: str = ""
+    """A digest of what was read, of its first bytes at the most."""
+
+    def is_in(self, file: BinaryIO) -> bool:
+        """Whether this is the file that was read, and has all of that still. Nothing was read: any
+        file is.
+        """
+        found = os.fstat(file.fileno())
+        if not self.position:
+            return True
+        if found.st_ino != self.inode or found.st_size < self.position:
+            return False
+        return _head(file, self.position) == self.head
+
+
 @pump("tail", partitions=files_of)
 async def follow(file: Item, ctx: Context) -> None:
     """Give the new lines of a file to the command, until the partition goes elsewhere."""
     settings = settings_of(ctx.settings)
-    position = ctx.checkpoint or 0
+    place = msgspec.convert(ctx.checkpoint or {}, Place)
     while not ctx.stopping:
-        size = await asyncio.to_thread(_size, file.id)
-        if size is not None and size < position:
-            ctx.log.warning("%s became shorter: it is read from its beginning", file.id)
-            position = 0
-        lines = await asyncio.to_thread(lines_at, file.id, position, settings.batch)
+        lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
         if not lines:
             await ctx.stopping.wait(PAUSE)
             continue
-        await _give(lines, settings.command, file.id, position, ctx.fence)
-        position += len(lines)
-        await ctx.save(position)
+        begins = behind.position - len(lines)
+        if begins != place.position:
+            ctx.log.info("%s was made anew: it is read from its beginning", file.id)
+        await _give(lines, settings.command, file.id, begins, ctx.fence)
+        place = behind
+        await ctx.save(msgspec.to_builtins(place))
 
 
-def _size(path: str) -> int | None:
+def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
+    """The whole lines from a place on: as many as fit a batch, or one that does not; and the place
+    behind them. None where there are none yet, or the file is not there. Raises CommandFailed for a
+    line that is too long.
+    """
+    with ExitStack() as stack:
+        file = _opened(path, stack)
+        if file is None or not place.is_in(file):
+            moved = _moved(path, place, stack)
+            lines = b"" if moved is None else lines_at(moved, place.position, batch)
+            if moved is not None and (lines or file is None or not os.fstat(file.fileno()).st_size):
+                return _with_place(moved, lines, place.position)  # its writer may be at it still
+            place = Place()
+        if file is None:
+            return b"", place
+        return _with_place(file, lines_at(file, place.position, batch), place.position)
+
+
+def _with_place(file: BinaryIO, lines: bytes, position: int) -> tuple[bytes, Place]:
+    behind = position + len(lines)
+    inode = os.fstat(file.fileno()).st_ino
+    return lines, Place(position=behind, inode=inode, head=_head(file, behind))
+
+
+def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
     try:
-        return Path(path).stat().st_size
+        return stack.enter_context(Path(path).open("rb"))
     except FileNotFoundError:
         return None
 
 
-def lines_at(path: str, position: int, batch: int) -> bytes:
-    """The whole lines at a place of a file: as many as fit a batch, or one that does not; none
-    where the file is not there. Raises CommandFailed for a line that is too long.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(position)
-            found = file.read(batch)
-            end = found.rfind(b"\n") + 1
-            while not end and len(found) >= batch and (more := file.read(batch)):
-                found += more
-                end = found.find(b"\n") + 1
-                if not end and len(found) > LONGEST_LINE:
-                    raise CommandFailed(f"a line at byte {position} is longer than {LONGEST_LINE}")
-    except FileNotFoundError:
-        return b""
+def _moved(path: str, place: Place, stack: ExitStack) -> BinaryIO | None:
+    """The file that was read, under another name of its folder."""
+    with suppress(FileNotFoundError), os.scandir(Path(path).resolve().parent) as entries:
+        for entry in entries:
+            if place.position and entry.inode() == place.inode:
+                file = _opened(entry.path, stack)
+                if file is not None and place.is_in(file):
+                    return file
+    return None
+
+
+def _head(file: BinaryIO, position: int) -> str:
+    """A digest of the beginning of a file, up to a position at the most."""
+    file.seek(0)
+    return hashlib.sha256(file.read(min(position, HEAD))).hexdigest()[:32]
+
+
+def lines_at(file: BinaryIO, position: int, batch: int) -> bytes:
+    """The whole lines at a place of a file. Raises CommandFailed for a line that is too long."""
+    file.seek(position)
+    found = file.read(batch)
+    end = found.rfind(b"\n") + 1
+    while not end and len(found) >= batch and (more := file.read(batch)):
+        found += more
+        end = found.find(b"\n") + 1
+        if not end and len(found) > LONGEST_LINE:
+            raise CommandFailed(f"a line at byte {position} is longer than {LONGEST_LINE}")
     return found[:end]
 
 

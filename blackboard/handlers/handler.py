@@ -283,11 +283,16 @@ def _takes(signature: inspect.Signature, *arguments: object) -> bool:
     return True
 
 
+def is_partition(name: object) -> bool:
+    """Whether a partition can have this name."""
+    return isinstance(name, str) and bool(name) and name.isprintable()
+
+
 def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tuple[str, ...]:
     """The names of the partitions of a group. Raises BadInput naming `name`."""
     found = tuple(names)
     for one in found:
-        if not isinstance(one, str) or not one or not one.isprintable():
+        if not is_partition(one):
             raise BadInput(name, f"partition {one!r} is no name", "printable text")
     if len(set(found)) != len(found):
         raise BadInput(name, "two partitions have one name", "a name for each")

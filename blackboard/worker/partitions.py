@@ -31,7 +31,7 @@ from blackboard.events import (
     LockOverridden,
     WorkerStopping,
 )
-from blackboard.handlers.handler import Handler, Pump, check_partitions
+from blackboard.handlers.handler import Handler, Pump, check_partitions, is_partition
 from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
@@ -241,7 +241,7 @@ class GroupWorker:
             except BadInput:
                 raise
             except Exception as problem:  # noqa: BLE001 - it is the pump's own
-                self._cannot_name(problem)
+                self._cannot_name(repr(problem))
                 await self._wait(REFUSED.pause())
                 continue
             try:
@@ -253,8 +253,8 @@ class GroupWorker:
         return False
 
     async def _names(self) -> tuple[str, ...]:
-        """As declared, or as the pump's function names them. Raises BadInput for what it gives;
-        what it raises itself.
+        """As declared, or as the pump's function names them: what is no name, as that of a file
+        may be, is left out. Raises BadInput where they are too many; what it raises itself.
         """
         declared, self._named = self.pump.partitions, self.board.clock.monotonic()
         if isinstance(declared, tuple):
@@ -262,7 +262,11 @@ class GroupWorker:
         found = declared(self.runs.calls.settings.get(self.handler.type, {}))
         if isawaitable(found):
             found = await self._unless_stopped(found)
-        return check_partitions(f"pump {self.handler.type!r}", found)
+        found = tuple(dict.fromkeys(found))
+        named = [one for one in found if is_partition(one)]
+        if odd := [one for one in found if not is_partition(one)]:
+            self._cannot_name(f"{odd[0]!r} is no printable text", left_out=len(odd))
+        return check_partitions(f"pump {self.handler.type!r}", named)
 
     async def _unless_stopped(self, asked: Awaitable[Iterable[str]]) -> Iterable[str]:
         """What is answered; nothing when the worker is to stop before."""
@@ -284,12 +288,14 @@ class GroupWorker:
         try:
             names = await self._names()
         except Exception as problem:  # noqa: BLE001 - it is the pump's own
-            self._cannot_name(problem)
+            self._cannot_name(repr(problem))
         else:
             await self._make(names)
 
-    def _cannot_name(self, problem: Exception) -> None:
-        what = f"the partitions of {self.handler.type} cannot be named: {problem!r}"
+    def _cannot_name(self, problem: str, *, left_out: int = 0) -> None:
+        """`left_out` of them cannot be served; 0: nothing is known of any."""
+        which = plural(left_out, "partition") if left_out else "the partitions"
+        what = f"{which} of {self.handler.type} cannot be named: {problem}"
         self.events.emit(GroupTrouble, message=what)
 
     async def _make(self, names: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from blackboard import BadInput, Context, Item
 from blackboard.handlers.registry import load
 from blackboard.tables.azure_address import CONNECTION_STRING
 from jobs import tail
-from jobs.tail import CommandFailed, files_of, follow, lines_at, settings_of
+from jobs.tail import CommandFailed, Place, files_of, follow, next_lines, settings_of
 from tests.support.processes import eventually
 from tests.support.runs import DUE, PATIENCE
 
@@ -87,26 +87,88 @@ def test_lines_are_given_whole_in_order_and_once_over_a_restart(
     file, saved = tmp_path / "a.log", list[Any]()
     table = {"files": [str(tmp_path / "*.log")], "command": takes(tmp_path), "batch": 8}
     file.write_text("one\ntwo\nthree\nfo")
-    asyncio.run(followed(file, saved, lambda: saved[-1:] == [14], **table))
+    asyncio.run(followed(file, saved, lambda: positions(saved)[-1:] == [14], **table))
     with file.open("a") as log:
         log.write("ur\na long line\n")
-    asyncio.run(followed(file, saved, lambda: saved[-1:] == [31], **table))
+    asyncio.run(followed(file, saved, lambda: positions(saved)[-1:] == [31], **table))
     assert (tmp_path / "taken").read_text().splitlines() == [
         *("0 one", "0 two", "8 three", "14 four", "19 a long line")
     ]
-    assert saved == sorted(saved)
+    assert positions(saved) == sorted(positions(saved))
+
+
+def positions(saved: list[Any]) -> list[int]:
+    return [one["position"] for one in saved]
+
+
+def rotated(file: Path) -> None:
+    file.rename(file.with_name("a.1"))
+    file.write_text("new 1\nnew 2 is longer than all that was read\n")
+
+
+def copied_and_emptied(file: Path) -> None:
+    text = file.read_text()
+    file.with_name("a.1").write_text(text)
+    file.write_text("new 1\nnew 2 is longer than all that was read\n")
+
+
+@pytest.mark.parametrize(
+    ("rotate", "unread"), [(rotated, ["8 old 2", "14 old 3"]), (copied_and_emptied, [])]
+)
+def test_a_file_that_is_rotated_is_read_to_its_end_and_the_new_one_from_its_beginning(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rotate: Callable[[Path], None],
+    unread: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    table = {"files": ["*.log"], "command": takes(tmp_path), "batch": 8}
+    file.write_text("old one\n")
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [8], **table))
+    with file.open("a") as log:
+        log.write("old 2\nold 3\n")
+    rotate(file)
+    end = file.stat().st_size
+    asyncio.run(followed(file, saved, lambda: positions(saved)[-1] == end, **table))
+    assert (tmp_path / "taken").read_text().splitlines() == [
+        *("0 old one", *unread, "0 new 1", "6 new 2 is longer than all that was read")
+    ]
+
+
+def test_what_is_still_written_to_a_file_that_was_moved_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer has it open until it is told of the new one."""
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    with file.open("w") as log:
+        log.write("one\n")
+        log.flush()
+        asyncio.run(followed(file, saved, lambda: positions(saved) == [4], **table))
+        file.rename(tmp_path / "a.1")
+        file.touch()
+        log.write("two\n")
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8], **table))
+    file.unlink()
+    assert next_lines(str(file), Place(**saved[-1]), 10) == (b"", Place(**saved[-1]))
+    file.write_text("three\n")
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8, 6], **table))
+    assert (tmp_path / "taken").read_text().splitlines() == ["0 one", "4 two", "0 three"]
 
 
 def test_a_file_that_became_shorter_is_read_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file, saved = tmp_path / "a.log", [100]
+    file, saved = tmp_path / "a.log", [{"position": 100, "inode": 1, "head": ""}]
     file.write_text("new\n")
     table = {"files": ["*.log"], "command": takes(tmp_path)}
-    asyncio.run(followed(file, saved, lambda: saved[-1] == 4, **table))
+    caplog.set_level(logging.INFO)
+    asyncio.run(followed(file, saved, lambda: saved[-1]["position"] == 4, **table))
     assert (tmp_path / "taken").read_text() == "0 new\n"
-    assert "became shorter" in caplog.text
+    assert "was made anew" in caplog.text
 
 
 def test_a_command_that_fails_fails_the_run_and_nothing_is_saved(tmp_path: Path) -> None:
@@ -136,16 +198,20 @@ def test_the_command_is_given_no_secret_of_the_store(
     assert "'BLACKBOARD_FENCE': '7'" in environ
 
 
+def lines(path: Path, position: int) -> bytes:
+    place = Place() if not position else next_lines(str(path), Place(), 10)[1]
+    return next_lines(str(path), place, 10)[0]
+
+
 def test_a_file_that_is_gone_and_one_without_a_whole_line_are_waited_for(tmp_path: Path) -> None:
-    assert lines_at(str(tmp_path / "gone"), 0, 10) == b""
+    assert lines(tmp_path / "gone", 0) == b""
     file = tmp_path / "a.log"
     file.write_bytes(b"x" * 25)
-    assert lines_at(str(file), 0, 10) == b""
-    assert lines_at(str(file), 25, 10) == b""
+    assert lines(file, 0) == b""
     with file.open("ab") as log:
         log.write(b"\nnext\n")
-    assert lines_at(str(file), 0, 10) == b"x" * 25 + b"\n"
-    assert lines_at(str(file), 26, 10) == b"next\n"
+    assert lines(file, 0) == b"x" * 25 + b"\n"
+    assert lines(file, 26) == b"next\n"
 
 
 def test_a_line_that_is_too_long_is_refused(
@@ -155,7 +221,7 @@ def test_a_line_that_is_too_long_is_refused(
     file = tmp_path / "a.log"
     file.write_bytes(b"x" * 100)
     with pytest.raises(CommandFailed, match="a line at byte 0 is longer than 20"):
-        lines_at(str(file), 0, 10)
+        lines(file, 0)
 
 
 def test_each_file_that_a_glob_finds_is_a_partition(tmp_path: Path) -> None:

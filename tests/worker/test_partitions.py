@@ -432,6 +432,23 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
 
 
 @sharing()
+async def test_what_is_no_name_is_left_out(group: Group) -> None:
+    """As where a function names files."""
+    odd = "x\udcff.log"
+    assert group.handler.pump is not None
+    group.hands.clear()
+    pump = replace(group.handler.pump, partitions=lambda _: ["toronto", odd, "", "toronto"])
+    group.handler = replace(group.handler, pump=pump)
+    await group.join("ann")
+    await group.fleet.turn(GATHERING + 2.0)
+    assert set(group.log.owners) == {"toronto"}
+    told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
+    assert told[0] == (
+        "2 partitions of clicks cannot be named: 'x\\udcff.log' is no printable text"
+    )
+
+
+@sharing()
 async def test_a_worker_stops_also_while_a_function_is_asked_for_names(group: Group) -> None:
     async def names(_: Mapping[str, object]) -> list[str]:
         await asyncio.Event().wait()
