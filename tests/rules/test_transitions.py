@@ -510,6 +510,8 @@ def test_what_is_due_stays_under_other_limits_that_allow_it(old: str, said: Any)
     assert planned_by(before, by) == replace(before, schedule=by.text, timezone=by.timezone)
     asked = replace(before, slot=NOW, ready=NOW)
     assert planned_by(asked, by).planned == NOON, "also beside a run that was asked for"
+    just_now = replace(before, slot=NOW, planned=NOW, ready=NOW)
+    assert planned_by(just_now, settings(cron=HOURLY, blackout="sun")).slot == NOW
 
 
 @pytest.mark.parametrize(
@@ -524,6 +526,13 @@ def test_what_is_due_stays_under_other_limits_that_allow_it(old: str, said: Any)
 def test_what_is_due_goes_where_a_limit_or_another_time_excludes_it(said: Any) -> None:
     after = planned_by(CAME, settings(**said))
     assert after.state is State.DONE or after.slot > NOW
+
+
+def test_a_request_that_queues_is_taken_in_hand_by_a_new_schedule() -> None:
+    queued = replace(CAME, requests=(QueuedRun(name="a", slot=NOON - MINUTE),))
+    after = planned_by(queued, settings(cron="30 * * * *"))
+    assert (after.slot, after.ready, after.requests) == (NOON - MINUTE, NOW, ())
+    assert after.planned == NOON + HOUR / 2
 
 
 def test_what_is_still_to_come_counts_anew_also_under_other_limits() -> None:

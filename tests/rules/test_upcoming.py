@@ -103,7 +103,7 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         # a paused item counts as if it were resumed, one that is done has no times
         (PAUSED, CRON, {}, [0, 1, 2]),
         (PAUSED, CRON, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
-        (PAUSED, UNMISSED, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
+        (PAUSED, UNMISSED, {"now": NOON + 1.6 * HOUR}, [2, 3, 4]),
         (PAUSED, CLOSED, {"now": NOON + 1.2 * HOUR}, [1.5, 2, 3]),
         (replace(WAITING, state=State.DONE), CRON, {}, []),
     ],
