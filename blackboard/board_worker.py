@@ -64,11 +64,7 @@ def worker_settings(
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
         grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0)} else _duration(grace, "grace"),
-        retention=Retention(
-            runs=declared.board.history,
-            age=parse_duration(declared.board.history_age, "history_age"),
-            tombstones=parse_duration(declared.board.tombstones, "tombstones"),
-        ),
+        retention=declared.retention,
         coordinator=declared.board.coordinator,
     )
 

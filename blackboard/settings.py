@@ -2,28 +2,18 @@
 
 The file is read and checked as a whole: an unknown name, a wrong type or a bad value refuses it,
 with the line. Nothing in it is a secret; secrets come from the environment.
-
-`described` lists every setting with its default and meaning. `line_of` finds the line of a value,
-which TOML readers do not keep: it reads shorter and shorter beginnings of the file until the value
-is missing, so it needs no TOML syntax of its own.
 """
 
-import ast
 import difflib
-import inspect
-import itertools
-import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_origin
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import Handler
@@ -31,6 +21,7 @@ from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import Resolve
+from blackboard.protocol.retention import Retention
 from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.grab import Times
 from blackboard.schedule.limits import check_calendars
@@ -45,55 +36,7 @@ from blackboard.spec import (
     encode_spec,
     resolve,
 )
-
-_STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
-"""The beginning of a line that may be a statement."""
-
-KeyPath = Sequence[str | int]
-
-
-def line_of(text: str, path: KeyPath) -> int:
-    """The line, counted from 1, on which the statement begins that first gives the value at `path`
-    or, when there is none, the longest part of it there is. `text` is valid TOML.
-    """
-    while path and not _has(tomllib.loads(text), path):
-        path = path[:-1]
-    if not path:
-        return 1
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
-    before, after = 0, len(lines)
-    """The path is absent in the lines up to `before`, present in those up to `after`."""
-    while inside := [number for number in starts if before < number < after]:
-        middle = len(inside) // 2
-        for number in inside[middle:] + inside[:middle][::-1]:
-            data = _read(lines[:number])
-            if data is not None:
-                break
-        else:
-            break
-        if _has(data, path):
-            after = number
-        else:
-            before = number
-    return next((number for number in starts if number >= before), before) + 1
-
-
-def _read(lines: Sequence[str]) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads("\n".join(lines))
-    except tomllib.TOMLDecodeError:
-        return None
-
-
-def _has(value: Any, path: KeyPath) -> bool:
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-    return True
-
+from blackboard.toml_lines import line_of
 
 FILE_NAME = "blackboard.toml"
 NO_GRACE = {"0", "0s"}
@@ -201,74 +144,6 @@ class ItemTable(Spec, forbid_unknown_fields=True, kw_only=True, frozen=True):
         return Spec(**{name: getattr(self, name) for name in Spec.__struct_fields__})
 
 
-_HEADS: dict[str, type[msgspec.Struct]] = {
-    "[board]": BoardSettings,
-    "[worker]": WorkerTable,
-    "[types.NAME], [[items]]": Spec,
-    "[types.NAME]": TypeTable,
-    "[[items]]": ItemTable,
-    "[notify]": NotifyTable,
-    "[[notify.routes]]": RouteTable,
-    "[redis]": RedisTable,
-}
-"""Which classes define the settings of which tables of the file."""
-
-
-class Described(Struct, frozen=True):
-    """One setting of the file, as the page of the settings shows it."""
-
-    table: str
-    """The heads of the tables that may have it, such as `[board]`."""
-    name: str
-    kind: str
-    """In words: `text`, `a whole number`, `a list`."""
-    default: str
-    """As TOML writes it, or in words; "" where there is none."""
-    meaning: str
-
-
-def described() -> Iterator[Described]:
-    """Every setting with its default and meaning, from the source of the classes above: the text
-    below a field is its meaning, and after "Default:" what happens when none is given.
-    """
-    for head, table in _HEADS.items():
-        fields = {field.name: field for field in msgspec.structs.fields(table)}
-        for name, text in _below_fields(table):
-            meaning, _, default = text.partition(" Default: ")
-            default = default.removesuffix(".") or _default(fields[name])
-            yield Described(head, name, _kind(fields[name]), default, meaning)
-
-
-def _below_fields(table: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
-    """The fields that a class defines itself, each with the text below it."""
-    tree = ast.parse(inspect.getsource(table)).body[0]
-    for line, below in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
-        match line, below:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                yield name, " ".join(text.split())
-
-
-def _kind(field: msgspec.structs.FieldInfo) -> str:
-    """What a value of it is, in words."""
-    inner = field.type.__args__[0] if isinstance(field.type, UnionType) else field.type
-    name = (get_origin(inner) or inner).__name__
-    return _KINDS[{"list": "array", "tuple": "array", "dict": "object"}.get(name, name)]
-
-
-def _default(field: msgspec.structs.FieldInfo) -> str:
-    """What it is when no layer gives it, as TOML writes it."""
-    if field.required:
-        return "required"
-    value = getattr(RunSettings(), field.name, None) if field.default is None else field.default
-    match value:
-        case msgspec.NODEFAULT | None:
-            return ""
-        case timedelta():
-            return json.dumps(format_duration(value))
-        case _:
-            return json.dumps(value)
-
-
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """The whole file."""
 
@@ -284,11 +159,20 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=
     """`[calendars]`: windows by name, such as days off, for `blackout`."""
 
     @property
+    def retention(self) -> Retention:
+        """How long the history is kept. Raises BadInput."""
+        return Retention(
+            runs=self.board.history,
+            age=parse_duration(self.board.history_age, "history_age"),
+            tombstones=parse_duration(self.board.tombstones, "tombstones"),
+        )
+
+    @property
     def is_of_items_alone(self) -> bool:
         return self == Settings(items=self.items)
 
 
-_KINDS = {
+KINDS = {
     "str": "text",
     "int": "a whole number",
     "float": "a number",
@@ -501,7 +385,7 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
 
 def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
     """The problem of a value of another kind, and the remedy if quotes or brackets are wrong."""
-    problem = f"it is {_KINDS.get(got, got)}, not {_KINDS.get(expected, expected)}"
+    problem = f"it is {KINDS.get(got, got)}, not {KINDS.get(expected, expected)}"
     match expected, got:
         case "str", "int" | "float" | "bool" | "datetime" | "date" | "time":
             return problem, "put it in quotes"

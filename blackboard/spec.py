@@ -37,7 +37,7 @@ INTERVAL: Literal["interval"] = "interval"
 
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     """What one layer says about a run; None leaves it to the next layer. Durations are text like
-    "8h" or "90s". `RunSettings` has the defaults, `settings.described` shows both.
+    "8h" or "90s". `RunSettings` has the defaults, docs/settings.md shows both.
     """
 
     every: str | None = None

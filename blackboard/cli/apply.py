@@ -42,9 +42,10 @@ from blackboard.phrases import iso, plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot
-from blackboard.settings import FILE_NAME, Settings, line_of, parse_settings, read_stdin, read_text
+from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
+from blackboard.toml_lines import line_of
 
 APPLY_EPILOG = """\b
 Examples:

@@ -17,7 +17,6 @@ from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import parse_duration
 from blackboard.worker.membership import workers
 
@@ -99,7 +98,7 @@ def cost_command(
     session = Session.start(chosen).with_defaults()
     settings = session.settings
     beat = parse_duration(cycle or settings.worker.cycle, "cycle")
-    age = parse_duration(settings.board.history_age, "history_age")
+    retention = settings.retention
 
     async def read() -> Estimate:
         async with reading(session.board(), "reading items") as board:
@@ -110,7 +109,7 @@ def cost_command(
                     shards=shards or board.shards,
                     workers=count or at_work or 1,
                     cycle=beat,
-                    retention=Retention(runs=settings.board.history, age=age),
+                    retention=retention,
                     coordinator=settings.board.coordinator,
                 ),
                 price=per_million,

@@ -28,7 +28,6 @@ from blackboard.errors import BadInput
 from blackboard.model import VERSION, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import UNITS, parse_duration
 from blackboard.worker.membership import Sighting, worker_record, workers
 
@@ -132,10 +131,7 @@ def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> in
         cycle=parse_duration(session.settings.worker.cycle, "cycle"),
         types=set(session.handlers) or None,
         repair=repair,
-        retention=Retention(
-            runs=session.settings.board.history,
-            age=parse_duration(session.settings.board.history_age, "history_age"),
-        ),
+        retention=session.settings.retention,
     )
 
     async def examined() -> DoctorReport:

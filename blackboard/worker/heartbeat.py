@@ -121,7 +121,8 @@ class Heartbeat:
             if held.asked is not None and now > max(held.deadline, held.asked) + chance:
                 self.give_up(held, "its renewals were not answered before its lease ran out")
             longest = min(longest, max(held.deadline + chance - now, shortest))
-        self.ask(*due)
+        if due:
+            self.ask(*due)
         self.turning(now + longest)
 
     def _pause_for(self, holdings: Holdings) -> float:

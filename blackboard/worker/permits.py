@@ -9,7 +9,7 @@ due again at once, and waits for a permit like any other.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -123,8 +123,10 @@ class Permits:
         now = self.board.clock.monotonic()
         self._exhausted = {name: until for name, until in self._exhausted.items() if now < until}
 
-    def exhausted(self) -> set[LimitName]:
+    def exhausted(self) -> Container[LimitName]:
         """The limits of which no permits are asked for now, for tokens."""
+        if not self._kept and not self._exhausted:
+            return frozenset()
         now = self.board.clock.monotonic()
         return self._kept | {name for name, until in self._exhausted.items() if now < until}
 
@@ -139,8 +141,10 @@ class Permits:
         """
         self._kept.update(names)
 
-    def counts(self) -> Counter[LimitName]:
+    def counts(self) -> Mapping[LimitName, int]:
         """How many this worker has, or asks for, of each limit."""
+        if not self._held and not self._asked:
+            return {}
         held = Counter((one.permit.type, one.permit.value) for one in self._held.values())
         return held + self._asked
 

@@ -6,7 +6,7 @@ claim under way reserves its slots by shard; they are given to other claims when
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from blackboard.protocol.permits import Limit, LimitName
 
@@ -16,10 +16,10 @@ class FreeSlots:
 
     def __init__(
         self,
-        total: int,
-        running: Counter[str],
+        free: int,
+        running: Mapping[str, int],
         *,
-        permits: Counter[LimitName] | None = None,
+        permits: Mapping[LimitName, int] | None = None,
         exhausted: Container[LimitName] = (),
         times: int = 1,
     ) -> None:
@@ -27,12 +27,12 @@ class FreeSlots:
         `exhausted` the limits of which there are no more. All that is free counts so many `times`.
         """
         self._running = running
-        self._permits = Counter[LimitName]() if permits is None else permits
+        self._permits = permits or {}
         self._exhausted = exhausted
         self._times = times
-        self._taken = Counter[str]()
-        self._limited = Counter[LimitName]()
-        self.left = max(total - running.total(), 0) * times
+        self._taken: dict[str, int] = {}
+        self._limited: dict[LimitName, int] = {}
+        self.left = free * times
 
     def take(self, item_type: str, most: int | None, limit: Limit | None = None) -> bool:
         """Take a slot, if one is free and the type has fewer than `most`, and its `limit` on the
@@ -40,17 +40,18 @@ class FreeSlots:
         """
         if self.left <= 0:
             return False
-        if most is not None:
-            free = (most - self._running[item_type]) * self._times
-            if self._taken[item_type] >= free:
-                return False
+        taken = self._taken.get(item_type, 0)
+        if most is not None and taken >= (most - self._running.get(item_type, 0)) * self._times:
+            return False
         if limit is not None:
-            free = (limit.most - self._permits[limit.name]) * self._times
-            if limit.name in self._exhausted or self._limited[limit.name] >= free:
+            name = limit.name
+            limited = self._limited.get(name, 0)
+            free = (limit.most - self._permits.get(name, 0)) * self._times
+            if name in self._exhausted or limited >= free:
                 return False
-            self._limited[limit.name] += 1
+            self._limited[name] = limited + 1
         self.left -= 1
-        self._taken[item_type] += 1
+        self._taken[item_type] = taken + 1
         return True
 
 
@@ -62,7 +63,7 @@ class Slots:
         """How many there are; none once the worker is to stop."""
         self._occupied: dict[str, str] = {}
         """The type of each run that has a slot, by its nonce."""
-        self._running = Counter[str]()
+        self._running: dict[str, int] = {}
         """The slots that each type takes."""
         self._reserved: dict[int, Counter[str]] = {}
         """The types of what is being claimed, by shard."""
@@ -77,7 +78,7 @@ class Slots:
 
     def free(
         self,
-        permits: Counter[LimitName] | None = None,
+        permits: Mapping[LimitName, int] | None = None,
         exhausted: Container[LimitName] = (),
         *,
         times: int = 1,
@@ -85,21 +86,23 @@ class Slots:
         """The slots that no run takes and that are not reserved, for runs within the limits of the
         board; so many `times`.
         """
-        running = self._running.copy()
+        running, free = self._running.copy(), self.total - len(self._occupied)
         for types in self._reserved.values():
-            running += types
-        return FreeSlots(self.total, running, permits=permits, exhausted=exhausted, times=times)
+            for item_type, count in types.items():
+                running[item_type] = running.get(item_type, 0) + count
+                free -= count
+        free = max(free, 0)
+        return FreeSlots(free, running, permits=permits, exhausted=exhausted, times=times)
 
     def occupy(self, nonce: str, item_type: str, most: int | None) -> bool:
         """Take a slot for a claimed run, also a reserved one: the first claim that is answered has
         it. Returns whether there was one.
         """
-        if len(self._occupied) >= self.total:
-            return False
-        if most is not None and self._running[item_type] >= most:
+        running = self._running.get(item_type, 0)
+        if len(self._occupied) >= self.total or (most is not None and running >= most):
             return False
         self._occupied[nonce] = item_type
-        self._running[item_type] += 1
+        self._running[item_type] = running + 1
         return True
 
     def has(self, nonce: str) -> bool:

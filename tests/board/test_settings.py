@@ -15,13 +15,13 @@ from blackboard.settings import (
     Settings,
     TypeTable,
     WorkerTable,
-    described,
     find,
-    line_of,
     load_settings,
     resolver,
 )
 from blackboard.spec import Spec, encode_spec
+from blackboard.toml_lines import line_of
+from tests.support.settings_page import described
 
 WHOLE = """
 [board]

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from blackboard.notify.settings import NotifyTable
-from blackboard.settings import BoardSettings, ItemTable, TypeTable, WorkerTable, described
-from tests.support.settings_page import PAGE, page
+from blackboard.settings import BoardSettings, ItemTable, TypeTable, WorkerTable
+from tests.support.settings_page import PAGE, described, page
 
 
 def test_the_page_is_what_its_command_writes() -> None:

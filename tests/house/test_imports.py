@@ -29,8 +29,8 @@ LAYERS = {
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost notify notify.*"
     ),
-    "what is read of a board, and how it is shown": ("inputs display display.* metrics metrics.*"),
-    "the settings file": "settings",
+    "what is read of a board, and how it is shown": "inputs display display.* metrics metrics.*",
+    "the settings file": "toml_lines settings",
     "the pages": "web web.*",
     "the front door": "location board_worker assembly board blocking",
     "how fast a store is": "bench",

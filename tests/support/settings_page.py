@@ -3,12 +3,32 @@
 python -m tests.support.settings_page       writes it
 """
 
+import ast
+import inspect
+import itertools
+import json
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
+from types import UnionType
+from typing import get_origin
 
-from blackboard.settings import described
+import msgspec
+from msgspec import Struct
+
+from blackboard.notify.settings import NotifyTable, RouteTable
+from blackboard.schedule.times import format_duration
+from blackboard.settings import (
+    KINDS,
+    BoardSettings,
+    ItemTable,
+    RedisTable,
+    TypeTable,
+    WorkerTable,
+)
+from blackboard.spec import RunSettings, Spec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 ABOVE = """\
@@ -33,6 +53,74 @@ Settings of a job, which its handlers get as `ctx.settings`. Those of `calendars
 Windows by name, for `blackout`: `holidays = ["01-01", "12-24..12-26"]`. See
 [schedules](schedules.md#times-without-runs).
 """
+
+
+_HEADS: dict[str, type[msgspec.Struct]] = {
+    "[board]": BoardSettings,
+    "[worker]": WorkerTable,
+    "[types.NAME], [[items]]": Spec,
+    "[types.NAME]": TypeTable,
+    "[[items]]": ItemTable,
+    "[notify]": NotifyTable,
+    "[[notify.routes]]": RouteTable,
+    "[redis]": RedisTable,
+}
+"""Which classes define the settings of which tables of the file."""
+
+
+class Described(Struct, frozen=True):
+    """One setting of the file, as the page of the settings shows it."""
+
+    table: str
+    """The heads of the tables that may have it, such as `[board]`."""
+    name: str
+    kind: str
+    """In words: `text`, `a whole number`, `a list`."""
+    default: str
+    """As TOML writes it, or in words; "" where there is none."""
+    meaning: str
+
+
+def described() -> Iterator[Described]:
+    """Every setting with its default and meaning, from the source of the classes above: the text
+    below a field is its meaning, and after "Default:" what happens when none is given.
+    """
+    for head, table in _HEADS.items():
+        fields = {field.name: field for field in msgspec.structs.fields(table)}
+        for name, text in _below_fields(table):
+            meaning, _, default = text.partition(" Default: ")
+            default = default.removesuffix(".") or _default(fields[name])
+            yield Described(head, name, _kind(fields[name]), default, meaning)
+
+
+def _below_fields(table: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
+    """The fields that a class defines itself, each with the text below it."""
+    tree = ast.parse(inspect.getsource(table)).body[0]
+    for line, below in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+        match line, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                yield name, " ".join(text.split())
+
+
+def _kind(field: msgspec.structs.FieldInfo) -> str:
+    """What a value of it is, in words."""
+    inner = field.type.__args__[0] if isinstance(field.type, UnionType) else field.type
+    name = (get_origin(inner) or inner).__name__
+    return KINDS[{"list": "array", "tuple": "array", "dict": "object"}.get(name, name)]
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    """What it is when no layer gives it, as TOML writes it."""
+    if field.required:
+        return "required"
+    value = getattr(RunSettings(), field.name, None) if field.default is None else field.default
+    match value:
+        case msgspec.NODEFAULT | None:
+            return ""
+        case timedelta():
+            return json.dumps(format_duration(value))
+        case _:
+            return json.dumps(value)
 
 
 def page() -> str:

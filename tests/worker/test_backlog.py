@@ -1,6 +1,5 @@
 """What a worker claims between two walks over the board, and when it reads a shard for more."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -247,9 +246,11 @@ def second(*, begins: int = 0) -> Turn:
 
 
 def selection(*, slots: int, peers: int = 0, running: int = 0, of_type: str = "feed") -> Selection:
-    taken = Counter({of_type: running})
+    taken = {of_type: running}
     return Selection(
-        lambda times: FreeSlots(slots, taken, times=times), total=slots, workers=peers + 1
+        lambda times: FreeSlots(slots - running, taken, times=times),
+        total=slots,
+        workers=peers + 1,
     )
 
 
@@ -278,7 +279,7 @@ def taken(made: Selection, slots: int, **running: int) -> str:
     kept, _ = made.settle(NOW)
     backlog = walked()
     backlog.put(0, kept)
-    return ids(choose(backlog.ready_in(0, NOW), FreeSlots(slots, Counter(running))))
+    return ids(choose(backlog.ready_in(0, NOW), FreeSlots(slots - sum(running.values()), running)))
 
 
 def test_a_shard_is_read_until_the_slots_are_filled_and_some_ahead() -> None:
