@@ -32,6 +32,8 @@ else:
 VERSION = 1
 """The version of the protocol this code speaks. Rows of a higher one are left alone."""
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""Before all times."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """What is `planned` beside a run that was asked for, where the schedule has no next slot."""
 

@@ -18,7 +18,18 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput, Missing
 from blackboard.inputs import check_id
-from blackboard.model import Item, Lock, Mark, Outcome, Run, State, Statistics, Token, replace
+from blackboard.model import (
+    LONG_AGO,
+    Item,
+    Lock,
+    Mark,
+    Outcome,
+    Run,
+    State,
+    Statistics,
+    Token,
+    replace,
+)
 from blackboard.patterns import is_glob, is_label, matches
 from blackboard.protocol import keys
 from blackboard.protocol.maintenance import paused_by
@@ -252,7 +263,6 @@ async def _first_items(board: BoardTable, limit: int) -> list[Item]:
 
 # ---- the newest runs
 
-NEVER = datetime.min.replace(tzinfo=UTC)
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 AT_ONCE = 16
 """Items whose runs are read at a time."""
@@ -309,7 +319,7 @@ async def newest_runs(
         while left and len(some) < at_once:
             heard = last_heard(left[0])
             full = len(found) == query.limit and heard < found[-1].stop
-            if heard == NEVER or full or (query.since and heard < query.since):
+            if heard == LONG_AGO or full or (query.since and heard < query.since):
                 left.clear()
                 break
             some.append(left.popleft())
@@ -353,7 +363,7 @@ def last_heard(item: Item) -> datetime:
     if item.born and item.stop is None:
         return ANY_TIME
     started = item.start if item.running or item.state is State.REMOVED else None
-    return max(item.stop or NEVER, started or NEVER)
+    return max(item.stop or LONG_AGO, started or LONG_AGO)
 
 
 def _age_order(run: Run) -> tuple[float, str, int]:

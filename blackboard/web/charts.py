@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from blackboard.display.columns import run_outcome, worker_name
 from blackboard.model import Outcome, Run
 from blackboard.phrases import brief
+from blackboard.rules.transitions import FAILING
 
 WIDTH = 1000.0
 """Of a picture, in units of its own."""
@@ -44,7 +45,6 @@ STEPS = tuple(
 MOST_MARKS = 9
 MOST_SHIFT = timedelta(hours=3)
 """By which clocks are put back or forward, at the most."""
-BAD = {Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ def heat_map(
     for run in runs:
         hour = run.stop.astimezone(zone).replace(minute=0, second=0, microsecond=0)
         counted[hour] += 1
-        failed[hour] += run.outcome in BAD
+        failed[hour] += run.outcome in FAILING
     today = until.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     found: list[HeatDay] = []
     for number in range(days):

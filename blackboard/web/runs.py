@@ -17,8 +17,8 @@ from blackboard.display.queries import RunQuery, newest_runs
 from blackboard.errors import BadInput
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
+from blackboard.rules.transitions import FAILING
 from blackboard.web.charts import (
-    BAD,
     RunSpan,
     heat_map,
     numbers_of,
@@ -40,7 +40,7 @@ DAYS = 14
 """Of the picture of failures."""
 LATELY = timedelta(hours=24)
 """What counts as health now."""
-BAD_NAMES = sorted(one.value for one in BAD)
+FAILING_NAMES = sorted(one.value for one in FAILING)
 SLICES = 24
 """Of that time, in a sparkline."""
 LARGEST_COSTED = 5_000
@@ -235,7 +235,7 @@ async def failures_page(site: Site, request: Request) -> WebPage:
     for run in runs:
         of_item = counts.setdefault(run.id, [0, 0])
         of_item[0] += 1
-        of_item[1] += run.outcome in BAD
+        of_item[1] += run.outcome in FAILING
     worst = sorted(
         ((one, runs, failed) for one, (runs, failed) in counts.items() if failed),
         key=lambda one: (-one[2], one[0]),
@@ -247,9 +247,9 @@ async def failures_page(site: Site, request: Request) -> WebPage:
             "days": heat_map(runs, until=now, days=DAYS, zone=zone_of(request)),
             "worst": worst[:20],
             "runs": len(runs),
-            "failed": sum(run.outcome in BAD for run in runs),
+            "failed": sum(run.outcome in FAILING for run in runs),
             "of_an_item": OF_AN_ITEM,
-            "bad": BAD_NAMES,
+            "bad": FAILING_NAMES,
         },
     )
 
@@ -321,7 +321,7 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
             "numbers": numbers_of(runs),
             "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),
             "spark_failed": sparkline(
-                [sum(run.outcome in BAD for run in one) for one in slices], width=160, height=32
+                [sum(run.outcome in FAILING for run in one) for one in slices], width=160, height=32
             ),
             "spark_lag": sparkline(
                 [numbers_of(one).lag_p99 for one in slices], width=160, height=32
@@ -334,7 +334,7 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
             "total": len(site.snapshot.entries),
             "since": (now - LATELY).replace(microsecond=0, second=0),
             "of_an_item": OF_AN_ITEM,
-            "bad": BAD_NAMES,
+            "bad": FAILING_NAMES,
             "cost": expected_cost(site, now),
         },
     )

@@ -48,10 +48,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from blackboard.model import Token
+from blackboard.model import LONG_AGO, Token
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
-from blackboard.worker.peers import FIRST, HEAD_START, NEVER, Turn
+from blackboard.worker.peers import FIRST, HEAD_START, Turn
 from blackboard.worker.slots import FreeSlots
 
 FIRST_PAUSE = 0.2
@@ -371,7 +371,7 @@ def choose(candidates: Iterable[Candidate], slots: FreeSlots) -> list[Candidate]
     return chosen
 
 
-def _next_turn(some: Sequence[Candidate], after: datetime = NEVER) -> Unread:
+def _next_turn(some: Sequence[Candidate], after: datetime = LONG_AGO) -> Unread:
     """The first turn of this worker at one of some tokens, `after` a moment."""
     turn = min((one.turn for one in some), key=lambda turn: turn.begins)
     return Unread(min(one.ready for one in some), Turn(turn.share, max(turn.begins, after)))

@@ -12,18 +12,17 @@ A worker knows its peers from the membership rows, and from the locks that it re
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from zlib import crc32
 
-from blackboard.model import Token
+from blackboard.model import LONG_AGO, Token
 
 HEAD_START = timedelta(seconds=0.25)
 """Of each worker before the next, also after it claimed another token: longer than a claim takes.
 """
 LONGEST = timedelta(seconds=2)
 """After a token became ready: any worker may claim it."""
-NEVER = datetime.min.replace(tzinfo=UTC)
 GOLDEN = 0x9E3779B1
 """2**32 by the golden ratio: spreads hashes that differ in a few bits (Knuth)."""
 
@@ -37,7 +36,7 @@ class Turn(NamedTuple):
     """Not before then."""
 
 
-FIRST = Turn(0.0, NEVER)
+FIRST = Turn(0.0, LONG_AGO)
 """This worker is the first to take it."""
 
 
@@ -45,7 +44,7 @@ FIRST = Turn(0.0, NEVER)
 class _Peer:
     hash: int
     types: set[str]
-    claimed: datetime = NEVER
+    claimed: datetime = LONG_AGO
     """When it claimed the latest of the tokens that it was seen to have claimed."""
 
 
@@ -69,7 +68,7 @@ class Peers:
         for owner, its in types.items():
             self.note(owner, its)
 
-    def note(self, owner: str, types: Iterable[str], claimed: datetime = NEVER) -> None:
+    def note(self, owner: str, types: Iterable[str], claimed: datetime = LONG_AGO) -> None:
         """Note that a worker takes some types, and that it `claimed` a token."""
         if owner == self._owner:
             return
@@ -98,7 +97,7 @@ class Peers:
             return FIRST
         share = len(before) / (len(peers) + 1)
         if urgent:
-            return Turn(share, NEVER)
+            return Turn(share, LONG_AGO)
         latest = max(one.claimed for one in before)
         begins = max(token.ready, latest) + len(before) * HEAD_START
         return Turn(share, min(begins, token.ready + LONGEST))

@@ -30,7 +30,7 @@ from blackboard.events import (
     StoreAway,
 )
 from blackboard.handlers.handler import Handler
-from blackboard.model import Lock, Mark, Token
+from blackboard.model import LONG_AGO, Lock, Mark, Token
 from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
 from blackboard.protocol.permits import LimitName, limit_of
@@ -44,7 +44,7 @@ from blackboard.worker.claiming import Claimer, NoPermit
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
 from blackboard.worker.membership import LOST_AFTER
-from blackboard.worker.peers import FIRST, NEVER, Peers, Turn
+from blackboard.worker.peers import FIRST, Peers, Turn
 from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs, Taken
 from blackboard.worker.shard_tasks import ShardTasks
@@ -322,7 +322,7 @@ class Walk:
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
         if lock.age < min(lock.stale_after, LOST_AFTER):
-            claimed = lock.since if lock.since <= now else NEVER  # by a clock that was wrong
+            claimed = lock.since if lock.since <= now else LONG_AGO  # by a clock that was wrong
             self.peers.note(lock.owner, [lock.type], claimed)
 
     def _note_pause(self, number: int, mark: Mark | None) -> None:

@@ -3,8 +3,8 @@
 from collections import Counter
 from datetime import timedelta
 
-from blackboard.model import Token
-from blackboard.worker.peers import FIRST, HEAD_START, LONGEST, NEVER, Peers
+from blackboard.model import LONG_AGO, Token
+from blackboard.worker.peers import FIRST, HEAD_START, LONGEST, Peers
 from tests.support.clocks import START
 
 NAMES = [f"host-{number}:{number}:aa" for number in range(8)]
@@ -65,7 +65,7 @@ def test_each_has_its_turn_a_little_later_than_the_one_before() -> None:
     for name in NAMES:
         turn = peers_of(name, NAMES).turn(token(7))
         before = round(turn.share * len(NAMES))
-        assert turn.begins == (START + min(before * HEAD_START, LONGEST) if before else NEVER)
+        assert turn.begins == (START + min(before * HEAD_START, LONGEST) if before else LONG_AGO)
 
 
 def test_an_urgent_token_is_every_workers_turn_at_once_in_the_same_order() -> None:
@@ -73,7 +73,7 @@ def test_an_urgent_token_is_every_workers_turn_at_once_in_the_same_order() -> No
     for name in NAMES:
         peers = peers_of(name, NAMES)
         turn = peers.turn(token(7), urgent=True)
-        assert (turn.share, turn.begins) == (peers.turn(token(7)).share, NEVER)
+        assert (turn.share, turn.begins) == (peers.turn(token(7)).share, LONG_AGO)
 
 
 def test_one_that_claims_other_tokens_meanwhile_keeps_its_head_start_though_not_for_long() -> None:
