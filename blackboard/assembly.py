@@ -10,13 +10,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blackboard import __version__
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
 from blackboard.events import LoopStoodStill
 from blackboard.handlers.handler import Handler
-from blackboard.model import Member
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.grab import Times
@@ -247,6 +245,7 @@ def group_worker(
     name of the board that it belongs to; `open_bus` and `times` are for partitions that are raced
     for.
     """
+    from blackboard.worker.membership import new_member
     from blackboard.worker.partitions import MOST_PUMPS, GroupWorker
 
     parts = _parts(
@@ -261,22 +260,12 @@ def group_worker(
         turning=turning,
     )
     assert pump.pump is not None
-    now = board.clock.now()
-    member = Member(
-        owner=owner,
-        started=now,
-        seen=now,
-        slots=1,
-        running=0,
-        release=__version__,
-        types=pump.type,
-        cycle=pump.pump.lease.total_seconds() / 3,
-    )
+    now, cycle = board.clock.now(), pump.pump.lease.total_seconds() / 3
     return GroupWorker(
         board=parts.board,
         parent=parent,
         handler=pump,
-        member=member,
+        member=new_member(owner, now=now, types=pump.type, cycle=cycle),
         events=events,
         holdings=parts.holdings,
         heartbeat=parts.heartbeat,
@@ -303,7 +292,7 @@ def assemble(
     notify: "NotifyTable | None" = None,
 ) -> "Worker":
     """A worker on `board`, of its parts. `handlers` are those of the types it takes."""
-    from blackboard.worker.membership import Membership
+    from blackboard.worker.membership import Membership, new_member
     from blackboard.worker.peers import Peers
     from blackboard.worker.permits import Permits
     from blackboard.worker.walk import Walk
@@ -356,16 +345,12 @@ def assemble(
         cycle=settings.cycle,
         overdue_after=notifier.overdue_after if notifier else None,
     )
-    now = board.clock.now()
-    member = Member(
-        owner=owner,
-        started=now,
-        seen=now,
-        slots=settings.slots,
-        running=0,
-        release=__version__,
+    member = new_member(
+        owner,
+        now=board.clock.now(),
         types=",".join(sorted(handlers)),
         cycle=settings.cycle.total_seconds(),
+        slots=settings.slots,
     )
     return Worker(
         board=board,

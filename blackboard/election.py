@@ -26,7 +26,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from blackboard import __version__
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import (
     Claim,
@@ -34,7 +33,6 @@ from blackboard.model import (
     Identifier,
     Item,
     Lock,
-    Member,
     Message,
     MessageKind,
     Outcome,
@@ -62,7 +60,7 @@ from blackboard.runners.inline import LoopSignal
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Busy, TableError
-from blackboard.worker.membership import announce, forget, workers
+from blackboard.worker.membership import announce, forget, new_member, workers
 
 Kind = Literal["mutex", "bully", "ring"]
 
@@ -232,17 +230,8 @@ class Election:
         if self.kind is not ElectionKind.MUTEX:
             await mail.forget_old(self._board)
         now = await self._board.table.now()
-        self._member = Member(
-            owner=self.owner,
-            started=now,
-            seen=now,
-            slots=1,
-            running=0,
-            release=__version__,
-            types=self.name,
-            cycle=self._state.times.check,
-            rank=self._state.me.rank,
-        )
+        check, rank = self._state.times.check, self._state.me.rank
+        self._member = new_member(self.owner, now=now, types=self.name, cycle=check, rank=rank)
         self._check_board()  # it may have been closed meanwhile
         self._block = asyncio.current_task()
         await self._group.__aenter__()

@@ -11,10 +11,11 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from blackboard import __version__
 from blackboard.model import Member, replace
 from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
 from blackboard.protocol.reading import BoardTable, Remade
@@ -180,6 +181,25 @@ async def forget_lost(board: BoardTable) -> None:
         seen = one.member.seen
         if seen < now - FORGOTTEN_AFTER or is_ahead(seen, now=now):
             await _delete(board, [Delete(row.key, row.etag)])
+
+
+def new_member(
+    owner: str, *, now: datetime, types: str, cycle: float, slots: int = 1, rank: int = 0
+) -> Member:
+    """A worker, or a candidate, that begins now. `types` have commas between them, `cycle` is in
+    seconds.
+    """
+    return Member(
+        owner=owner,
+        started=now,
+        seen=now,
+        slots=slots,
+        running=0,
+        release=__version__,
+        types=types,
+        cycle=cycle,
+        rank=rank,
+    )
 
 
 def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
