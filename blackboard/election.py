@@ -60,6 +60,7 @@ from blackboard.runners.inline import LoopSignal
 from blackboard.schedule.times import format_duration, parse_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Busy, TableError
+from blackboard.tasks import until_one_ends
 from blackboard.worker.membership import announce, forget, new_member, workers
 
 Kind = Literal["mutex", "bully", "ring"]
@@ -366,16 +367,7 @@ class Election:
 
     async def _rest(self, seconds: float) -> None:
         """Sleep, or until the block is left."""
-        loop = asyncio.get_running_loop()
-        waiting = [
-            loop.create_task(self._clock.sleep(seconds)),
-            loop.create_task(self._leaving.wait()),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
+        await until_one_ends(self._clock.sleep(seconds), self._leaving.wait())
 
     async def _check(self) -> None:
         """Renew or look, hear what others say, and take the lock or let it go."""

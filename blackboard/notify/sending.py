@@ -23,6 +23,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
 from blackboard.subscribers import Events
 from blackboard.table import Etag
+from blackboard.tasks import until_one_ends
 
 TROUBLE_EVERY = 60.0
 """Seconds between two events of the same way: it is tried more often."""
@@ -33,13 +34,7 @@ class Ending(asyncio.Event):
 
     async def cuts_short(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Wait until `waiting` is done or the worker ends."""
-        loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(waiting), loop.create_task(self.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+        await until_one_ends(waiting, self.wait())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ class Form:
         return list(dict.fromkeys(value for key, value in self.fields if key == name))
 
 
-class Act(NamedTuple):
+class ItemVerb(NamedTuple):
     """Something that operators do to an item."""
 
     do: Callable[[Verbs, str, Form, str], Awaitable[Any]]
@@ -111,13 +111,13 @@ async def _verb(name: str, verbs: Verbs, item_id: str, form: Form, by: str) -> N
     await getattr(verbs, name)(item_id, reason=form.get("reason"), by=by)
 
 
-ACTS: Mapping[str, Act] = {
-    "run": Act(_run, "A run was requested.", "run now"),
-    "pause": Act(partial(_verb, "pause"), "It was paused.", "pause"),
-    "resume": Act(partial(_verb, "resume"), "It was resumed.", "resume"),
-    "cancel": Act(partial(_verb, "cancel"), "The run is told to end.", "cancel"),
-    "unlock": Act(partial(_verb, "unlock"), "The lock was taken away.", "unlock"),
-    "edit": Act(_edit, "It was changed.", "edit"),
+ACTS: Mapping[str, ItemVerb] = {
+    "run": ItemVerb(_run, "A run was requested.", "run now"),
+    "pause": ItemVerb(partial(_verb, "pause"), "It was paused.", "pause"),
+    "resume": ItemVerb(partial(_verb, "resume"), "It was resumed.", "resume"),
+    "cancel": ItemVerb(partial(_verb, "cancel"), "The run is told to end.", "cancel"),
+    "unlock": ItemVerb(partial(_verb, "unlock"), "The lock was taken away.", "unlock"),
+    "edit": ItemVerb(_edit, "It was changed.", "edit"),
 }
 
 

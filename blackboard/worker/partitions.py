@@ -66,6 +66,7 @@ from blackboard.table import (
     Unknown,
     Value,
 )
+from blackboard.tasks import until_one_ends
 from blackboard.worker.grab import LeaseGrab
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings, Latest
@@ -275,7 +276,7 @@ class GroupWorker:
             while not answer.done():
                 if self._stopping:
                     return ()
-                await self._until(asyncio.ensure_future(asyncio.wait([answer])))
+                await self._until(asyncio.wait([answer]))
         finally:
             answer.cancel()
         return answer.result()
@@ -619,7 +620,7 @@ class GroupWorker:
             await self._wait(end - self.board.clock.monotonic())
         if told is not None:
             pause = self._start_beside(self.board.clock.sleep(LAST_MESSAGES))
-            await asyncio.wait([told, pause], return_when=asyncio.FIRST_COMPLETED)
+            await until_one_ends(told, pause)
         with suppress(TableError):
             await forget(self.board, self.member.owner)
 
@@ -652,20 +653,17 @@ class GroupWorker:
             self.events.emit(GroupTrouble, message=what)
             await self._wait(REFUSED.pause())
             return
-        opens = asyncio.ensure_future(self.board.ready(self.board.shard(0), trouble, failures=1))
-        await self._until(opens)
+        await self._until(self.board.ready(self.board.shard(0), trouble, failures=1))
 
     async def _wait(self, seconds: float) -> None:
         """So long, or until something has changed."""
-        await self._until(asyncio.ensure_future(self.board.clock.sleep(max(seconds, 0.0))))
+        await self._until(self.board.clock.sleep(max(seconds, 0.0)))
 
-    async def _until(self, awaited: "asyncio.Future[Any]") -> None:
-        changed: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
+    async def _until(self, awaited: Awaitable[object]) -> None:
+        """Until that has ended, or something has changed."""
         try:
-            await asyncio.wait([awaited, changed], return_when=asyncio.FIRST_COMPLETED)
+            await until_one_ends(awaited, self._changed.wait())
         finally:
-            awaited.cancel()
-            changed.cancel()
             self._changed.clear()
 
 

@@ -22,6 +22,7 @@ from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError, Unusable
+from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
@@ -313,12 +314,8 @@ class Worker:
 
     async def _until(self, enough: Callable[[], bool], seconds: float | None) -> None:
         """Wait until nothing is held, or `enough` is true, or the time is up."""
-        waiting = [self._group.create_task(self._none_held(enough))]
-        if seconds is not None:
-            waiting.append(self._group.create_task(self.board.clock.sleep(seconds)))
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
+        time_is_up = [] if seconds is None else [self.board.clock.sleep(seconds)]
+        await until_one_ends(self._none_held(enough), *time_is_up)
 
     @property
     def _is_busy(self) -> bool:

@@ -151,14 +151,14 @@ def test_a_worker_ends_when_the_names_of_its_partitions_cannot_be_used(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    @pump("clicks", partitions=lambda _: ["a", "a"])
+    @pump("clicks", partitions=lambda _: map(str, range(MOST_PARTITIONS + 1)))
     async def clicks(partition: Any, ctx: Any) -> None: ...
 
     async def story() -> None:
         async with blackboard.open("x.db", handlers=[clicks], create=True) as board:
             await board.worker().work()
 
-    with pytest.raises(BadInput, match="pump 'clicks': two partitions have one name"):
+    with pytest.raises(BadInput, match=r"pump 'clicks': .* partitions"):
         asyncio.run(story())
 
 

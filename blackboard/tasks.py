@@ -1,0 +1,14 @@
+"""Waiting for several things at the same time."""
+
+import asyncio
+from collections.abc import Awaitable
+
+
+async def until_one_ends(*waiting: Awaitable[object]) -> None:
+    """Wait until one of these has ended, whatever comes of it. All others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in waiting]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in tasks:
+            one.cancel()
