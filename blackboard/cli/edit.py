@@ -169,8 +169,9 @@ def edit_command(
     checkpoint: str | None,
 ) -> int:
     """Change how items are run, and print what changed. An option with "" removes the item's own
-    value, so that the default of its type counts. A new schedule counts from now. An item that runs
-    keeps its type, and one that gets another type begins without a checkpoint.
+    value, so that the default of its type counts. A new schedule counts from now; another end,
+    blackout or number of runs leaves what is due. An item that runs keeps its type, and one that
+    gets another type begins without a checkpoint.
     """
     if not (said or pairs or unset or item_type or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
