@@ -4,6 +4,7 @@ How soon is told in worker-hours of simulated time, as a fleet would have had to
 did harm. A bug counts as found in a world in which the honest product does none.
 """
 
+from inspect import signature
 from itertools import count, cycle, islice
 from statistics import median
 
@@ -113,3 +114,22 @@ def test_bugs_have_names_of_their_own_and_the_fourteen_conditions_come_first() -
     assert [bug.name for bug in islice(PLANTED, 14)] == words.split()
     assert PLANTED[:14] == THE_FOURTEEN
     assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= 30
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_what_stands_instead_is_called_as_what_it_replaces(bug: Planted) -> None:
+    """Else it would raise at each call, and the bug would never be found."""
+    for where, name, instead in bug.patches:
+        honest = where[name] if isinstance(where, dict) else getattr(where, name)
+        if not callable(honest) or not callable(instead) or isinstance(honest, type):
+            continue
+        told, given = signature(honest), signature(instead)
+        for only_needed in (False, True):
+            parameters = [
+                one
+                for one in told.parameters.values()
+                if one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
+                and not (only_needed and one.default is not one.empty)
+            ]
+            named = {one.name: one for one in parameters if one.kind is one.KEYWORD_ONLY}
+            given.bind(*(one for one in parameters if one.name not in named), **named)
