@@ -349,7 +349,7 @@ def test_ci_is_bb_test_and_bb_proof(machine: Machine, code: int) -> None:
 
 @pytest.mark.parametrize("missing", PACKAGES)
 def test_ci_installs_what_a_bare_debian_lacks(machine: Machine, missing: str) -> None:
-    (machine.checkout / "bb").write_text("#!/bin/sh\necho bb\n")
+    (machine.checkout / "bb").write_text('#!/bin/sh\necho bb "$@"\n')
     machine.has("apt-get", 'echo apt-get "$@"')
     machine.has("sudo", '"$@"')
     for name in PACKAGES.keys() - {missing, "venv"}:
@@ -357,10 +357,22 @@ def test_ci_installs_what_a_bare_debian_lacks(machine: Machine, missing: str) ->
     if missing == "venv":
         machine.has_python("*ensurepip*) exit 1 ;;")
     done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
-    update, install, *called = done.stdout.splitlines()
+    lines = done.stdout.splitlines()
+    update, install = [line for line in lines if line.startswith("apt-get")]
     assert update == "apt-get update -qq"
     assert install.split("--no-install-recommends ")[1] == PACKAGES[missing]
-    assert called == ["bb", "bb"]
+    sets_up = [] if missing in {"venv", "git"} else ["bb test --version"]
+    assert [line for line in lines if line.startswith("bb")] == [*sets_up, "bb test", "bb proof"]
+    assert lines[-2:] == ["bb test", "bb proof"]
+
+
+def test_ci_fails_where_debian_cannot_install(machine: Machine) -> None:
+    (machine.checkout / "bb").write_text('#!/bin/sh\necho bb "$@"\n')
+    machine.has("git", "")
+    machine.has("apt-get", "exit 100")
+    machine.has("sudo", '"$@"')
+    done = machine.call(str(machine.checkout / ".ci" / "run"), cwd=machine.programs)
+    assert (done.stdout, done.returncode) == ("bb test --version\n", 100)
 
 
 def test_ci_goes_on_where_there_is_no_apt(machine: Machine) -> None:
