@@ -50,10 +50,10 @@ class BadRow(BlackboardError, ValueError):
 class BadSpec(BlackboardError, ValueError):
     """The spec of an item cannot be read: it was damaged, or written by something else."""
 
-    exit_code = 2
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"the spec cannot be read: {problem} (`blackboard doctor` tells more)")
+    def __init__(self, problem: str, item_id: str = "") -> None:
+        which = f"the spec of {item_id!r}" if item_id else "the spec"
+        super().__init__(f"{which} cannot be read: {problem} (`blackboard doctor` tells more)")
+        self.problem = problem
 
 
 class StoreProblem(BlackboardError):

@@ -17,6 +17,7 @@ from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plura
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.permits import in_use, limit_of
+from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import BoardItem, Progress, decoded_as
 from blackboard.rules.due import Move, decide_lock, decide_token, may_take_over
@@ -33,6 +34,28 @@ LONGEST_CHECKPOINT = 200
 MORE_SLOTS = "start another worker, or one with more `--slots`"
 MOST_OCCUPANTS = 5
 """Items in full slots that are shown."""
+MOVES = {
+    Move.RUN: "is due now",
+    Move.SKIP: "has missed its time",
+    Move.PUT_OFF: "waits for the end of its blackout",
+}
+"""The state of an item that is ready, by what a worker does about it."""
+
+
+def due_words(board: BoardTable, item: Item, now: datetime) -> str:
+    """When an item is due: "is due now", "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
+    if item.running:
+        return "is running"
+    if item.state is not State.ACTIVE:
+        return f"is {item.state.value}"
+    if item.ready > now:
+        return f"is due {exactly(item.ready, now)}"
+    try:
+        settings = settings_of(board, item, item.spec)
+    except (BadInput, ValueError):
+        return MOVES[Move.RUN]  # `why` says what is wrong with them
+    move = decide_token(token_of(item), now=now, types={item.type}, settings=settings)
+    return MOVES.get(move, MOVES[Move.RUN])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +164,12 @@ def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
         state = "is running"
     elif item.state is not State.ACTIVE:
         state = f"is {item.state.value}"
-    elif move is Move.SKIP:
-        state = "has missed its time"
-    elif move is Move.PUT_OFF:
-        state = "waits for the end of its blackout"
+    elif move in {Move.SKIP, Move.PUT_OFF}:
+        state = MOVES[move]
     elif one.overdue:
         state = f"has been ready for {span((facts.now - item.ready).total_seconds())}: overdue"
     elif item.ready <= facts.now:
-        state = "is due now"
+        state = MOVES[Move.RUN]
     else:
         state = "is waiting"
     return f"{item.id} (type {item.type}) {state}."

@@ -7,8 +7,9 @@
 
 Each batch is given once, and again when its command fails or its worker dies before the place
 behind it was saved: at least once, and in order. Whoever needs it exactly once lets the command
-refuse what it has had: BLACKBOARD_PARTITION and BLACKBOARD_POSITION (bytes from the beginning of
-the file) name a batch, and BLACKBOARD_FENCE rises from one holder to the next. The command does not
+refuse what it has had: BLACKBOARD_PARTITION, BLACKBOARD_INODE (another for each file of that name)
+and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE rises from one
+holder to the next. The command does not
 get the connection string of the store.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
@@ -17,7 +18,9 @@ found within a minute. What has no end of line yet waits for it.
 Rotate by moving a file away, within its folder, to a name that is not followed, and making it anew:
 what was not read of the old one is given first, then the new one from its beginning. A file is the
 one that was read if it has that inode, and those bytes at its beginning; so one that was cut short,
-or copied and emptied, is read from its beginning, too, and what was not read of it is lost.
+or copied and emptied, is read from its beginning, too, and what was not read of it is lost. So is
+what is written to a file after the new one has lines, and all of a file that was never looked at:
+rotate no more often than it is read.
 """
 
 import asyncio
@@ -114,7 +117,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 async def follow(file: Item, ctx: Context) -> None:
     """Give the new lines of a file to the command, until the partition goes elsewhere."""
     settings = settings_of(ctx.settings)
-    place = msgspec.convert(ctx.checkpoint or {}, Place)
+    place = _saved(ctx.checkpoint)
     while not ctx.stopping:
         lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
         if not lines:
@@ -123,9 +126,25 @@ async def follow(file: Item, ctx: Context) -> None:
         begins = behind.position - len(lines)
         if begins != place.position:
             ctx.log.info("%s was made anew: it is read from its beginning", file.id)
-        await _give(lines, settings.command, file.id, begins, ctx.fence)
+        about = {
+            "BLACKBOARD_PARTITION": file.id,
+            "BLACKBOARD_INODE": str(behind.inode),
+            "BLACKBOARD_POSITION": str(begins),
+            "BLACKBOARD_FENCE": str(ctx.fence),
+        }
+        await _give(lines, settings.command, about)
         place = behind
         await ctx.save(msgspec.to_builtins(place))
+
+
+def _saved(checkpoint: Any) -> Place:
+    """Where a file is read on. What `tail` did not save is no place: it is read from its beginning,
+    because that loses nothing.
+    """
+    try:
+        return msgspec.convert(checkpoint or {}, Place)
+    except msgspec.ValidationError:
+        return Place()
 
 
 def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
@@ -137,9 +156,13 @@ def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
         file = _opened(path, stack)
         if file is None or not place.is_in(file):
             moved = _moved(path, place, stack)
-            lines = b"" if moved is None else lines_at(moved, place.position, batch)
-            if moved is not None and (lines or file is None or not os.fstat(file.fileno()).st_size):
-                return _with_place(moved, lines, place.position)  # its writer may be at it still
+            if moved is not None:
+                lines = lines_at(moved, place.position, batch)
+                if not lines and file is not None and os.fstat(file.fileno()).st_size:
+                    moved.seek(place.position)
+                    lines = moved.read()  # nobody will end its last line
+                if lines or file is None or not os.fstat(file.fileno()).st_size:
+                    return _with_place(moved, lines, place.position)
             place = Place()
         if file is None:
             return b"", place
@@ -189,15 +212,8 @@ def lines_at(file: BinaryIO, position: int, batch: int) -> bytes:
     return found[:end]
 
 
-async def _give(
-    lines: bytes, command: Sequence[str], partition: str, position: int, fence: int
-) -> None:
+async def _give(lines: bytes, command: Sequence[str], about: Mapping[str, str]) -> None:
     """Raises CommandFailed for how the command ended, BadInput where it cannot be started."""
-    about = {
-        "BLACKBOARD_PARTITION": partition,
-        "BLACKBOARD_POSITION": str(position),
-        "BLACKBOARD_FENCE": str(fence),
-    }
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -23,7 +23,7 @@ from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted, reading
-from blackboard.cli.session import Session, ids_argument, keeping_all, run, spec_of
+from blackboard.cli.session import Session, ids_argument, keeping_all, run
 from blackboard.cli.spec_options import warn_idle_steps, warn_unknown
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -40,6 +40,7 @@ from blackboard.inputs import (
 from blackboard.model import Item, State, replace
 from blackboard.phrases import iso, plural
 from blackboard.protocol import additions, edits
+from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.rules.next_run import first_slot
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text

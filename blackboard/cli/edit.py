@@ -10,9 +10,9 @@ from blackboard.board import mark_now
 from blackboard.cli.actions import record
 from blackboard.cli.many import change_each, for_each
 from blackboard.cli.options import Chosen, common, completing
-from blackboard.cli.output import Answer, due_words, print_answers
+from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import differences
-from blackboard.cli.session import Session, ids_argument, run, spec_of
+from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.spec_options import (
     Said,
     edited,
@@ -35,10 +35,12 @@ from blackboard.phrases import exactly, plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
+from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import wake_workers
+from blackboard.why import due_words
 from blackboard.worker.membership import takers, workers
 
 LATE = timedelta(minutes=1)

@@ -203,11 +203,12 @@ def workers_command(*, chosen: Chosen, absolute: bool, watch: str | None) -> int
     Its items are taken over when their locks go stale, whatever is shown here.
     """
     return listed(
-        Session.start(chosen), lambda board: _workers(board, absolute=absolute), watch=watch
+        Session.start(chosen), lambda board: workers_of(board, absolute=absolute), watch=watch
     )
 
 
-async def _workers(board: BoardTable, *, absolute: bool) -> Listing:
+async def workers_of(board: BoardTable, *, absolute: bool) -> Listing:
+    """All that have announced themselves."""
     found, now = await _announced(board), await board.table.now()
     lost = sum(one.lost for one in found)
     return Listing(

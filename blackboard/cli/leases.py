@@ -36,10 +36,10 @@ def leases_command(*, chosen: Chosen, group: str | None, watch: str | None) -> i
     Exit 1 when a partition is held by no worker for longer than its lease. A group is a board of
     its own: `blackboard --board BOARD.GROUP` has all commands for its partitions.
     """
-    return listed(Session.start(chosen), lambda board: leases(board, group), watch=watch)
+    return listed(Session.start(chosen), lambda board: leases_of(board, group), watch=watch)
 
 
-async def leases(board: BoardTable, group: str | None) -> Listing:
+async def leases_of(board: BoardTable, group: str | None) -> Listing:
     """All groups, or the partitions of one."""
     found = await read_groups(board, group)
     records = [group_record(one) for one in found]

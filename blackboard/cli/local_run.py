@@ -38,7 +38,7 @@ from blackboard.protocol.actions import param_names
 from blackboard.protocol.claims import claim, trusted
 from blackboard.protocol.edits import run_now
 from blackboard.protocol.keys import next_key
-from blackboard.protocol.permits import limit_of
+from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.releases import FinishedRun, Released, release
 from blackboard.protocol.rows import record_of, text_of
@@ -102,6 +102,7 @@ class Watched:
 
     lost: Flag
     ended: Future[Ended]
+    console: TextIO
 
     async def wait(self) -> Ended:
         return await asyncio.wrap_future(self.ended)
@@ -118,8 +119,11 @@ class Watched:
     def ask_to_end(self, reason: str) -> None:
         """It is no pump."""
 
-    def stop(self, outcome: Outcome, reason: str) -> None:
-        """A debugger is not interrupted."""
+    def stop(self, outcome: Outcome, reason: str) -> None:  # noqa: ARG002 - as the contract has it
+        """A debugger is not interrupted: what its handler has lost is said."""
+        if not self.lost:
+            self.lost.set(reason)
+            click.echo(f"blackboard: {one_line(reason)}", file=self.console)
 
 
 class LocalRun:
@@ -147,7 +151,7 @@ class LocalRun:
             )
         lost = Flag(waits_async=handler.is_async)
         side = threading.Thread(
-            target=self._board_side, args=(Watched(lost, self._ended),), daemon=True
+            target=self._board_side, args=(Watched(lost, self._ended, self._console),), daemon=True
         )
         side.start()
         held, save = self._claimed.result()
@@ -261,10 +265,11 @@ class LocalRun:
         once = text_of(self._once) if self._once else ""
         limit = limit_of(replace(item, once=once), settings)
         async with permits.asked({item.id: limit}) as grant:
-            if not grant.allows(item.id) and not item.running:
+            if limit is not None and not grant.allows(item.id) and not item.running:
+                holders = ", ".join(one.id for one in await in_use(board, limit))
                 raise BlackboardError(
-                    f"as many runs of {item.type} go on as its concurrency allows: `blackboard "
-                    "run` without --here lets this one wait for its turn"
+                    f"as many runs of {item.type} go on as its concurrency allows ({holders}): "
+                    "`blackboard run` without --here lets this one wait for its turn"
                 )
             holding = await claimed(board, item, once=self._once, owner=owner)
             permits.holdings.add(holding)

@@ -13,7 +13,7 @@ import click
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, ids_argument, run, spec_of
+from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
@@ -21,7 +21,7 @@ from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
-from blackboard.protocol.planning import settings_of
+from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.next_run import times_of, upcoming

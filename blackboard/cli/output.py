@@ -16,13 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.display.layout import Column, Line, folded, one_line, shown, table, text_of, wrap
-from blackboard.errors import BadInput, BlackboardError
-from blackboard.model import Item, Mark, State
+from blackboard.errors import BlackboardError
+from blackboard.model import Item, Mark
 from blackboard.phrases import exactly
-from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import as_json, item_record
-from blackboard.rules.due import is_closed, is_missed
 from blackboard.rules.status import status_of
 
 JSON = dict[str, Any]
@@ -145,22 +143,3 @@ async def print_answers(board: BoardTable, answers: Sequence[Answer], *, json: b
         elif not json:
             click.echo(line)
     return 1 if any(one.no for one in answers) else 0
-
-
-def due_words(board: BoardTable, item: Item, now: datetime) -> str:
-    """When an item is due: "is due now", "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
-    if item.running:
-        return "is running"
-    if item.state is not State.ACTIVE:
-        return f"is {item.state.value}"
-    if item.ready > now:
-        return f"is due {exactly(item.ready, now)}"
-    try:
-        settings = settings_of(board, item, item.spec)
-    except (BadInput, ValueError):
-        return "is due now"  # `why` says what is wrong with them
-    if is_missed(item, now=now, settings=settings):
-        return "has missed its time, and waits for the next"
-    if is_closed(item, now=now, settings=settings):
-        return "waits for the end of its blackout"
-    return "is due now"

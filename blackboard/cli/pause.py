@@ -8,15 +8,17 @@ from blackboard.board import mark_now
 from blackboard.cli.actions import record
 from blackboard.cli.many import change_each
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import Answer, due_words, emit, paused_words
-from blackboard.cli.session import Session, ids_argument, run, spec_of
+from blackboard.cli.output import Answer, emit, paused_words
+from blackboard.cli.session import Session, ids_argument, run
 from blackboard.errors import BadInput
 from blackboard.model import Item, Mark
 from blackboard.phrases import plural, since
 from blackboard.protocol import edits
 from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
+from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
+from blackboard.why import due_words
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:
@@ -112,6 +114,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     if chosen.whole:
         return run(_resume_board(session, reason))
     _check_named(ids)
+    session = session.with_defaults()
 
     async def resume(board: BoardTable, item: Item) -> Answer:
         done = await edits.resume(board, item.id, await mark_now(board, reason))

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from blackboard.cli.session import spec_of
 from blackboard.display.layout import shown
 from blackboard.model import Item
 from blackboard.phrases import exactly, plural
+from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
 from blackboard.protocol.rows import text_of
 from blackboard.settings import ItemTable

@@ -13,7 +13,7 @@ import click
 from blackboard.cli.actions import record
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers
-from blackboard.cli.session import Session, ids_argument, run, spec_of
+from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.display.queries import select
@@ -24,6 +24,7 @@ from blackboard.phrases import first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import run_record, run_summary
 from blackboard.rules.next_run import serves, slots_in_line

@@ -19,13 +19,12 @@ import click
 from blackboard import settings as settings_file
 from blackboard.cli.options import Chosen, completing
 from blackboard.cli.output import note, warn
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput
 from blackboard.handlers.registry import load
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Item, Via, replace
+from blackboard.model import Via, replace
 from blackboard.phrases import plural
 from blackboard.protocol.reading import BoardTable
-from blackboard.spec import Spec, decode_spec
 
 COLLECT_AFTER = 10_000
 """New containers after which Python searches for garbage; 700 by itself."""
@@ -116,15 +115,6 @@ def keeping_all() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def spec_of(item: Item) -> Spec:
-    """The item's own spec. Raises BlackboardError when it is damaged."""
-    try:
-        return decode_spec(item.spec)
-    except ValueError:
-        problem = f"the spec of {item.id!r} cannot be read: `blackboard doctor` reports it"
-        raise BlackboardError(problem) from None
 
 
 def ids_argument(*, required: bool = True) -> Callable[[Function], Function]:

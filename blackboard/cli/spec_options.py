@@ -193,6 +193,9 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
     return edited(Spec(), said, pairs=pairs)
 
 
+SOME_TIME = "2000-01-01"
+
+
 def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: datetime) -> Said:
     """`said` with times as a spec has them: "tomorrow" means another day each day. They are of the
     zone that the spec has with all else that is said.
@@ -205,6 +208,8 @@ def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: da
     if not times:
         return said
     others = {name: value for name, value in said.items() if name not in times}
+    if "at" in times:
+        others["at"] = SOME_TIME  # in the place of a schedule that may have another zone
     zone = zone_of(edited(before, others))
     return {**said, **{name: iso_text(text, zone, name, now) for name, text in times.items()}}
 

@@ -25,7 +25,7 @@ from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import Acknowledgement, Applied, Item, Mark, Outcome, Run, State, replace
 from blackboard.protocol.batches import change_ops, free_ops, remove_ops
 from blackboard.protocol.keys import item_key
-from blackboard.protocol.planning import planning_of, settings_of
+from blackboard.protocol.planning import planning_of, settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, data_of, text_of
 from blackboard.rules.applied import (
@@ -55,7 +55,7 @@ from blackboard.rules.transitions import (
     unlocked,
 )
 from blackboard.schedule.times import format_duration
-from blackboard.spec import Spec, decode_spec, rewrite_spec
+from blackboard.spec import Spec, rewrite_spec
 from blackboard.table import ANY, Conflict, Op, Unknown, units
 
 TRIES = 20
@@ -170,7 +170,7 @@ async def edit(
     """
 
     def build(item: Item, now: datetime) -> Item | None:
-        spec = rewrite_spec(item.spec, change(decode_spec(item.spec), item))
+        spec = rewrite_spec(item.spec, change(spec_of(item), item))
         is_same = item_type in {None, item.type}
         if item_type is not None and not is_same:
             if item.running:
@@ -215,11 +215,14 @@ async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
 
 async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """A slot that came while the item was paused is due at once."""
+    """A slot that came while the item was paused is due at once, unless it wants no missed runs."""
     by = text_of(mark)
 
     def build(item: Item, now: datetime) -> Item | None:
-        return resumed(item, by, now=now) if applies(ItemEvent.RESUME, item) else None
+        if not applies(ItemEvent.RESUME, item):
+            return None
+        planning = planning_of(board, item)
+        return resumed(item, by, settings=planning.settings if planning else None, now=now)
 
     return await change_item(board, item_id, build, write=change_ops)
 

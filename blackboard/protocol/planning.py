@@ -1,19 +1,27 @@
 """With which settings an item is planned, as far as this process knows them."""
 
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BadSpec
 from blackboard.model import Item, replace
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.next_run import Planning
 from blackboard.schedule.schedule import parse_schedule
-from blackboard.spec import RunSettings, decode_spec
+from blackboard.spec import RunSettings, Spec, decode_spec
+
+
+def spec_of(item: Item) -> Spec:
+    """An item's own spec. Raises BadSpec naming the item."""
+    try:
+        return decode_spec(item.spec)
+    except BadSpec as bad:
+        raise BadSpec(bad.problem, item.id) from None
 
 
 def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
     """The settings of a run of `item` with `spec`. A schedule that only a handler sets, which this
     process may not have, is the one of the item's last run.
     """
+    elsewhere = not spec_of(item).has_schedule
     settings = board.resolve(item.type, spec)
-    elsewhere = not decode_spec(item.spec).has_schedule
     if settings.schedule is None and elsewhere and item.schedule:
         schedule = parse_schedule(item.schedule, item.timezone)
         return replace(settings, schedule=schedule, timezone=item.timezone)

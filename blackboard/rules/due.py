@@ -83,8 +83,7 @@ def is_missed(one: Item | Token, *, now: datetime, settings: RunSettings) -> boo
     by_the_clock = settings.schedule is not None and not isinstance(settings.schedule, Every)
     if settings.missed != "none" or not by_the_clock or not _is_scheduled(one):
         return False
-    # Ready later than with all of the jitter: it was paused, and a pause makes up for nothing.
-    late = now - max(one.slot, min(one.ready, one.slot + settings.jitter))
+    late = now - max(one.slot, one.ready)
     return late > settings.missed_after or is_closed(one, now=now, settings=settings)
 
 

@@ -129,19 +129,34 @@ def slot_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> date
 
 
 def stays_planned(item: Item, *, settings: RunSettings, now: datetime) -> bool:
-    """Whether the slot that is planned stays under a new schedule that allows it: the first one of
-    an item, which an operator named; or one that has come, where only the limits are others.
+    """Whether the slot that is planned stays under a new schedule: what has come, where only the
+    limits are others; and of an item that never ran the first one, which an operator named, or all
+    where there is no schedule any more. The new limits have to allow it.
     """
-    schedule, planned = settings.schedule, item.planned
-    if schedule is not None:
-        until = schedule.limits.until
-        if is_exhausted(schedule, item.runs) or (until is not None and planned > until):
-            return False
-    same_times = without_limits(item.schedule) == without_limits(settings.text)
-    if same_times and item.timezone == settings.timezone and NEVER < planned <= now:
+    return _is_allowed(item, settings) and (
+        _has_come_by_same_times(item, settings, now=now) or _is_first_that_stays(item, settings)
+    )
+
+
+def _is_allowed(item: Item, settings: RunSettings) -> bool:
+    """Whether the limits of a new schedule leave what is planned."""
+    schedule = settings.schedule
+    if schedule is None:
         return True
-    is_named = item.start is None and planned == item.first
-    return is_named and not (item.schedule.startswith("at ") or isinstance(schedule, Once))
+    until = schedule.limits.until
+    return not is_exhausted(schedule, item.runs) and (until is None or item.planned <= until)
+
+
+def _has_come_by_same_times(item: Item, settings: RunSettings, *, now: datetime) -> bool:
+    """Whether what is planned is due, and would be by a new schedule without its limits."""
+    same_times = without_limits(item.schedule) == without_limits(settings.text)
+    return same_times and item.timezone == settings.timezone and NEVER < item.planned <= now
+
+
+def _is_first_that_stays(item: Item, settings: RunSettings) -> bool:
+    """Whether an item that never ran keeps its first slot. That of an `at` goes with the `at`."""
+    is_first = item.start is None and (settings.schedule is None or item.planned == item.first)
+    return is_first and not (item.schedule.startswith("at ") or isinstance(settings.schedule, Once))
 
 
 def slot_of(schedule: Once) -> datetime:
@@ -386,7 +401,7 @@ def _upcoming(
 def _pending(item: Item, settings: RunSettings, *, now: datetime) -> datetime | None:
     """When the run in hand may start; None: not at all, as a walk finds then."""
     at = max(item.ready, now)
-    if item.is_paused:
+    if item.is_paused and settings.missed != "none":
         item = replace(item, ready=at)  # as it is once it is resumed
     if is_missed(item, now=at, settings=settings):
         return None

@@ -630,13 +630,17 @@ def paused(item: Item, mark: str) -> Item:
     return replace(item, state=State.PAUSED, paused=mark)
 
 
-def resumed(item: Item, mark: str, *, now: datetime) -> Item:
-    """Runs start again; `mark` is JSON of who resumed it. One without a next slot is done."""
+def resumed(item: Item, mark: str, *, settings: RunSettings | None, now: datetime) -> Item:
+    """Runs start again; `mark` is JSON of who resumed it. One without a next slot is done. What
+    came meanwhile is ready from now on, and not late; but where missed runs are not wanted
+    (`settings`; None: they cannot be computed) it is as late as it is.
+    """
     _check(ItemEvent.RESUME, item)
     after = replace(item, paused="", resumed=mark)
     if item.state is State.DONE:
         return after
-    ready = item.ready if item.running else max(item.ready, now)
+    stays_late = settings is not None and settings.missed == "none"
+    ready = item.ready if item.running or stays_late else max(item.ready, now)
     return replace(after, state=State.ACTIVE, ready=ready)
 
 

@@ -179,12 +179,12 @@ def parse_moment(
 
 
 def iso_text(text: str, zone: str, field: str, now: datetime) -> str:
-    """The time that `text` means at `now`, in ISO 8601 with the offset of the zone; a day alone
-    without a time, because the end of a schedule includes it. Raises BadInput.
+    """The time that `text` means at `now`, in ISO 8601 with the offset of the zone. An `until` that
+    is a day alone has no time, because it includes the day. Raises BadInput.
     """
     day = _DAY.fullmatch(" ".join(text.lower().split()))
     moment = parse_moment(text, zone, field, now).astimezone(find_zone(zone))
-    if day and day[2] is None:
+    if field == "until" and day and day[2] is None:
         return moment.date().isoformat()
     return moment.isoformat(timespec="seconds")
 

@@ -146,6 +146,8 @@ class GroupWorker:
     _begun: float = 0.0
     _named: float = 0.0
     """When the names of the partitions were last asked for."""
+    _odd: Sequence[object] = ()
+    """What was named last and can be no partition."""
     _announced: float = -math.inf
     _looked: float = 0.0
     """When it last saw the group, or was started, in monotonic seconds."""
@@ -242,7 +244,7 @@ class GroupWorker:
             except BadInput:
                 raise
             except Exception as problem:  # noqa: BLE001 - it is the pump's own
-                self._cannot_name(repr(problem))
+                self._cannot_name(problem)
                 await self._wait(REFUSED.pause())
                 continue
             try:
@@ -263,10 +265,10 @@ class GroupWorker:
         found = declared(self.runs.calls.settings.get(self.handler.type, {}))
         if isawaitable(found):
             found = await self._unless_stopped(found)
-        found = tuple(dict.fromkeys(found))
-        named = [one for one in found if is_partition(one)]
-        if odd := [one for one in found if not is_partition(one)]:
-            self._cannot_name(f"{odd[0]!r} is no printable text", left_out=len(odd))
+        named, odd = list[str](), list[object]()
+        for one in dict.fromkeys(found):
+            (named if is_partition(one) else odd).append(one)
+        self._leave_out(odd)
         return check_partitions(f"pump {self.handler.type!r}", named)
 
     async def _unless_stopped(self, asked: Awaitable[Iterable[str]]) -> Iterable[str]:
@@ -289,15 +291,21 @@ class GroupWorker:
         try:
             names = await self._names()
         except Exception as problem:  # noqa: BLE001 - it is the pump's own
-            self._cannot_name(repr(problem))
+            self._cannot_name(problem)
         else:
             await self._make(names)
 
-    def _cannot_name(self, problem: str, *, left_out: int = 0) -> None:
-        """`left_out` of them cannot be served; 0: nothing is known of any."""
-        which = plural(left_out, "partition") if left_out else "the partitions"
-        what = f"{which} of {self.handler.type} cannot be named: {problem}"
+    def _cannot_name(self, problem: Exception) -> None:
+        what = f"the partitions of {self.handler.type} cannot be named: {problem!r}"
         self.events.emit(GroupTrouble, message=what)
+
+    def _leave_out(self, odd: Sequence[object]) -> None:
+        """Report what is no name of a partition, when that is other than before."""
+        if odd and odd != self._odd:
+            which = plural(len(odd), "partition")
+            what = f"{which} of {self.handler.type} left out: {odd[0]!r} is no printable text"
+            self.events.emit(GroupTrouble, message=what)
+        self._odd = odd
 
     async def _make(self, names: Sequence[str]) -> None:
         board = self.board

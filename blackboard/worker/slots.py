@@ -23,8 +23,9 @@ class FreeSlots:
         exhausted: Container[LimitName] = (),
         times: int = 1,
     ) -> None:
-        """`running` has the slots taken by each type, `permits` those of each limit of the board,
-        `exhausted` the limits of which there are no more. All that is free counts so many `times`.
+        """`free` slots are taken by none. `running` has those that each type takes, `permits` those
+        of each limit of the board, `exhausted` the limits of which there are no more. All that is
+        free counts so many `times`.
         """
         self._running = running
         self._permits = permits or {}

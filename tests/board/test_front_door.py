@@ -276,7 +276,7 @@ def test_an_item_with_a_damaged_spec_is_refused(url: str) -> None:
             damaged = Merge(item_key("a"), {"spec": "{"}, ANY)
             await table.table.commit(table.partition("a"), [damaged])
             for refused in (board.edit("a", every="2h"), board.rename("a", "b")):
-                with pytest.raises(BlackboardError, match="blackboard doctor"):
+                with pytest.raises(BlackboardError, match="the spec of 'a' cannot be read"):
                     await refused
             assert not (await table.item("a") or pytest.fail("it is gone")).is_paused
 

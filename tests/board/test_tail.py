@@ -149,13 +149,24 @@ def test_what_is_still_written_to_a_file_that_was_moved_is_given(
         asyncio.run(followed(file, saved, lambda: positions(saved) == [4], **table))
         file.rename(tmp_path / "a.1")
         file.touch()
-        log.write("two\n")
+        log.write("two\nend")
     asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8], **table))
     file.unlink()
     assert next_lines(str(file), Place(**saved[-1]), 10) == (b"", Place(**saved[-1]))
     file.write_text("three\n")
-    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8, 6], **table))
-    assert (tmp_path / "taken").read_text().splitlines() == ["0 one", "4 two", "0 three"]
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8, 11, 6], **table))
+    assert (tmp_path / "taken").read_text() == "0 one\n4 two\n8 end0 three\n"
+
+
+def test_what_another_program_saved_is_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]([7])
+    file.write_text("one\n")
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    asyncio.run(followed(file, saved, lambda: len(saved) == 2, **table))
+    assert (tmp_path / "taken").read_text() == "0 one\n"
 
 
 def test_a_file_that_became_shorter_is_read_from_its_beginning(
@@ -195,6 +206,7 @@ def test_the_command_is_given_no_secret_of_the_store(
     environ = (tmp_path / "env").read_text()
     assert "AccountKey" not in environ
     assert f"'BLACKBOARD_PARTITION': '{file}'" in environ
+    assert f"'BLACKBOARD_INODE': '{file.stat().st_ino}'" in environ
     assert "'BLACKBOARD_FENCE': '7'" in environ
 
 

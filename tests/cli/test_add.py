@@ -179,7 +179,7 @@ def test_a_time_that_has_passed_is_pointed_out(blackboard: CommandLine) -> None:
         *("add", "b", "--type", "feed", "--cron", "0 3 * * *", "--missed", "none"),
         *("--first", "2020-01-01T00:00Z"),
     ).out
-    missed = "b is added (feed) and has missed its time, and waits for the next: its time was 2020"
+    missed = "b is added (feed) and has missed its time: its time was 2020"
     assert said.startswith(missed)
     days = (datetime.now(UTC) + timedelta(days=ahead) for ahead in (-1, 0, 1))
     closed = ", ".join(f"{day:%a}".lower() for day in days)

@@ -67,6 +67,11 @@ def counted(item, ctx):
     from blackboard.cli import called
     others = [item.params["other"]] if "other" in item.params else []
     return [called(["run", one, "--here", "--jobs", "mine.py"]) for one in others]
+
+@handler("outlived", concurrency=1)
+def outlived(item, ctx):
+    assert ctx.lost.wait(60)
+    return ctx.lost.reason
 """
 
 
@@ -339,12 +344,23 @@ def test_a_run_here_has_a_permit_like_any_other(jobs: CommandLine) -> None:
         pairs = ("--set", f"other={other}") if other else ()
         jobs("add", one, "--type", "counted", "--every", "8h", *pairs)
     said = here(jobs, "a")
-    assert "as many runs of counted go on as its concurrency allows" in said.err
+    assert "as many runs of counted go on as its concurrency allows (a)" in said.err
     assert [run.result for run in history(jobs, "a")] == ["[1]"]
     assert history(jobs, "b") == []
     here(jobs, "c")
     limit = Limit("counted", "", 1)
     assert jobs.on_board(lambda board: in_use(board, limit)) == []
+
+
+def test_a_run_here_is_told_that_its_permit_is_lost(
+    jobs: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.worker.permits.LEASE", 0.9)
+    jobs("add", "a", "--type", "outlived", "--every", "8h")
+    said = here(jobs, "a")
+    lost = "its permit was not renewed in time, or another worker took it"
+    assert f"blackboard: stopped: {lost}" in said.err
+    assert lost in str(history(jobs, "a")[0].result)
 
 
 def test_a_handler_here_gets_the_settings_of_its_job(jobs: CommandLine) -> None:

@@ -110,7 +110,8 @@ async def test_a_new_schedule_of_an_item_that_has_run(
         ({"every": "1h"}, {"cron": "0 3 * * *"}, True),
         ({"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}, True),
         ({"cron": "0 3 * * *"}, {"cron": "0 3 * * *", "timezone": "Asia/Tokyo"}, True),
-        ({"cron": "0 3 * * *"}, {"params": {"x": 1}}, True),
+        # without one, which a worker may have, it waits on
+        ({"cron": "0 3 * * *"}, {"params": {"x": 1}}, False),
         # what is due stays due where only the limits are others
         ({"every": "1h"}, {"every": "1h", "until": "2030-01-01"}, False),
         ({"every": "1h"}, {"at": "2030-01-01T00:00Z"}, True),
@@ -143,6 +144,18 @@ async def test_a_first_time_that_was_named_stays_under_a_new_schedule(scene: Sce
     await add(scene.board, item_id="davis", item_type="feed", spec=spec, first=named)
     await edit(scene.board, "davis", says(cron="0 4 * * *"))
     assert (await scene.item()).slot == named
+
+
+@story
+async def test_a_pause_makes_up_for_nothing_where_missed_runs_are_not_wanted(scene: Scene) -> None:
+    for item_id, missed, is_late in (("a", "none", True), ("b", "one", False)):
+        await scene.add(item_id, cron="0 * * * *", missed=missed)
+        before = await scene.item(item_id)
+        await pause(scene.board, item_id, scene.mark())
+        now = scene.later(minutes=10)
+        await resume(scene.board, item_id, scene.mark())
+        token = await scene.token(item_id)
+        assert token.ready == (before.ready if is_late else now)
 
 
 @story

@@ -191,23 +191,9 @@ def test_a_missed_slot_is_passed_over_only_where_none_are_wanted(
     assert decided(waiting, run=settings(**said)) is Move(move)
 
 
-@pytest.mark.parametrize(
-    ("jitter", "ready", "move"),
-    [
-        ("30m", NOON - MS, Move.RUN),
-        ("30m", NOON - timedelta(minutes=5), Move.RUN),
-        ("30m", NOON - timedelta(minutes=5) - MS, Move.SKIP),
-        # it was resumed just now
-        ("25m", NOON - MS, Move.RUN),
-        ("24m", NOON - MS, Move.SKIP),
-        (None, NOON - MS, Move.SKIP),
-    ],
-)
-def test_a_slot_that_waited_for_its_jitter_and_not_for_a_resume_is_late_from_then_on(
-    jitter: str | None, ready: datetime, move: Move
-) -> None:
-    run = settings(cron="0 * * * *", missed="none", jitter=jitter)
-    assert decided(token(slot=NOON - HOUR / 2, ready=ready), run=run) is move
+def test_a_slot_that_waited_for_its_jitter_or_was_put_back_is_late_from_its_ready_time_on() -> None:
+    run = settings(cron="0 * * * *", missed="none")
+    assert decided(token(slot=NOON - HOUR, ready=NOON - MS), run=run) is Move.RUN
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ OUTCOMES: dict[ItemEvent, list[Callable[[Item, RunSettings], Item]]] = {
     ItemEvent.FREE: [lambda one, by: freed(one, run(one, Outcome.CANCELLED), settings=by)],
     ItemEvent.UNLOCK: [lambda one, _: unlocked(one, run(one, Outcome.ABANDONED))],
     ItemEvent.PAUSE: [lambda one, _: paused(one, "{}")],
-    ItemEvent.RESUME: [lambda one, _: resumed(one, "{}", now=NOW)],
+    ItemEvent.RESUME: [lambda one, by: resumed(one, "{}", settings=by, now=NOW)],
     ItemEvent.ASK: [lambda one, _: requested(one, name="a", once="", now=NOW).item],
     ItemEvent.RESCHEDULE: [
         lambda one, by: rescheduled(one, settings=by, now=NOW),
@@ -383,15 +383,20 @@ def test_what_a_removal_leaves() -> None:
 def test_what_a_pause_and_its_end_make() -> None:
     assert paused(WAITING, "{1}") == replace(WAITING, state=State.PAUSED, paused="{1}")
     active = replace(PAUSED, state=State.ACTIVE, paused="", resumed="{2}")
-    assert resumed(PAUSED, "{2}", now=NOW) == replace(active, ready=NOW)
+    assert resumed(PAUSED, "{2}", settings=GOES_ON, now=NOW) == replace(active, ready=NOW)
+    assert resumed(PAUSED, "{2}", settings=None, now=NOW) == replace(active, ready=NOW)
+    unmissed = settings(cron=HOURLY, missed="none")
+    assert resumed(PAUSED, "{2}", settings=unmissed, now=NOW) == active
     later = replace(PAUSED, ready=NOON + DAY)
-    assert resumed(later, "{2}", now=NOW) == replace(active, ready=NOON + DAY)
+    assert resumed(later, "{2}", settings=GOES_ON, now=NOW) == replace(active, ready=NOON + DAY)
     runs = ITEMS[Phase.RUNNING_PAUSED]
-    assert resumed(runs, "{2}", now=NOW) == replace(
+    assert resumed(runs, "{2}", settings=GOES_ON, now=NOW) == replace(
         runs, state=State.ACTIVE, paused="", resumed="{2}"
     )
     done = ITEMS[Phase.DONE_PAUSED]
-    assert resumed(done, "{2}", now=NOW) == replace(done, paused="", resumed="{2}")
+    assert resumed(done, "{2}", settings=GOES_ON, now=NOW) == replace(
+        done, paused="", resumed="{2}"
+    )
 
 
 def test_what_the_history_says_of_a_run() -> None:
@@ -484,7 +489,8 @@ def test_the_first_slot_of_an_old_schedule_is_none_of_the_new_one() -> None:
     computed = replace(item(slot=NOON + DAY), schedule="cron 0 12 * * *")
     assert planned_by(computed).slot == NOON + HOUR
     assert planned_by(computed, settings(every="8h")).slot == NOW
-    assert planned_by(computed, settings()).slot == NOW
+    assert planned_by(computed, settings()).slot == NOON + DAY, "a worker may have a schedule"
+    assert planned_by(replace(computed, schedule="at 2026-11-22T12:00Z"), settings()).slot == NOW
     over = settings(cron=HOURLY, until="2026-11-21T12:30Z")
     assert planned_by(computed, over).state is State.DONE
 

@@ -328,7 +328,7 @@ class History:
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
             return
         settings = resolve([decode_spec(item.spec)])
-        late = change.latest - max(item.slot, min(item.ready, item.slot + settings.jitter))
+        late = change.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
         if scheduled and was_closed(settings.schedule, change):
             return
