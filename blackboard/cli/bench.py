@@ -1,5 +1,6 @@
 """`blackboard bench`: how fast a store is for boards, measured on a scratch board."""
 
+import asyncio
 import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import click
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
-from blackboard.cli.session import Session, collect_seldom, run
+from blackboard.cli.session import Session, collect_seldom, end_on_signals, run
 from blackboard.display.layout import Column, Line, Style
 from blackboard.errors import BadInput
 
@@ -57,6 +58,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     found: list[bench.Measurement] = []
 
     async def measure() -> None:
+        end_on_signals()
         steps = count()
         with progress("measuring", bench.STEPS, at_once=True) as done:
 
@@ -71,6 +73,8 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
 
     try:
         run(measure())
+    except asyncio.CancelledError:
+        raise click.Abort from None
     finally:  # what was measured is shown, whatever ended it
         if found and chosen.json:
             emit([view(one) for one in found])

@@ -8,6 +8,7 @@ there are neither.
 
 import asyncio
 import gc
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -94,6 +95,14 @@ class Session(Location):
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a command's work on an event loop of its own."""
     return asyncio.run(work)
+
+
+def end_on_signals() -> None:
+    """SIGTERM and SIGHUP end the present task as Ctrl-C does: with all that it has to put right."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 def collect_seldom() -> None:

@@ -15,7 +15,7 @@ import click
 
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import colour, emit, is_terminal, note
-from blackboard.cli.session import Session, run
+from blackboard.cli.session import Session, end_on_signals, run
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
@@ -126,7 +126,7 @@ async def _demo(store: str | None, *, sharing: bool, web: bool) -> str:
     from blackboard.demo.output import RecordingOutput, TerminalOutput, TextOutput  # noqa: PLC0415 - after the check
 
     play = shared.play if sharing else partial(story.play, served=_served if web else None)
-    _end_on_signals()
+    end_on_signals()
     place = await _place(store)
     live = is_terminal() and os.environ.get("TERM", "dumb") != "dumb"
     target = TerminalOutput(sys.stdout, colour=colour()) if live else TextOutput(sys.stdout)
@@ -166,14 +166,6 @@ async def _place(store: str | None) -> "DemoFolder":
 
 def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="bb-demo-")).resolve()
-
-
-def _end_on_signals() -> None:
-    """SIGTERM and SIGHUP end the demo as Ctrl-C does: with all its workers."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 AZURITE_EPILOG = """\b

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from blackboard.metrics.server import Endpoint
 
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-"""What asks a worker to stop."""
+STOPPING = (
+    *(signal.SIGTERM, signal.SIGINT),
+    *(one for one in [signal.SIGHUP] if signal.getsignal(one) is not signal.SIG_IGN),
+)
+"""What asks a worker to stop; the end of its terminal, too, unless it was started by `nohup`."""
 
 
 def ignore_signals() -> None:
@@ -40,7 +43,7 @@ STEADY = 60.0
 """Seconds after which the end of a worker counts as its first failure."""
 SUPERVISED = "BLACKBOARD_SUPERVISED"
 """In a worker's environment: its stdin is the pipe."""
-STOPPED = {-signal.SIGTERM, -signal.SIGINT, 130}
+STOPPED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130}
 """How a worker ends that was asked to stop before it could listen."""
 KILLED = 1
 """The exit code that stands for a worker that was ended by a signal."""

@@ -17,6 +17,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
+from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import decode_spec
 from blackboard.table import Row
@@ -102,9 +103,13 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
 
 
 def last_move(one: ItemStatus) -> str:
-    """Why a partition came to its present owner, as far as the item says; "" for the first one."""
+    """Why a partition came to its present owner, as far as the item says; "" for the first one.
+    Where one was taken over, its error is of the run before that.
+    """
     item = one.item
-    return first_line(item.error) or ("taken over" if item.attempt > 1 else "")
+    if item.attempt > 1 and item.outcome not in FAILING:
+        return "taken over"
+    return first_line(item.error)
 
 
 # ---- elections

@@ -691,12 +691,14 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     if item.state is State.DONE:
         return replanned(after, settings=settings, now=now)
     stays = stays_planned(item, settings=settings, now=now)
-    following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
     if item.is_asked_for:
+        following = item.planned if stays else slot_after_edit(after, settings=settings, now=now)
         return _planned_beside(after, following or NEVER)
     if item.running or item.attempt > 1:
         return after
-    return _replanned(after, following, settings=settings, now=now)
+    if stays:
+        return _replanned(after, item.planned, settings=settings, now=now)
+    return replanned(after, settings=settings, now=now)
 
 
 def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:

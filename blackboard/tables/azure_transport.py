@@ -28,6 +28,7 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
+from blackboard.errors import BadInput
 from blackboard.table import Requests
 from blackboard.tables.azure_clock import ServiceClock, date_of
 from blackboard.tables.azure_credentials import Tokens
@@ -48,11 +49,22 @@ logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raise
 def proxy_of(endpoint: str) -> str | None:
     """The proxy that the environment names for an account, as `HTTPS_PROXY` and `NO_PROXY` do.
     Nothing else of the environment is used: the passwords in `~/.netrc` are for other programs.
+    Raises BadInput for what is no address, without what may be secret in it.
     """
     parts = urlsplit(endpoint)
-    if proxy_bypass(parts.hostname or ""):
+    named = getproxies().get(parts.scheme)
+    if not named or proxy_bypass(parts.hostname or ""):
         return None
-    return getproxies().get(parts.scheme)
+    address = named if "://" in named else f"http://{named}"
+    try:
+        proxy = urlsplit(address)
+        is_good = proxy.scheme in {"http", "https"} and bool(proxy.hostname) and proxy.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        name = f"{parts.scheme.upper()}_PROXY"
+        raise BadInput(name, "it is no address of a proxy", "as in http://HOST:PORT")
+    return address
 
 
 class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily

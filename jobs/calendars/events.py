@@ -234,8 +234,8 @@ class _Reading:
         member.rules = self._rules("RRULE")
         member.exceptions = self._rules("EXRULE")
         member.exclusions = [moment for moment, _end in self._dates("EXDATE")]
-        for moment, said in self._dates("RDATE"):
-            end = self._end_of_period(said, moment) if said else ""
+        for moment, end_of in self._dates("RDATE"):
+            end = self._end_of_period(end_of, moment) if end_of.value else ""
             if end:
                 member.periods.append((moment, end))
             else:
@@ -264,8 +264,10 @@ class _Reading:
                 self._member.mended.append(str(problem))
         return rules
 
-    def _dates(self, name: str) -> list[tuple[Moment, str]]:
-        """The readable dates of a line."""
+    def _dates(self, name: str) -> list[tuple[Moment, Line]]:
+        """The readable dates of all lines of a name. Each has its end, if it is a period, as a line
+        of the same params.
+        """
         found = []
         for line in self._block.all(name):
             for part in line.value.split(","):
@@ -274,7 +276,7 @@ class _Reading:
                 except (ValueError, OverflowError) as problem:
                     self._member.mended.append(str(problem))
                     continue
-                found += [(moment.within(), end) for moment, end in one]
+                found += [(moment.within(), Line(name, line.params, end)) for moment, end in one]
         return found
 
     def _end(self) -> str:
@@ -287,11 +289,10 @@ class _Reading:
             return self._within(self._zones.moment(line, self._block.zone), "an end").line("DTEND")
         return self._duration(self._block.value("DURATION"), self._member.start)
 
-    def _end_of_period(self, said: str, start: Moment) -> str:
-        if said[:1] in "+-Pp":
-            return self._duration(said, start)
-        line = self._block.first("RDATE")
-        end = self._only(Line("RDATE", line.params if line else "", said))
+    def _end_of_period(self, said: Line, start: Moment) -> str:
+        if said.value[:1] in "+-Pp":
+            return self._duration(said.value, start)
+        end = self._only(said)
         return "" if end is None or end.is_day != start.is_day else end.line("DTEND")
 
     def _duration(self, said: str, start: Moment) -> str:

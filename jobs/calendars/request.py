@@ -195,7 +195,7 @@ class Requester:
         status, headers = response.status_code, response.headers
         content = None
         if status != 304 or not conditions:
-            if status != 200:
+            if status not in {200, 203}:  # 203: a proxy on the way has changed it
                 raise await self._no_feed(response)
             encoding = headers.get("content-encoding", "")
             try:

@@ -290,11 +290,16 @@ def _last(text: bytes, kind: bytes) -> bytes:
     return edges[-1] if edges else b""
 
 
+_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "": 0, "identity": 0}
+_BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # said of what is as it is
+"""What zlib is told, by the encoding of an answer; 0: it is not compressed."""
+
+
 class _Inflater:
     def __init__(self, encoding: str, limit: int, body: Body) -> None:
         self._limit = limit
         self.body = body
-        self._bits = {"gzip": 31, "x-gzip": 31, "deflate": 15, "": 0, "identity": 0}.get(encoding)
+        self._bits = _BITS.get(encoding.strip().lower())
         if self._bits is None:
             raise BadEncoding(f"compressed as {encoding[:20]!r}, which was not asked for")
         self._stream = zlib.decompressobj(self._bits) if self._bits else None

@@ -23,7 +23,7 @@ from icalendar import Calendar, Event
 
 from .events import LONGEST, Vevent
 from .records import SERIES_EVENTS, Budget, Edges, TooMuch, Window, instant_text
-from .times import LATEST, Moment, fits, meant_zone, refuse_bomb
+from .times import LATEST, Moment, at_start, ended_in, fits, meant_zone, refuse_bomb
 
 _BLOCK, _PLACE = "X-BLOCK", "RECURRENCE-ID"
 _DAY = timedelta(days=1)
@@ -181,7 +181,7 @@ def _once(found: list[Instance]) -> list[Instance]:
 def _component(member: Vevent) -> Event:
     lines = [member.start.line("DTSTART"), member.end]
     if member.recurs:
-        lines += [f"RRULE:{rule}" for rule in member.rules]
+        lines += [f"RRULE:{ended_in(rule, member.start)}" for rule in member.rules]
         lines += [moment.line("RDATE") for moment in member.additions]
         lines += [moment.line("EXDATE") for moment in member.exclusions]
     if member.recurrence is not None:
@@ -210,6 +210,13 @@ def _single(member: Vevent, *, shared: bool = False) -> Instance:
 
 def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
     """The times of one series; only the start if the library fails on its rule."""
+    main = replace(main, exclusions=[at_start(one, main.start) for one in main.exclusions])
+    overrides = [
+        one
+        if one.recurrence is None
+        else replace(one, recurrence=at_start(one.recurrence, main.start))
+        for one in overrides
+    ]
     for rule in main.rules:
         refuse_bomb(rule, main.start, window)
     zone = meant_zone(

@@ -218,6 +218,7 @@ _PARTS = {
         for unit in ("SECOND", "MINUTE", "HOUR", "MONTHDAY", "YEARDAY", "WEEKNO", "MONTH", "SETPOS")
     },
 }
+_UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?(?![\dTZ])")
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a rule is tried out in no zone
 
 
@@ -244,6 +245,25 @@ def tidy(value: str) -> str:
     if parts.get("INTERVAL", "1").strip("0"):
         rrulestr(_endless(rule), dtstart=_ANY_DAY)
     return rule
+
+
+def ended_in(rule: str, start: Moment) -> str:
+    """A rule whose UNTIL is in UTC, as RFC 5545 has it for a start with a zone. A local time is one
+    of that zone, which a floating start has, too; a day is meant whole.
+    """
+    found = _UNTIL.search(rule)
+    if found is None or found[3] or start.zone in {"", "UTC"}:
+        return rule
+    wall = datetime.fromisoformat(f"{found[1]}T{found[2] or '235959'}")
+    until = wall.replace(tzinfo=tzp.timezone(start.zone)).astimezone(UTC)
+    return rule.replace(found[0], f"UNTIL={until:%Y%m%dT%H%M%SZ}")
+
+
+def at_start(moment: Moment, start: Moment) -> Moment:
+    """A day that names one of the times of a series that begins at `start`: at its time of day."""
+    if not moment.is_day or start.zone in {"", "UTC"}:
+        return moment
+    return Moment(datetime.combine(moment.wall.date(), start.wall.time()), start.zone)
 
 
 def refuse_bomb(rule: str, start: Moment, window: Window) -> None:

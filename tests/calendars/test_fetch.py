@@ -180,6 +180,16 @@ def test_damaged_or_unknown_compression_is_refused(pieces: list[bytes], encoding
         read(pieces, encoding, 100_000)
 
 
+@pytest.mark.parametrize("encoding", ["", "identity", "none", "UTF-8"])
+def test_what_is_not_compressed_is_taken_as_it_is(encoding: str) -> None:
+    assert read([ONE], encoding, 100_000) == ONE
+
+
+def test_an_answer_that_a_proxy_has_changed_is_one() -> None:
+    with serving({"/": Answer(ONE, status=203, etag=False)}) as site:
+        assert fetch(site.url("/")).body is not None
+
+
 def test_a_body_in_many_pieces_is_put_together() -> None:
     packed = gzip.compress(ONE)
     assert read([packed[at : at + 1] for at in range(len(packed))], "gzip", 100_000) == ONE

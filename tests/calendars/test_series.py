@@ -367,3 +367,60 @@ def test_events_without_a_calendar_around_them_are_read() -> None:
     bare = bare.replace(b"\n", b"\r\n") + b"\r\nEND:VEVENT\r\n"
     for body in (bare, b"\r\n" + bare, bare.replace(b"\r\n", b"\r"), b"\xef\xbb\xbf" + bare):
         assert starts(body) == days(2)
+
+
+# ---- a local time, or a day, where a time in UTC belongs
+
+
+def choir(*lines: str) -> str:
+    return "\n".join(["UID:e", "SUMMARY:Choir", *lines])
+
+
+EVENINGS = days(2, 3, 4, 5, at="T03:00:00Z")
+"""At 20:00 on the Pacific, from the first of September on."""
+
+
+@pytest.mark.parametrize(
+    "start", ["DTSTART:20260901T200000", "DTSTART;TZID=America/Los_Angeles:20260901T200000"]
+)
+@pytest.mark.parametrize(
+    ("rule", "others", "found"),
+    [
+        ("FREQ=DAILY;UNTIL=20260904T200000", "", EVENINGS),
+        ("FREQ=DAILY;UNTIL=20260904T195959", "", EVENINGS[:3]),
+        ("FREQ=DAILY;UNTIL=20260905T030000Z", "", EVENINGS),
+        ("FREQ=DAILY;UNTIL=20260904", "", EVENINGS),
+        ("FREQ=DAILY;UNTIL=20260901", "", EVENINGS[:1]),
+        ("FREQ=DAILY;COUNT=4", "EXDATE;VALUE=DATE:20260902", [EVENINGS[0], *EVENINGS[2:]]),
+    ],
+)
+def test_ends_and_exclusions_are_of_the_zone_of_the_start(
+    start: str, rule: str, others: str, found: list[str]
+) -> None:
+    body = calendar(choir(start, f"RRULE:{rule}", *filter(None, [others])))
+    assert starts(body, window=LOS_ANGELES) == found
+
+
+def test_a_change_that_names_a_day_is_of_the_time_on_that_day() -> None:
+    start = "DTSTART;TZID=America/Los_Angeles:20260901T200000"
+    body = calendar(
+        choir(start, "RRULE:FREQ=DAILY;COUNT=4"),
+        choir(
+            "RECURRENCE-ID;VALUE=DATE:20260902",
+            "DTSTART;TZID=America/Los_Angeles:20260902T210000",
+        ),
+    )
+    moved = "2026-09-03T04:00:00Z"
+    assert starts(body, window=LOS_ANGELES) == [EVENINGS[0], moved, *EVENINGS[2:]]
+
+
+def test_each_period_has_the_zone_of_its_own_line() -> None:
+    body = calendar(
+        choir(
+            "DTSTART;TZID=America/New_York:20260901T090000",
+            "RDATE;VALUE=PERIOD;TZID=America/New_York:20260902T090000/20260902T100000",
+            "RDATE;VALUE=PERIOD;TZID=Europe/London:20260903T090000/20260903T100000",
+        )
+    )
+    found = {one.start: one.end for one in read(body, window=LOS_ANGELES).occurrences}
+    assert found["2026-09-03T08:00:00Z"] == "2026-09-03T09:00:00Z"

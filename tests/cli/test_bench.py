@@ -1,6 +1,9 @@
 """`blackboard bench`: measures the store that is named, and leaves nothing behind there."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -19,6 +22,7 @@ from blackboard.tables.azure_credentials import EMULATOR_KEY
 from blackboard.tables.memory import MemoryTable
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support import benches
+from tests.support.processes import eventually, own_environ
 
 __all__ = ["blackboard"]
 
@@ -70,6 +74,21 @@ def test_it_measures_the_store_and_leaves_nothing_there(
 
 
 once = pytest.mark.not_on_azurite("the store that is measured is not that of the test")
+
+
+@pytest.mark.of_sqlite("files that are left behind")
+def test_one_that_is_ended_by_a_signal_leaves_nothing_either(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "blackboard", "--store", "board.db"]
+    subprocess.run([*command, "init"], cwd=tmp_path, env=own_environ(), check=True)
+    before = {one.name for one in tmp_path.iterdir()}
+    process = subprocess.Popen(
+        [*command, "bench"], cwd=tmp_path, env=own_environ(), stderr=subprocess.PIPE, text=True
+    )
+    eventually(lambda: list(tmp_path.glob("bench_*.db-wal")), "it measures")
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate()
+    assert (process.returncode, told.splitlines()[-1]) == (130, "blackboard: interrupted")
+    assert {one.name for one in tmp_path.iterdir()} == before
 
 
 @once

@@ -4,18 +4,21 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.display.sharing import last_move
 from blackboard.handlers.handler import Handler, handlers_of, pump
 from blackboard.handlers.registry import Registry
-from blackboard.model import Claim, Mark, Token
+from blackboard.model import Claim, Mark, Outcome, Token, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import group_key, item_key, meta_partition
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.shares import names_of
+from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
 from blackboard.table import ANY, Insert, Merge, Value
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.plans import NOON, item
 
 __all__ = ["blackboard"]
 
@@ -127,6 +130,26 @@ def test_a_paused_partition_is_no_alarm(town: CommandLine) -> None:
 def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None:
     assert "group: there is no 'mail' on this board" in town.refused("leases", "mail")
     assert "group: 'a-b' is no name" in town.refused("leases", "a-b")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "attempt", "words"),
+    [
+        (None, "", 1, ""),
+        (None, "", 2, "taken over"),
+        ("cancelled", "let go for another worker", 1, "let go for another worker"),
+        ("cancelled", "let go for another worker", 2, "taken over"),
+        ("failed", "OSError: no route\nmore", 2, "OSError: no route"),
+    ],
+)
+def test_the_last_move_is_that_of_the_present_owner(
+    outcome: str | None, error: str, attempt: int, words: str
+) -> None:
+    moved = replace(
+        item(), outcome=Outcome(outcome) if outcome else None, error=error, attempt=attempt
+    )
+    status = status_of(moved, None, now=NOON, resolution=0.0)
+    assert last_move(status) == words
 
 
 def test_watch_needs_a_terminal(town: CommandLine) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from blackboard import open_blocking
 from tests.support.processes import eventually, own_environ
 
 JOBS = """
@@ -27,7 +28,7 @@ async def counts(item, ctx):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_stop_that_comes_late_does_not_change_the_exit_code(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -43,3 +44,33 @@ def test_a_signal_to_stop_that_comes_late_does_not_change_the_exit_code(
         (tmp_path / "go").touch()
         process.wait()
     assert process.returncode == 0
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from blackboard import handler
+
+@handler("slow", every="1h")
+async def slow(item, ctx):
+    Path("runs").touch()
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+"""
+
+
+def test_a_worker_whose_terminal_is_closed_lets_its_runs_finish(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(SLOW)
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", "slow", every="1h")
+    command = [sys.executable, "-m", "blackboard", "--store", "board.db", "worker"]
+    process = subprocess.Popen([*command, "--jobs", "jobs.py"], cwd=tmp_path, env=own_environ())
+    try:
+        eventually((tmp_path / "runs").exists, "it runs")
+        process.send_signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+    finally:
+        process.wait()
+    assert process.returncode == 0
+    with open_blocking(tmp_path / "board.db") as board:
+        assert (board.item("a").outcome, board.item("a").running) == ("ok", False)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.clock import SystemClock
+from blackboard.errors import BadInput
 from blackboard.table import Insert, Refused, TableError, Unavailable, Unknown, Unusable
 from blackboard.tables import azure, azure_transport
 from blackboard.tables.azure import AzureTable
@@ -250,3 +251,20 @@ def test_the_clock_of_what_stands_in_between_says_nothing() -> None:
             assert abs((await table.now() - START).total_seconds()) < 60
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "named", ["garbage://secret", "http://me:secret@host:99999", "http://", "http://[secret"]
+)
+def test_a_proxy_that_is_no_address_is_refused_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("https_proxy", named)
+    with pytest.raises(BadInput, match="HTTPS_PROXY: it is no address of a proxy") as refused:
+        proxy_of("https://account.table.core.windows.net")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_proxy_without_a_scheme_is_one_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "127.0.0.1:8080")
+    assert proxy_of("https://account.table.core.windows.net") == "http://127.0.0.1:8080"

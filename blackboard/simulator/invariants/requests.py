@@ -98,7 +98,7 @@ class OperatorChanges:
             if (before.slot, before.ready) != (after.slot, after.ready):
                 yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
                 yield "RUN NOW LOST", "requests", queue[1:], after.requests
-        elif (after.slot, after.ready) != (before.slot, before.ready) or _is_computed(before):
+        elif _is_moved(before, after) or _is_unwanted(before, after):
             yield "ATTEMPTS", "attempt", 1, after.attempt
             yield "SLOT", "planned", after.slot, after.planned
             yield from self._anew(change, after, settings)
@@ -135,11 +135,14 @@ class OperatorChanges:
             yield "SERVED", "state", State.ACTIVE, after.state
 
 
-def _is_computed(item: Item) -> bool:
-    """Whether an item that never ran waits for a slot of its schedule, and not for one that was
-    named.
-    """
-    return item.start is None and item.first is None
+def _is_moved(before: Item, after: Item) -> bool:
+    return (after.slot, after.ready) != (before.slot, before.ready)
+
+
+def _is_unwanted(before: Item, after: Item) -> bool:
+    """Whether an item that never ran waits for a slot of its old schedule, which nobody named."""
+    has_another = (before.schedule, before.timezone) != (after.schedule, after.timezone)
+    return has_another and before.start is None and before.first is None
 
 
 def _asked(change: AppliedChange, before: Item, after: Item) -> Iterator[Difference]:
