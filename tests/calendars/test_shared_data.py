@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,8 @@ def _merged(folder: Path, name: str) -> set[str]:
 def _by_the_library(body: bytes, asked: Window) -> set[tuple[str, str]]:
     zone, edges = ZoneInfo(asked.zone), asked.edges()
     calendar = icalendar.Calendar.from_ical(body[body.index(b"BEGIN:VCALENDAR") :])
+    for event in calendar.walk("VEVENT"):
+        _as_the_start_is(event)
     query: Any = recurring_ical_events.of(calendar)
     found = set()
     for event in query.between(asked.first - timedelta(days=2), asked.end + timedelta(days=2)):
@@ -198,6 +200,29 @@ def _by_the_library(body: bytes, asked: Window) -> set[tuple[str, str]]:
         if edges.meet(*span):
             found.add(span)
     return found
+
+
+def _as_the_start_is(event: Any) -> None:
+    """The library takes a day for its midnight, in UTC: feeds mean all of it, where the event is. A
+    day that is excluded is the time on that day.
+    """
+    start = getattr(event.get("DTSTART"), "dt", None)
+    if not isinstance(start, datetime) or start.tzname() == "UTC":
+        return
+    rules = event.get("RRULE", [])
+    for rule in rules if isinstance(rules, list) else [rules]:
+        until = next(iter(rule.get("UNTIL", [])), None)
+        if type(until) is date:
+            until = datetime.combine(until, time(23, 59, 59))
+        if isinstance(until, datetime) and until.tzinfo is None and start.tzinfo is not None:
+            until = until.replace(tzinfo=start.tzinfo).astimezone(UTC)
+        if until is not None:
+            rule["UNTIL"] = [until]
+    lines = event.get("EXDATE", [])
+    for line in lines if isinstance(lines, list) else [lines]:
+        for one in line.dts:
+            if type(one.dt) is date:
+                one.dt = datetime.combine(one.dt, start.time(), start.tzinfo)
 
 
 def _instant(moment: date, zone: tzinfo = UTC) -> str:
