@@ -539,6 +539,8 @@ def test_a_request_that_queues_is_taken_in_hand_by_a_new_schedule() -> None:
     after = planned_by(queued, settings(cron="30 * * * *"))
     assert (after.slot, after.ready, after.requests) == (NOON - MINUTE, NOW, ())
     assert after.planned == NOON + HOUR / 2
+    kept = planned_by(queued, settings(cron=HOURLY, max_runs=9))
+    assert (kept.slot, kept.ready, kept.planned) == (NOON - MINUTE, NOW, NOON)
 
 
 def test_what_is_still_to_come_counts_anew_also_under_other_limits() -> None:

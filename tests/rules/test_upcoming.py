@@ -19,6 +19,7 @@ EVERY = settings(every="8h")
 CRON = settings(cron=HOURLY)
 ONCE = settings(at=NOON.isoformat())
 CLOSED = settings(cron=HOURLY, blackout="13:01-13:30")
+EVERY_CLOSED = settings(every="8h", blackout="13:01-13:30")
 UNMISSED = settings(cron=HOURLY, blackout="13:01-13:30", missed="none")
 WAITING = item()
 LATER = item(slot=NOON + HOUR)
@@ -84,6 +85,7 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         # what is ready, and late for a time without runs, waits for its end, or for its next slot
         (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR}, [1.5, 2, 3]),
         (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "wait": JITTER}, [1.55, 2.05, 3.05]),
+        (WAITING, EVERY_CLOSED, {"now": NOON + 1.2 * HOUR, "wait": JITTER}, [1.5, 9.5, 17.5]),
         (WAITING, CLOSED, {"now": NOON + 1.2 * HOUR, "after": NOON + 1.5 * HOUR}, [2, 3, 4]),
         (WAITING, CLOSED, {"now": NOON + 1.7 * HOUR}, [0, 2, 3]),
         (WAITING, UNMISSED, {"now": NOON + 1.2 * HOUR}, [2, 3, 4]),
