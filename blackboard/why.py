@@ -42,22 +42,6 @@ MOVES = {
 """The state of an item that is ready, by what a worker does about it."""
 
 
-def due_words(board: BoardTable, item: Item, now: datetime) -> str:
-    """When an item is due: "is due now", "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
-    if item.running:
-        return "is running"
-    if item.state is not State.ACTIVE:
-        return f"is {item.state.value}"
-    if item.ready > now:
-        return f"is due {exactly(item.ready, now)}"
-    try:
-        settings = settings_of(board, item, item.spec)
-    except (BadInput, ValueError):
-        return MOVES[Move.RUN]  # `why` says what is wrong with them
-    move = decide_token(token_of(item), now=now, types={item.type}, settings=settings)
-    return MOVES.get(move, MOVES[Move.RUN])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """What a worker that takes the type and has a free slot does now, and why."""
@@ -486,3 +470,22 @@ async def read_one(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]
     lock = await board.lock(item.id) if item.running else None
     now = await board.table.now()
     return status_of(item, lock, now=now, resolution=board.table.resolution), now
+
+
+# ---- in a few words, as commands answer
+
+
+def due_words(board: BoardTable, item: Item, now: datetime) -> str:
+    """When an item is due: "is due now", "is due 2026-11-21 09:00:00Z (in 7h 5m)"."""
+    if item.running:
+        return "is running"
+    if item.state is not State.ACTIVE:
+        return f"is {item.state.value}"
+    if item.ready > now:
+        return f"is due {exactly(item.ready, now)}"
+    try:
+        settings = settings_of(board, item, item.spec)
+    except (BadInput, ValueError):
+        return MOVES[Move.RUN]  # `why` says what is wrong with them
+    move = decide_token(token_of(item), now=now, types={item.type}, settings=settings)
+    return MOVES.get(move, MOVES[Move.RUN])

@@ -194,6 +194,7 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
 
 
 SOME_TIME = "2000-01-01"
+"""Stands for an `at` until the zone is known that its words are of."""
 
 
 def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: datetime) -> Said:
