@@ -24,7 +24,7 @@ from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
-from blackboard.rules.next_run import times_of, upcoming
+from blackboard.rules.upcoming import times_of, upcoming
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Schedule, make_schedule
 from blackboard.schedule.times import parse_moment

@@ -26,15 +26,13 @@ time. That is what is planned also beside runs that were asked for before it.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 
 from msgspec import Struct
 
-from blackboard.model import NEVER, Item, State, replace, whole_milliseconds
+from blackboard.model import NEVER, Item, State, whole_milliseconds
 from blackboard.phrases import stamp
-from blackboard.rules.due import is_closed, is_missed
 from blackboard.schedule.schedule import (
     Every,
     Once,
@@ -341,71 +339,3 @@ def _latest(schedule: Schedule, *, now: datetime) -> datetime:
             return (opens(schedule, now) or now) + schedule.interval + TOLERANCE
         case _:
             return (next_due(schedule, now) or now) + ZONES_CHANGE
-
-
-def times_of(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """All slots strictly later than `after`."""
-    slot = next_due(schedule, after)
-    while slot is not None:
-        yield slot
-        slot = next_due(schedule, slot)
-
-
-def upcoming(
-    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
-) -> Iterator[datetime]:
-    """The pending run, and the slots of the schedule after it, each with the item's part of the
-    jitter; later than `after`, if given. A paused item counts as if it were resumed; an item that
-    is done has no times.
-    """
-    schedule = settings.schedule
-    if schedule is None or schedule.limits.runs is None:
-        yield from _upcoming(item, settings, now=now, after=after)
-        return
-    left = max(schedule.limits.runs - item.runs, 1) - item.running
-    for at in islice(_upcoming(item, settings, now=now), left):
-        if after is None or at > after:
-            yield at
-
-
-def _upcoming(
-    item: Item, settings: RunSettings, *, now: datetime, after: datetime | None = None
-) -> Iterator[datetime]:
-    """The same, without regard to a number of runs."""
-    if item.state is State.DONE:
-        return
-    schedule, wait = settings.schedule, part_of_jitter(item.id, settings)
-    pending = None if item.running else _pending(item, settings, now=now)
-    if pending is not None and (after is None or pending > after):
-        yield pending
-    if schedule is None:
-        return
-    started = item.start if item.running and item.start else max(pending or item.ready, now)
-    if isinstance(schedule, Every):
-        if after is not None and after > started:
-            started += (after - started) // schedule.interval * schedule.interval
-        yield from times_of(schedule, started)
-        return
-    passed = max(item.slot, started)
-    if item.slot != item.planned and item.planned > passed:
-        passed = item.planned
-        ready = jittered(schedule, item.planned, wait)
-        if after is None or ready > after:
-            yield ready
-    for slot in times_of(schedule, passed if after is None else max(passed, after - wait)):
-        ready = jittered(schedule, slot, wait)
-        if after is None or ready > after:
-            yield ready
-
-
-def _pending(item: Item, settings: RunSettings, *, now: datetime) -> datetime | None:
-    """When the run in hand may start; None: not at all, as a walk finds then."""
-    at = max(item.ready, now)
-    if item.is_paused and settings.missed != "none":
-        item = replace(item, ready=at)  # as it is once it is resumed
-    if is_missed(item, now=at, settings=settings):
-        return None
-    if not is_closed(item, now=at, settings=settings):
-        return item.ready
-    end = opens(settings.schedule, at)
-    return end and ready_for(item.id, end, settings=settings, first=False)

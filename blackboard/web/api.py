@@ -44,8 +44,8 @@ from blackboard.records import (
     run_record,
     run_summary,
 )
-from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.upcoming import upcoming
 from blackboard.table import TableError
 from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of

@@ -34,8 +34,8 @@ from blackboard.protocol.actions import actions
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
-from blackboard.rules.next_run import upcoming
 from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import RunSettings, decode_spec
 from blackboard.web.actions import ACTS, EDITABLE

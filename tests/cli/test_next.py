@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blackboard.model import Item, State, replace
-from blackboard.rules.next_run import upcoming
+from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.cli.command_line import CommandLine, blackboard

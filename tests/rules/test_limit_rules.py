@@ -15,9 +15,9 @@ from blackboard.rules.next_run import (
     planned_after,
     slot_brought_back,
     still_to_come,
-    upcoming,
 )
 from blackboard.rules.transitions import passed_over, put_off, released, rescheduled, run_of
+from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, MINUTE, NOON, item, running, settings

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from blackboard.model import Item, State, replace
-from blackboard.rules import next_run
-from blackboard.rules.next_run import phase, times_of, upcoming
+from blackboard.rules import upcoming as upcoming_rules
+from blackboard.rules.next_run import phase
+from blackboard.rules.upcoming import times_of, upcoming
 from blackboard.schedule.schedule import Schedule, next_due
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
@@ -68,6 +69,7 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (ASKED, CRON, {"now": NOON + 1.5 * HOUR}, [1 / 6, 2, 3]),
         (ASKED, CRON, {"now": NOON + HOUR}, [1 / 6, 2, 3]),
         (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
+        (replace(ASKED, planned=NOON + 1.5 * HOUR), CRON, {}, [1 / 6, 1.5, 2]),
         # a part of the jitter, by which a run is ready after its slot
         (replace(WAITING, ready=NOON + JITTER), CRON, {"wait": JITTER}, [0.05, 1.05, 2.05]),
         (ASKED, CRON, {"wait": JITTER}, [1 / 6, 1.05, 2.05]),
@@ -126,10 +128,10 @@ def test_times_far_away_are_not_reached_step_by_step(monkeypatch: pytest.MonkeyP
         asked.append(after)
         return next_due(schedule, after)
 
-    monkeypatch.setattr(next_run, "next_due", counted)
+    monkeypatch.setattr(upcoming_rules, "next_due", counted)
     for said in (CRON, EVERY):
         assert next(upcoming(WAITING, said, now=NOON, after=NOON + 999 * DAY)) > NOON + 999 * DAY
-    assert len(asked) < 9
+    assert 0 < len(asked) < 9
 
 
 def test_times_are_whole_milliseconds() -> None:

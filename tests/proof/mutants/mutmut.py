@@ -30,6 +30,7 @@ only_mutate =
     blackboard/rules/grab.py
     blackboard/rules/shares.py
     blackboard/rules/transitions.py
+    blackboard/rules/upcoming.py
     blackboard/schedule/schedule.py
 pytest_add_cli_args =
     --store=memory
