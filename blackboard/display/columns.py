@@ -11,7 +11,7 @@ from blackboard.display.layout import Cell, Column, Line, Style, shown
 from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import GroupLeases, last_move
 from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
-from blackboard.phrases import brief, first_line, iso, plural, relative, span, stamp
+from blackboard.phrases import brief, first_line, iso, last_seen, plural, relative, span, stamp
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.worker.membership import Sighting
@@ -399,7 +399,7 @@ def leader_cells(one: ItemStatus, *, now: datetime, absolute: bool) -> Line:
         (when(since, now, absolute=absolute), Style.PLAIN),
         (str(item.fence), Style.PLAIN),
         (item.type, Style.PLAIN),
-        (f"{brief(lock.age)} ago" if lock else NOTHING, Style.LOST if one.stale else Style.PLAIN),
+        (last_seen(lock.age) if lock else NOTHING, Style.LOST if one.stale else Style.PLAIN),
     )
 
 
@@ -445,7 +445,7 @@ def partition_cells(group: GroupLeases, one: ItemStatus) -> Line:
         who,
         (held, Style.PLAIN),
         (str(item.fence), Style.QUIET),
-        (f"{span(one.lock.age)} ago" if one.lock else NOTHING, Style.PLAIN),
+        (last_seen(one.lock.age) if one.lock else NOTHING, Style.PLAIN),
         (item.checkpoint or NOTHING, Style.PLAIN),
         (last_move(one) or NOTHING, Style.QUIET),
     )

@@ -40,8 +40,10 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
         """For how long a partition that is there to be held has had no owner."""
         since: datetime | None = None
         if one.stale and one.lock is not None:
-            return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
-        if one.item.waits:
+            if math.isfinite(one.lock.age):
+                return timedelta(seconds=max(one.lock.age - one.lock.stale_after, 0.0))
+            since = one.item.start  # the host has booted since: no later than that it was renewed
+        elif one.item.waits:
             since = one.item.ready
         return max(self.now - since, timedelta(0)) if since else timedelta(0)
 

@@ -193,6 +193,7 @@ def open_file(path: Path, opening: Opening) -> sqlite3.Connection:
         with translated(path, opening=True):
             _examine(connection, path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            _check_counter(connection, path)
             connection.execute(f"PRAGMA synchronous = {'FULL' if opening.full else 'NORMAL'}")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA cache_size = -{_CACHE}")
@@ -266,5 +267,11 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer version: its schema is {schema}, this version reads "
             f"{SCHEMA} (update blackboard-scheduler)"
         )
+
+
+def _check_counter(connection: sqlite3.Connection, path: Path) -> None:
+    """A copy by `VACUUM INTO` is not in WAL mode until it is opened here: this first read of it
+    makes its side files.
+    """
     if connection.execute("SELECT count(*) FROM counter").fetchone() != (1,):
         raise StoreProblem(f"{path} is damaged: it has lost its counter (restore a copy)")

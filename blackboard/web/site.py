@@ -28,7 +28,7 @@ from blackboard.clock import Clock
 from blackboard.display.columns import worker_name
 from blackboard.display.layout import shown
 from blackboard.errors import BadInput
-from blackboard.phrases import brief, iso, span, stamp
+from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
 from blackboard.web.access import SESSION_LASTS, Access, Gate, Visitor, cookie_name, visitor_of
@@ -103,6 +103,7 @@ class Site:
             "elapsed": elapsed_element,
             "wall": wall_text,
             "brief": brief,
+            "last_seen": last_seen,
             "span": span,
             "shown": shown,
             "worker": worker_name,

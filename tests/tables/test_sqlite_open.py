@@ -137,6 +137,23 @@ def test_a_file_that_is_there_is_not_made_again(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_copy_that_sqlite_made_is_a_board(tmp_path: Path) -> None:
+    async def story() -> list[str]:
+        path, copy = tmp_path / "blackboard.db", tmp_path / "copy.db"
+        table = await SqliteTable.open(path, ManualClock(), Opening(create=True))
+        await table.commit("p", [Insert("a", {"n": 1})])
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM INTO ?", [str(copy)])
+        await table.close()
+        copied = await SqliteTable.open(copy, ManualClock())
+        await copied.commit("p", [Insert("b", {"n": 2})])
+        found = [row.key for row in await rows_of(copied, "p")]
+        await copied.close()
+        return found
+
+    assert asyncio.run(story()) == ["a", "b"]
+
+
 @pytest.mark.parametrize("name", ["a b?c#d%20.db", "Łódź 🏙.db", ":memory:", "file:x.db"])
 def test_any_name_is_a_path(tmp_path: Path, name: str) -> None:
     open_and_close(tmp_path / name, Opening(create=True))
