@@ -315,6 +315,7 @@ class Board:
         taken away. A new schedule counts from now. Its next run goes on at `checkpoint`; None: it
         begins anew. `by` is who does it. Raises BlackboardError for another type while it runs.
         """
+        check_length("by", by)
         if item_type is not None:
             check_type(item_type)
         changes, limit = _texts(options), self._table.table.max_value
@@ -354,6 +355,7 @@ class Board:
         this one run. The schedule stays as it is. The same `trigger` twice is one run. `by` is who
         does it. Raises BlackboardError when the item is paused, or too many runs wait.
         """
+        check_length("by", by)
         once = dict(params or {})
         check_params(once)
         once = plain(once)
@@ -437,6 +439,7 @@ class Board:
         """Remove an item. What runs loses its lock and is stopped; the history stays until its time
         is up. `by` is who does it.
         """
+        check_length("by", by)
         await edits.remove(self._table, check_id(item_id))
         await self._record("remove", item_id, by=by)
 

@@ -231,7 +231,7 @@ class BoardWorker:
         reported: list[str] = []
         while True:
             await self._worker.board.clock.sleep(self._settings.cycle.total_seconds())
-            files = changed()
+            files = await asyncio.to_thread(changed)
             if files and files != reported:
                 self.events.emit(JobsChanged, files=tuple(files))
             reported = files

@@ -26,7 +26,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.model import (
     Claim,
     Ended,
@@ -411,7 +411,8 @@ class Election:
         if item is None:
             await self._added()
         elif is_ahead(item.ready, now=await self._board.table.now()):
-            await edits.bring_back(self._board, self.name)
+            with suppress(Missing):  # it was removed meanwhile
+                await edits.bring_back(self._board, self.name)
 
     async def _hear(self) -> None:
         """Announce this candidate when it is time, and hear what others have sent."""
@@ -514,7 +515,8 @@ class Election:
         self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
         self._won.set()
         if prunes_after(claim.fence, retention=RETENTION):
-            await prune(self._board, self.name, retention=RETENTION)
+            with suppress(BadRow):  # for `blackboard doctor`
+                await prune(self._board, self.name, retention=RETENTION)
 
     async def _renew(self, claim: Claim) -> None:
         renewed = await claims.renew(self._board, claim)

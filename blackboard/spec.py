@@ -195,8 +195,15 @@ def decode_spec(text: str) -> Spec:
 
 
 def params_of(spec: str, once: str) -> dict[str, Any]:
-    """The params of a run: the item's, and over them what a `run now` gave for this run alone."""
-    over: dict[str, Any] = msgspec.json.decode(once) if once else {}
+    """The params of a run: the item's, and over them what a `run now` gave for this run alone.
+    Raises BadSpec.
+    """
+    try:
+        over = msgspec.json.decode(once, type=dict[str, Any]) if once else {}
+    except RecursionError:
+        raise BadSpec("the params of this run are nested too deeply") from None
+    except ValueError as problem:
+        raise BadSpec(f"the params of this run: {problem}") from None
     return decode_spec(spec).params | over
 
 

@@ -215,9 +215,10 @@ class Table(Protocol):
 
 async def read(table: Table, partition: str, key: str) -> Row | None:
     """One row, or None."""
+    found = None  # read to its end: a scan that is left early is closed by a task of its own
     async for row in table.scan(partition, key, just_after(key), 1):
-        return row
-    return None
+        found = row
+    return found
 
 
 def just_after(key: str) -> str:

@@ -113,7 +113,7 @@ async def take(
     """
     for _ in range(TRIES):
         found = {one.number: one for one in await _read(board, limit)}
-        held = [one.number for one in found.values() if not one.is_stale]
+        held = {one.number for one in found.values() if not one.is_stale}
         left = max(limit.most - len(held), 0)
         free = [number for number in range(limit.most) if number not in held][:left]
         # From a random one on: workers that take some at the same time collide less.

@@ -4,9 +4,10 @@ Each worker looks at the group in rounds, a third of a lease apart, and decides 
 locks, the tokens, and the rows of the workers. No worker assigns anything: two that see the same
 come to the same shares, and where they do not, the conditions of the claims decide.
 
-    a worker counts      from its second announcement on, or as soon as it holds something: one that
-                         dies soon after each start moves nothing. All count while nothing has
-                         been held for a round: those who start together share from the beginning.
+    a worker counts      while it is announced: from its second announcement on, or as soon as it
+                         holds something, so that one that dies soon after each start moves
+                         nothing. All count while nothing has been held for a round: those who
+                         start together share from the beginning.
     its share            partitions / workers, rounded down; the first of them, by what they hold
                          and then by name, have one more. So no share changes while nothing else
                          does, and the moves to a new picture are the fewest that there can be.
@@ -180,8 +181,8 @@ def counting(
     hold locks that are not stale, `leaving` are about to end. While a group `begins`, nothing of it
     has been held for a round.
     """
-    some = {one for one, twice in announced.items() if twice or begins}
-    return frozenset(({me} | some | set(owners)) - (set(leaving) - {me}))
+    some = {one for one, twice in announced.items() if twice or begins or one in owners}
+    return frozenset(({me} | some) - (set(leaving) - {me}))
 
 
 def youngest(since: Mapping[str, float], count: int) -> Sequence[str]:

@@ -209,6 +209,11 @@ def _own_class(value: Any) -> Any:
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 
+def _plain(value: Any) -> Any:
+    """As `_own_class`; raw JSON as what it says."""
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else _own_class(value)
+
+
 def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     """A handler's result as JSON. Raises Unfit, which names the type or number that does not
     fit.
@@ -252,7 +257,7 @@ def is_too_deep(encoded: str) -> bool:
 
 def _not_finite(value: Any) -> float | None:
     """An infinity or a NaN in a value that can be encoded, or None."""
-    left = [msgspec.to_builtins(value, enc_hook=msgspec.json.decode)]  # the hook is for raw JSON
+    left = [msgspec.to_builtins(value, enc_hook=_plain)]
     while left:
         match left.pop():
             case float() as number if not math.isfinite(number):

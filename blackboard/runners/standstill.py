@@ -38,7 +38,7 @@ class LoopWatch:
         self._turned = clock.monotonic()
         self._deadline = self._turned + AWAKE
         self._ended = threading.Event()
-        threading.Thread(target=self._watch, name="loop watch", daemon=True).start()
+        self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
     def turning(self, deadline: float) -> None:
         """The loop turns, and turns again before `deadline`, in monotonic seconds; infinity: it
@@ -47,6 +47,8 @@ class LoopWatch:
         self._deadline, self._turned = deadline, self._clock.monotonic()
         if math.isinf(deadline):
             self._ended.set()
+        elif self._thread.ident is None:
+            self._thread.start()
 
     def _watch(self) -> None:
         reported, wakes = 0.0, self._clock.monotonic()

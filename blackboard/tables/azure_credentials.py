@@ -209,6 +209,8 @@ class Tokens(AsyncTokenCredential):
                 self._last, self._failed = await self._asked(*scopes, **options), None
             except NoToken as failure:
                 self._failed = self._clock.monotonic(), failure
+            else:
+                return self._last  # a clock of this host that is wrong does not make it bad
         if self._last is not None and self._last.expires_on > self._clock.now().timestamp():
             return self._last
         assert self._failed is not None

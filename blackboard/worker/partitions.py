@@ -21,7 +21,7 @@ from inspect import isawaitable
 from typing import Any
 
 from blackboard.bus import OpenBus
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import (
     BusBack,
     BusUnavailable,
@@ -459,10 +459,14 @@ class GroupWorker:
         """Plan partitions anew that wait because a clock was wrong. Few wait for longer than a
         moment, for what their pumps said; each is looked at once.
         """
-        waiting = {one.id: one.etag for one in look.tokens if is_ahead(one.ready, now=look.now)}
-        for name, _ in waiting.items() - self._explained.items():
-            await bring_back(self.board, name)
-        self._explained = waiting
+        waiting = {one.id: one for one in look.tokens if is_ahead(one.ready, now=look.now)}
+        etags = {name: one.etag for name, one in waiting.items()}
+        for name, _ in etags.items() - self._explained.items():
+            try:
+                await bring_back(self.board, name)
+            except BlackboardError as problem:
+                self._leave(waiting[name], problem)
+        self._explained = etags
 
     # ---- taking
 
@@ -636,7 +640,7 @@ class GroupWorker:
 
     async def _release(self) -> None:
         while True:
-            await self.releases.next(0, hurry=True, slots_freed=lambda: None)
+            await self.releases.next(0, hurry=True)
             self.holdings.changed.set()
             if self._grab is not None:
                 self._grab.ended(self.holdings.ids)

@@ -64,6 +64,8 @@ class Releases:
     events: Events
     holdings: Holdings
     retention: Retention
+    slots_freed: Callable[[], None] = lambda: None
+    """Called when slots are free of runs that could not be released yet."""
     runs: int = 0
     """Released so far."""
     _shards: list[_Shard] = field(init=False)
@@ -75,28 +77,25 @@ class Releases:
         """Queue a run that has ended, or was not begun. Its lock is renewed until it is written."""
         shard = self._shards[held.shard]
         held.end()
+        shard.ended.put_nowait((held, ended))
         if shard.stuck:
             self.holdings.slots.vacate(held.claim.nonce)
-        shard.ended.put_nowait((held, ended))
+            self.slots_freed()
 
     @property
     def waiting(self) -> int:
         """Runs that have ended and are not being written yet, and whose slots are free soon."""
         return sum(one.ended.qsize() for one in self._shards if not one.stuck)
 
-    async def next(
-        self, number: int, *, hurry: bool, slots_freed: Callable[[], None]
-    ) -> list[Released]:
+    async def next(self, number: int, *, hurry: bool) -> list[Released]:
         """Release as many of a shard as fit one batch, as soon as there is one; with `hurry` they
-        do not wait for others. When it takes long, their slots are freed, and `slots_freed` is
-        called.
+        do not wait for others. When it takes long, their slots are freed.
         """
         shard = self._shards[number]
         batch = await self._batch(number, hurry=hurry)
         begun = self.board.clock.monotonic()
         holdings = [held for held, _ in batch]
-        free_slots = self._free_slots(number, holdings, slots_freed)
-        late = asyncio.get_running_loop().create_task(free_slots)
+        late = asyncio.get_running_loop().create_task(self._free_slots(number, holdings))
         try:
             finished = [_finished(held, ended) for held, ended in batch]
             write = partial(release, self.board, leases=Renewed(holdings))
@@ -114,9 +113,7 @@ class Releases:
             self._may_prune(shard, released)
         return results
 
-    async def _free_slots(
-        self, number: int, holdings: Sequence[Holding], slots_freed: Callable[[], None]
-    ) -> None:
+    async def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
         """After a while; those of what has ended meanwhile, too."""
         if self.board.shards == 1:
             return  # there is nothing else that could be done with them
@@ -125,7 +122,7 @@ class Releases:
         for held in self.holdings:
             if held in holdings or (held.ended and held.shard == number):
                 self.holdings.slots.vacate(held.claim.nonce)
-        slots_freed()
+        self.slots_freed()
 
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
         """What is to be written now. What was cut short is due again at once."""

@@ -100,6 +100,7 @@ class Worker:
         """
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
+        self.releases.slots_freed = self._fill_slots
         self.wake.start()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -274,9 +275,7 @@ class Worker:
     async def _release(self, mode: Mode, number: int) -> None:
         """Release what has ended of a shard, and see that slots that became free are filled."""
         while True:
-            batch = await self.releases.next(
-                number, hurry=self.stopping, slots_freed=self._fill_slots
-            )
+            batch = await self.releases.next(number, hurry=self.stopping)
             now = await self.board.table.now()
             for released in batch:
                 if released.ready is not None and released.ready - now < self.walk.cycle:

@@ -175,6 +175,10 @@ LONG = "x" * 40_000
     [
         (lambda board: board.pause("davis", reason=LONG), "reason: it has 40,000 characters"),
         (lambda board: board.run("davis", by=LONG), "by: it has 40,000 characters"),
+        (lambda board: board.edit("davis", every="5m", by=LONG), "by: it has 40,000 characters"),
+        (lambda board: board.remove("davis", by=LONG), "by: it has 40,000 characters"),
+        (lambda board: board.pause("davis", by=LONG), "by: it has 40,000 characters"),
+        (lambda board: board.rename("davis", "elk", by=LONG), "by: it has 40,000 characters"),
         (lambda board: board.rename("davis", LONG), "id: it has 40,000 characters"),
         (lambda board: board.add("new", LONG), "type: it has 40,000 characters"),
         (
@@ -191,9 +195,10 @@ def test_what_is_too_long_or_too_little_is_refused_by_name(
     tmp_path: Path, call: Call, problem: str
 ) -> None:
     async def work(board: Board) -> None:
+        before = await board.item("davis")
         with pytest.raises(BadInput, match=problem):
             await call(board)
-        assert [item.id async for item in board.items()] == ["davis"]
+        assert [item async for item in board.items()] == [before]
         assert await board.actions() == []
 
     on_board(tmp_path, work)

@@ -23,8 +23,9 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
 from blackboard.protocol import edits, keys
 from blackboard.protocol.reading import BoardTable, read_status
+from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
-from blackboard.table import Insert, Merge, Row, Unavailable
+from blackboard.table import ANY, Insert, Merge, Row, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board
 from tests.support.clocks import ManualClock
@@ -225,6 +226,20 @@ async def test_a_term_that_is_over_does_not_come_back(town: Town) -> None:
     await town.until(lambda: one.is_leader, 2 * LEASE)
     assert one.term == 2
     assert [run.outcome for run in await town.history()] == [Outcome.CANCELLED]
+
+
+@of_town
+async def test_a_damaged_row_of_the_history_ends_no_term(town: Town) -> None:
+    for _ in range(PRUNE_EVERY):
+        async with await town.candidate(enter=False) as one:
+            await town.until(lambda: one.is_leader, CHECK)
+            board = await town.elections()
+            if one.term == 2:
+                harm = Merge(keys.run_key("report", 1), {"outcome": "a later one"}, ANY)
+                await board.table.commit(board.shard(0), [harm])
+            await town.turns(0.5)
+            assert one.is_leader, one.lost.reason
+    assert one.term == PRUNE_EVERY
 
 
 @of_town

@@ -108,7 +108,13 @@ def test_one_who_leaves_has_no_share_and_counts_no_more() -> None:
     assert found("ab", leaving="b") == {"a", "me"}
     assert found("a", begins=True) == {"a", "b", "new", "me"}
     assert found(begins=True, leaving="ab") == {"new", "me"}
-    assert counting({}, owners=["x"], leaving=["me"], me="me", begins=False) == {"x", "me"}
+    assert found("a", leaving="me") == {"a", "b", "me"}
+    assert counting(live, owners=["new", "x"], leaving=[], me="me", begins=False) == {
+        "a",
+        "b",
+        "new",
+        "me",
+    }, "x holds something, and is not announced"
 
 
 def test_the_youngest_go_first() -> None:

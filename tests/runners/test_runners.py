@@ -78,6 +78,19 @@ def test_a_result_with_null_or_raw_json_in_it_is_encoded() -> None:
     assert output.encode_result([None, "null", msgspec.Raw(b"1.5")]) == b'[null,"null",1.5]'
 
 
+def test_a_result_with_texts_and_numbers_of_own_classes_beside_null_is_encoded() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    class Real(float):
+        pass
+
+    value = {"title": Text("a"), "etag": None, "mean": [Real(0.5)]}
+    assert output.encode_result(value) == b'{"title":"a","etag":null,"mean":[0.5]}'
+    with pytest.raises(output.Unfit, match="the number nan"):
+        output.encode_result([Text("a"), Real("nan")])
+
+
 def test_a_result_larger_than_a_row_is_replaced_by_a_warning_that_names_both_sizes() -> None:
     async def story(runner: ProcessRunner) -> None:
         for size, told in ((24_600, "32,82"), (65 << 20, "90,876,")):

@@ -180,6 +180,17 @@ def test_a_good_token_is_used_while_no_other_is_given(monkeypatch: pytest.Monkey
     asyncio.run(story())
 
 
+def test_a_new_token_is_used_though_the_clock_of_this_host_says_that_it_has_expired() -> None:
+    source = Source(ManualClock())
+    ahead = ManualClock()
+    ahead.jump(2 * 3600.0)
+
+    async def story() -> None:
+        assert (await Tokens(source, ahead).get_token("scope")).token == "token"
+
+    asyncio.run(story())
+
+
 def test_requests_that_wait_for_a_token_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 0.01)
     source = Source(ManualClock())

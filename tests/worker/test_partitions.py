@@ -14,7 +14,7 @@ from blackboard.display.sharing import read_groups
 from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
-from blackboard.protocol.keys import next_key
+from blackboard.protocol.keys import item_key, next_key
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Merge
@@ -508,6 +508,27 @@ async def test_partitions_let_go_while_a_clock_was_ahead_are_taken_when_it_is_ri
     group.fleet.clock.jump(3600.0)
     await group.fleet.turn(3 * ROUND)
     await let_go_in_the_future(group)
+
+
+@sharing(partitions=3)
+async def test_one_that_cannot_be_read_then_is_reported_and_holds_up_no_other(group: Group) -> None:
+    await group.join("ann")
+    await group.fleet.turn(GATHERING + 2.0)
+    group.fleet.clock.jump(3600.0)
+    await group.fleet.turn(3 * ROUND)
+    await group.hands["ann"].stops()
+    await group.fleet.turn(LEASE)
+    group.fleet.clock.jump(-3600.0)
+    harm = Merge(item_key("1"), {"version": 99}, ANY)
+    await group.board.table.commit(group.board.shard(0), [harm])
+    await group.join("ben")
+    await group.fleet.turn(LEASE + 2.0)
+    assert sorted(group.log.owners) == ["0", "2"]
+    told = [one for one in group.hands["ben"].told if isinstance(one, ItemLeftAlone)]
+    assert [one.id for one in told] == ["1"]
+    whole = Merge(item_key("1"), {"version": 1}, ANY)
+    await group.board.table.commit(group.board.shard(0), [whole])
+    await group.fleet.turn(1.0)
 
 
 @sharing()

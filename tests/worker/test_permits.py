@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from blackboard.events import ItemLeftAlone
 from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.edits import run_now
@@ -90,6 +91,22 @@ async def test_a_run_for_other_params_is_counted_by_those(place: Workplace) -> N
     worker = await place.worker()
     await worker.run("davis")
     assert taken
+
+
+@pytest.mark.parametrize("once", ["[]", "{", "[" * 5_000])
+@with_workers
+async def test_a_run_whose_params_are_damaged_is_left_alone(place: Workplace, once: str) -> None:
+    for name in ("bad", "good"):
+        await place.add(name, item_type="polite", params={"host": "a.example"})
+    (token,) = [one for one in await place.tokens() if one.id == "bad"]
+    harm = Merge(keys.next_key(token.ready, "bad"), {"once": once}, ANY)
+    await place.other.table.commit(place.other.partition("bad"), [harm])
+    place.later(seconds=2)
+    worker = await place.worker()
+    await until(lambda: worker.order == ["good"], "the other one")
+    assert [one.id for one in worker.of(ItemLeftAlone)] == ["bad"]
+    mended = Merge(keys.next_key(token.ready, "bad"), {"once": ""}, ANY)
+    await place.other.table.commit(place.other.partition("bad"), [mended])
 
 
 @with_workers

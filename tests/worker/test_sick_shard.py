@@ -11,10 +11,11 @@ import pytest
 from blackboard.assembly import assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.model import Outcome, Token
+from blackboard.model import Mark, Outcome, Token
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
+from blackboard.protocol.edits import pause, resume
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
@@ -24,7 +25,7 @@ from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker.membership import workers
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
-from tests.support.clocks import ManualClock, SeededChance, TurnedWake
+from tests.support.clocks import START, ManualClock, SeededChance, TurnedWake
 from tests.support.workers import HANDLERS, FakeRunner, board_on, ids_of_shard
 
 SHARDS, PER_SHARD = 4, 4
@@ -353,6 +354,45 @@ async def claimed_by_another(place: Town) -> list[str]:
                 await claim(place.board, [token], owner="dead", settings=settings)
                 dead.append(item_id)
     return dead
+
+
+def test_the_slot_of_each_run_that_ends_in_a_stuck_shard_is_filled_at_once() -> None:
+    async def story(place: Town) -> None:
+        others = [
+            item_id
+            for number in range(1, SHARDS)
+            for item_id in ids_of_shard(place.board, number)[:PER_SHARD]
+        ]
+        for item_id in others:
+            await pause(place.board, item_id, MARK)
+        place.runner.at_once = False
+        await place.turn(EVERY + CYCLE)
+        first, second = place.worker.holdings
+        assert {first.shard, second.shard} == {SICK}
+        for item_id in others:
+            await resume(place.board, item_id, MARK)
+        put(place, TROUBLES["slow"], place.board.shard(SICK))
+        await place.turn(CYCLE + 1.0)
+
+        def run_elsewhere() -> int:
+            return sum(one.shard != SICK for one in place.worker.holdings)
+
+        runs = {one.call.item.id: one for one in place.runner.all() if not one.ended.done()}
+        runs[first.claim.id].end()
+        await place.turn(1.5)
+        assert run_elsewhere() == 1
+        runs[second.claim.id].end()
+        await place.turn(0.5)
+        assert run_elsewhere() == 2
+        put(place, Trouble(), "")
+        for one in place.runner.all():
+            if not one.ended.done():
+                one.end()
+
+    asyncio.run(tell(story, slots=2, limit="1h"))
+
+
+MARK = Mark(by="ann", at=START)
 
 
 @pytest.mark.parametrize("shards", [1, SHARDS])

@@ -1,9 +1,11 @@
 """A worker whose loop stands still is ended; one that was stopped, or that waits, is not."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from blackboard.clock import SystemClock
 from blackboard.model import Item, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners import guard
 from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
+from blackboard.runners.standstill import LoopWatch
 from tests.support import loop_child as turning
 from tests.support.patience import patience
 from tests.support.processes import all_gone, eventually, is_gone, site, whole_lines
@@ -79,6 +83,21 @@ def test_a_stopped_process_is_known_from_one_that_runs() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_loop_is_watched_from_its_first_turn_on() -> None:
+    """A worker of a group that is made, and does no work, has none."""
+
+    def watches() -> int:
+        return sum(one.name == "loop watch" for one in threading.enumerate())
+
+    before, clock = watches(), SystemClock()
+    watch = LoopWatch(clock, lambda _: None)
+    assert watches() == before
+    watch.turning(clock.monotonic() + 60.0)
+    assert watches() == before + 1
+    watch.turning(math.inf)
+    eventually(lambda: watches() == before, "the watch ends")
 
 
 # ---- real processes
