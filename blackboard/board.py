@@ -64,7 +64,7 @@ from blackboard.records import (
     item_record,
     run_record,
 )
-from blackboard.rules.status import STATES
+from blackboard.rules.status import STATES, status_of
 from blackboard.settings import Settings
 from blackboard.spec import Spec, check_params, encode_spec, plain
 from blackboard.stores import wake_workers
@@ -377,7 +377,7 @@ class Board:
             raise BlackboardError(f"{item_id} is {done.item.state.value}: nothing is to be paused")
         if done.changed:
             await self._record("pause", item_id, by=by, reason=reason)
-        return await self._shown(done.item)
+        return await self._changed(done.item)
 
     @checked
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:
@@ -559,6 +559,7 @@ class Board:
             self._recording("web"),
             unrecorded=self._recording(None),
             store=self._location.store,
+            settings=self._location.settings,
             access=access,
             clock=self._table.clock,
             chance=self._table.chance,
@@ -609,9 +610,18 @@ class Board:
                 raise result
 
     async def _changed(self, item: Item) -> BoardItem:
-        """An item that was changed here: workers that were made here walk without waiting."""
+        """An item that was changed here: workers that were made here walk without waiting. It is
+        done: where the store does not answer, its lock is left out.
+        """
         self._wake_workers()
-        return await self._shown(item)
+        try:
+            return await self._shown(item)
+        except TableError:
+            board = self._table
+            now, resolution = board.clock.now(), board.table.resolution
+            return item_record(
+                status_of(item, None, now=now, resolution=resolution), board.labels(item)
+            )
 
     async def _record(
         self, verb: str, item_id: str, *, by: str, reason: str = "", detail: str = ""

@@ -6,7 +6,7 @@ the board; it prints the plan and carries it out. `export` writes what `apply` r
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -236,10 +236,14 @@ async def _apply(
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")
         if not dry_run:
-            await _carry_out(board, plan, tombstones=found)
-            wake_workers(session.store)
-            if plan.steps:
-                await record(session, board, "apply", plan.ids, details=plan.counts)
+            done = set[str]()
+            try:
+                await _carry_out(board, plan, tombstones=found, on_done=done.update)
+            finally:
+                if done:
+                    wake_workers(session.store)
+                    made = plan.only(done)
+                    await record(session, board, "apply", made.ids, details=made.counts)
     return 0
 
 
@@ -282,9 +286,15 @@ def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: dateti
         click.echo("dry run: nothing was changed")
 
 
-async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]) -> None:
+OnDone = Callable[[Iterable[str]], None]
+
+
+async def _carry_out(
+    board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item], on_done: OnDone
+) -> None:
     """Each item by itself, or many in a batch: an apply that was ended in the middle is repeated,
-    and goes on. `tombstones` has those of the items that are added.
+    and goes on. `tombstones` has those of the items that are added; `on_done` is called with the
+    ids of those that are done.
     """
     now = await board.table.now()
     new = [
@@ -297,15 +307,22 @@ async def _carry_out(board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[
         )
         for one in plan.add
     ]
-    with steps("adding", len(new)) as done:
-        await additions.add_many(board, new, tombstones=tombstones, on_added=done.moved)
+    with steps("adding", len(new)) as bar:
+
+        def added(some: Sequence[additions.New]) -> None:
+            bar.moved(len(some))
+            on_done(one.id for one in some)
+
+        await additions.add_many(board, new, tombstones=tombstones, on_added=added)
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""
         await edits.edit(board, one.id, one.spec_for, declared_by=by or None)
+        on_done([one.id])
 
     async def remove(item: Item) -> None:
         await edits.remove(board, item.id)
+        on_done([item.id])
 
     await for_each(plan.change, change, "changing")
     await for_each(plan.remove, remove, "removing")
@@ -328,8 +345,17 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     if chosen.json:
         emit([declared(item) for item in items])
     else:
-        click.echo("\n".join(item_text(declared(item)) for item in items), nl=False)
+        click.echo("\n".join(map(_toml, items)), nl=False)
     return 0
+
+
+def _toml(item: Item) -> str:
+    """Raises BadInput, with the item, for what TOML cannot say."""
+    try:
+        return item_text(declared(item))
+    except BadInput as problem:
+        text = f"item {shown(item.id)}: {problem.problem}"
+        raise BadInput(problem.field, text, problem.remedy) from None
 
 
 async def _read_items(session: Session, ids: Sequence[str], *, exact: bool) -> list[Item]:

@@ -190,7 +190,7 @@ def edit_command(
 
     def new_of(item: Item, spec: Spec) -> Spec:
         def zone_of(spec: Spec) -> str:
-            return resolve(item.type, encode_spec(spec)).timezone
+            return resolve(item_type or item.type, encode_spec(spec)).timezone
 
         return edited(spec, with_times(said, spec, zone_of, now), pairs=pairs, unset=unset)
 

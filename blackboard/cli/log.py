@@ -189,7 +189,7 @@ async def _follow(
         while True:
             began = clock.monotonic()
             try:
-                found = await read(recent())
+                found = await _unless_gone(read(recent()))
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")
@@ -201,6 +201,13 @@ async def _follow(
                         show(one)
                 known = {(one.id, one.fence) for one in found}
             await clock.sleep(max(BETWEEN_LOOKS, clock.monotonic() - began))
+
+
+async def _unless_gone(reading: Awaitable[list[Run]]) -> list[Run]:
+    """What is read; nothing where the last item that was meant is gone, and its tombstone too."""
+    with suppress(BadInput):
+        return await reading
+    return []
 
 
 def _tail_line(one: Run) -> None:

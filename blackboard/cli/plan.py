@@ -1,6 +1,6 @@
 """The plan of `apply`: what to add, change and remove, by what files declare and what is there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from blackboard.display.layout import shown
-from blackboard.model import Item
+from blackboard.model import Item, replace
 from blackboard.phrases import exactly, plural
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import Resolve
@@ -123,6 +123,15 @@ class ApplyPlan:
         """Of all items that it is about, but of those that stay as they are."""
         added, changed = [one.id for one in self.add], [one.id for one in self.change]
         return [*added, *changed, *(item.id for item in self.remove)]
+
+    def only(self, ids: Container[str]) -> "ApplyPlan":
+        """The part of it that is about these items."""
+        return replace(
+            self,
+            add=[one for one in self.add if one.id in ids],
+            change=[one for one in self.change if one.id in ids],
+            remove=[one for one in self.remove if one.id in ids],
+        )
 
     @property
     def counts(self) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from blackboard.cli.actions import record
+from blackboard.cli.many import for_each
 from blackboard.cli.options import Chosen, common, completing
 from blackboard.cli.output import Answer, emit, note, print_answers
 from blackboard.cli.session import Session, ids_argument, run
@@ -199,18 +200,26 @@ async def _request(
     wait: bool,
     seconds: float | None,
 ) -> int:
-    """Request a run of each item, all or none, and follow the runs if `wait` says so."""
+    """Request a run of each item, and follow the runs if `wait` says so. What one item refuses by
+    itself is refused before any is asked for.
+    """
     async with session.board() as board:
         items = await select(board, ids, exact=exact)
         onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-        requests: list[Requested] = []
+        done = set[str]()
+
+        async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested:
+            item, once = asked
+            request = await edits.run_now(board, item.id, once=once)
+            done.add(item.id)
+            return request
+
         try:
-            for item, once in zip(items, onces, strict=True):
-                requests.append(await edits.run_now(board, item.id, once=once))
+            requests = await for_each([*zip(items, onces, strict=True)], ask, "requesting")
         finally:
-            if requests:
+            if done:
                 wake_workers(session.store)
-                asked = [one.item.id for one in requests]
+                asked = [item.id for item in items if item.id in done]
                 await record(session, board, "run", asked, details=param_names(onces[0]))
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]

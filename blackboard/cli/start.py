@@ -108,6 +108,8 @@ def demo_command(
     if missing:
         problem = f"the calendars need {', '.join(missing)}"
         raise BadInput("demo", problem, "pip install 'blackboard-scheduler[calendars]'")
+    if svg is not None:
+        _check_writable(svg, "svg")
     try:
         where = store if store is not None or chosen is None else chosen.store
         picture = run(_demo(where, sharing=sharing, web=web))
@@ -199,7 +201,7 @@ def azurite_command(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     if log is not None:
-        _check_writable(Path(log))
+        _check_writable(Path(log), "log")
     folder = None if location is None else Path(location)
     file = None if log is None else Path(log)
     with azurite.start(port=port, folder=folder, log=file, progress=note) as emulator:
@@ -215,13 +217,13 @@ def azurite_command(
     raise StoreProblem(f"Azurite has ended; it said:\n{said}")
 
 
-def _check_writable(file: Path) -> None:
-    """Raises BadInput when the file cannot be written."""
+def _check_writable(file: Path, option: str) -> None:
+    """Raises BadInput when the file of an option cannot be written."""
     try:
         file.open("a").close()
     except OSError as error:
         remedy = "name a file that can be written"
-        raise BadInput("log", f"{shown(str(file))}: {error.strerror}", remedy) from None
+        raise BadInput(option, f"{shown(str(file))}: {error.strerror}", remedy) from None
 
 
 def _instructions(url: str, location: str | None) -> str:

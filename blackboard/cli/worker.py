@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 import click
 
 from blackboard.assembly import new_worker
-from blackboard.board_worker import Until, WorkerSettings, handlers_taken, identity, worker_settings
+from blackboard.board_worker import (
+    BoardWorker,
+    Until,
+    WorkerSettings,
+    handlers_taken,
+    identity,
+    worker_settings,
+)
 from blackboard.cli.options import Chosen, common, completing, number_option
 from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom, run
@@ -250,6 +257,17 @@ async def _work(
 ) -> bool:
     """Whether it has ended because files of its jobs changed."""
     handlers = _handlers(session, settings)
+    worker: BoardWorker | None = None
+    opening = asyncio.current_task()
+    assert opening is not None
+
+    def abandoned() -> None:
+        if worker is None:
+            opening.cancel()
+        else:
+            worker.stop()
+
+    when_abandoned(abandoned)
     async with AsyncExitStack() as stack:
         if endpoint is not None:
             await _serve_metrics(stack, endpoint, events=events, store=session.store)
@@ -270,7 +288,6 @@ async def _work(
         loop = asyncio.get_running_loop()
         for one in STOPPING:
             loop.add_signal_handler(one, worker.stop)
-        when_abandoned(worker.stop)
         changed = False
         if not reload:
             await worker.work(until)

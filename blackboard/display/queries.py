@@ -31,10 +31,8 @@ from blackboard.model import (
     replace,
 )
 from blackboard.patterns import is_glob, is_label, matches
-from blackboard.protocol import keys
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
-from blackboard.protocol.rows import record_of
 from blackboard.protocol.statistics import read_statistics
 from blackboard.rules.due import is_stale
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of, is_current
@@ -44,21 +42,26 @@ from blackboard.worker.membership import silence, workers
 # ---- the items of a command
 
 
-async def select(board: BoardTable, patterns: Sequence[str], *, exact: bool = False) -> list[Item]:
+async def select(
+    board: BoardTable, patterns: Sequence[str], *, exact: bool = False, removed: bool = False
+) -> list[Item]:
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
-    of the board. Raises BadInput when one of them means nothing.
+    of the board; with `removed` also those that are there no more. Raises BadInput when one of the
+    patterns means nothing.
     """
     found: dict[str, Item] = {}
     everything: list[Item] | None = None
     for pattern in patterns:
-        item = await board.existing(check_id(pattern))
+        item = await board.item(check_id(pattern))
+        if item is not None and item.state is State.REMOVED and not removed:
+            item = None
         if item is not None:
             found.setdefault(pattern, item)
             continue
         if exact or not is_glob(pattern):
             raise Missing(pattern)
         if everything is None:
-            everything = [item async for item in board.items()]
+            everything = [item async for item in board.items(removed=removed)]
         matched = [
             item
             for item in everything
@@ -337,23 +340,8 @@ async def items_with_history(
     items count too.
     """
     if not ids:
-        return [
-            record_of(Item, row)
-            for number in range(board.shards)
-            async for row in board.table.scan(
-                board.shard(number), keys.ITEM, keys.end_of(keys.ITEM)
-            )
-        ]
-    found: dict[str, Item] = {}
-    for pattern in ids:
-        one = await board.item(check_id(pattern))
-        if one is not None:
-            found[one.id] = one
-        elif exact or not is_glob(pattern):
-            raise Missing(pattern)
-        else:
-            found |= {item.id: item for item in await select(board, [pattern])}
-    return list(found.values())
+        return [item async for item in board.items(removed=True)]
+    return await select(board, ids, exact=exact, removed=True)
 
 
 def last_heard(item: Item) -> datetime:

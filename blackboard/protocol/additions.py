@@ -123,15 +123,15 @@ async def add_many(
     new: Sequence[New],
     *,
     tombstones: Mapping[str, Item],
-    on_added: Callable[[int], None] = lambda _: None,
+    on_added: Callable[[Sequence[New]], None] = lambda _: None,
 ) -> None:
     """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
-    interrupted has added whole items. `on_added` is called with the number of each batch. Raises
+    interrupted has added whole items. `on_added` is called with each batch. Raises
     BadInput when another process adds one of them meanwhile.
     """
     for some in _batches(board, new):
         await _add_divided(board, some, tombstones)
-        on_added(len(some))
+        on_added(some)
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:

@@ -232,13 +232,15 @@ class BoardTable:
             raise Missing(item_id)
         return item
 
-    async def items(self, *, pause: Pause | None = None) -> AsyncIterator[Item]:
-        """All items but tombstones, shard by shard, in the order of their keys. Rows that cannot be
-        read are passed over.
+    async def items(
+        self, *, removed: bool = False, pause: Pause | None = None
+    ) -> AsyncIterator[Item]:
+        """All items, shard by shard, in the order of their keys; with `removed` the tombstones of
+        removed ones, too. Rows that cannot be read are passed over.
         """
         for number in range(self.shards):
             async for item in self.items_and_tombstones(number, pause=pause):
-                if item.state is not State.REMOVED:
+                if removed or item.state is not State.REMOVED:
                     yield item
 
     async def items_and_tombstones(

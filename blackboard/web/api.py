@@ -235,16 +235,19 @@ async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> An
 
 
 async def _run_now(site: Site, request: Request, said: shapes.RunBody) -> AskedRun:
-    asked: AskedRun = await site.verbs.run(said.id, params=said.params, by=name_of(request))
+    asked: AskedRun = await site.verbs.run(
+        said.id, params=said.params, trigger=said.trigger, by=name_of(request)
+    )
     await site.snapshot.reread([said.id])
     return asked
 
 
 async def _verb(name: str, site: Site, request: Request, said: shapes.ReasonBody) -> BoardItem:
     """Pause, resume, cancel or unlock."""
-    await getattr(site.verbs, name)(said.id, reason=said.reason, by=name_of(request))
+    do = getattr(site.verbs, name)
+    done: BoardItem = await do(said.id, reason=said.reason, by=name_of(request))
     await site.snapshot.reread([said.id])
-    return await _shown(site, said.id)
+    return done
 
 
 async def _edit(site: Site, request: Request, said: Any) -> BoardItem:
@@ -254,7 +257,7 @@ async def _edit(site: Site, request: Request, said: Any) -> BoardItem:
         if (value := getattr(said, name)) is not UNSET and value is not None
     }
     given = {} if said.checkpoint is UNSET else {"checkpoint": said.checkpoint}
-    await site.verbs.edit(
+    done: BoardItem = await site.verbs.edit(
         said.id,
         params=said.params,
         unset=said.unset,
@@ -264,7 +267,7 @@ async def _edit(site: Site, request: Request, said: Any) -> BoardItem:
         **options,
     )
     await site.snapshot.reread([said.id])
-    return await _shown(site, said.id)
+    return done
 
 
 # ---- the table

@@ -19,6 +19,7 @@ from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.metrics.board import BoardFigures, exposition, read
 from blackboard.model import replace
 from blackboard.protocol.reading import BoardTable
+from blackboard.settings import Settings
 from blackboard.table import TableError
 from blackboard.web import actions, pages, runs
 from blackboard.web.access import LONGEST_NAME, Access, Gate, visitor_of
@@ -65,6 +66,7 @@ def web_app(
     *,
     unrecorded: Verbs,
     store: str,
+    settings: Settings,
     access: Access,
     clock: Clock,
     chance: Chance,
@@ -78,6 +80,7 @@ def web_app(
         verbs=verbs,
         unrecorded=unrecorded,
         store=store,
+        settings=settings,
         clock=clock,
         access=access,
         snapshot=snapshot,

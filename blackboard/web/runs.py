@@ -18,6 +18,7 @@ from blackboard.errors import BadInput
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
+from blackboard.schedule.times import parse_duration
 from blackboard.web.charts import (
     RunSpan,
     heat_map,
@@ -267,7 +268,9 @@ class ExpectedCost:
 
 
 def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
-    """As `blackboard cost` computes it; None where nothing runs repeatedly, or a board is large."""
+    """As `blackboard cost` computes it, with the cycle of the workers that are there; None where
+    nothing runs repeatedly, or a board is large.
+    """
     items, rhythms = items_of(site), []
     if len(items) > LARGEST_COSTED:
         return None
@@ -279,12 +282,15 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
         rhythm = cost.rhythm_of(item, settings=settings, now=now)
         rhythms += [rhythm] if rhythm is not None else []
     alive = [one.member for one in site.snapshot.present if not one.lost]
-    cycle = min((one.cycle for one in alive), default=60.0)
+    usual = parse_duration(site.settings.worker.cycle).total_seconds()
+    cycle = min((one.cycle for one in alive), default=usual)
     load = cost.Load(
         rhythms=rhythms,
         shards=site.board.shards,
         workers=len(alive) or 1,
         cycle=timedelta(seconds=cycle),
+        retention=site.settings.retention,
+        coordinator=site.settings.board.coordinator,
     )
     if not load.runs:
         return None
@@ -317,6 +323,7 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
         values={
             "coordinator": coordinator,
             "alarms": alarms,
+            "items": site.snapshot.entries,
             "present": site.snapshot.present,
             "numbers": numbers_of(runs),
             "spark_runs": sparkline([len(one) for one in slices], width=160, height=32),

@@ -16,6 +16,7 @@ from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
 from blackboard.model import Mark, Outcome
 from blackboard.records import AnnouncedWorker, BoardAction, BoardItem, RunSummary
+from blackboard.rules.applied import LONGEST_NAME
 from blackboard.rules.status import STATES
 from blackboard.schedule.times import EARLIEST, LATEST
 from blackboard.spec import Spec
@@ -141,10 +142,13 @@ def _check_one_of(field: str, said: list[str], known: tuple[str, ...] | list[str
 
 
 class RunBody(Said, frozen=True):
-    """Which item to run now; `params` are laid over its own for this run."""
+    """Which item to run now; `params` are laid over its own for this run. The same `trigger` twice
+    is one run.
+    """
 
     id: ItemId
     params: dict[str, Any] = {}
+    trigger: Annotated[str, Meta(max_length=LONGEST_NAME, description="Names the request.")] = ""
 
 
 class ReasonBody(Said, frozen=True):

@@ -31,6 +31,7 @@ from blackboard.errors import BadInput
 from blackboard.phrases import brief, iso, last_seen, span, stamp
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.zones import find_zone
+from blackboard.settings import Settings
 from blackboard.web.access import SESSION_LASTS, Access, Gate, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
@@ -47,7 +48,12 @@ class Verbs(Protocol):
     """What an operator does: the verbs of a board, as `blackboard.Board` has them."""
 
     async def run(
-        self, item_id: str, *, params: Mapping[str, Any] | None = None, by: str = ""
+        self,
+        item_id: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        trigger: str = "",
+        by: str = "",
     ) -> Any: ...
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
     async def resume(self, item_id: str, *, reason: str = "", by: str = "") -> Any: ...
@@ -80,6 +86,7 @@ class Site:
     unrecorded: Verbs
     """The same verbs, which leave no record of who did it: for one item of many."""
     store: str
+    settings: Settings
     clock: Clock
     access: Access
     snapshot: Snapshot

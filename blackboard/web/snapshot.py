@@ -241,10 +241,16 @@ class Snapshot:
             self.version += 1
 
     async def reread(self, ids: Iterable[str]) -> None:
-        """Read some items now: they were changed by a viewer."""
+        """Read some items now: they were changed by a viewer. What the store does not answer is
+        kept as `trouble`: they are changed.
+        """
         async with self._looking:
             before = self.version
-            await self._read(set(ids), {}, await self.board.table.now())
+            try:
+                await self._read(set(ids), {}, await self.board.table.now())
+            except (BlackboardError, TableError) as problem:
+                self.trouble = str(problem)
+                self.version += 1
             if self.version != before:
                 self._changed.set()
                 self._changed = asyncio.Event()

@@ -260,6 +260,18 @@ def test_a_store_that_cannot_be_used_is_told_and_nothing_is_begun(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert called(["demo", "--svg", str(tmp_path / "missing" / "x.svg")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "svg: " in err
+    assert "No such file or directory (name a file that can be written)" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 def texts_of(picture: str) -> list[ET.Element]:
     return [one for one in ET.fromstring(picture).iter() if one.tag.endswith("text")]
 

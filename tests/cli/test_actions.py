@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blackboard.cli.apply import item_text
 from blackboard.model import Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import Unavailable
@@ -174,6 +175,30 @@ def test_the_items_of_a_command_that_ends_in_the_middle_are_recorded(
     monkeypatch.setattr("blackboard.protocol.edits.run_now", until_keene)
     assert "cable cut" in towns("run", "davis", "keene", "dayton", code=3).err
     assert [one["ids"] for one in actions(towns)] == [["davis"]]
+
+
+def test_what_an_apply_had_done_when_it_ended_in_the_middle_is_recorded(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from blackboard.protocol import edits
+
+    edit = edits.edit
+
+    async def until_keene(board: BoardTable, item_id: str, *args: Any, **about: Any) -> object:
+        if item_id == "keene":
+            raise Unavailable("cable cut")
+        return await edit(board, item_id, *args, **about)
+
+    items = towns("export", "--json").json
+    new = [{**one, "id": f"new-{one['id']}"} for one in items[:1]]
+    text = "\n".join(item_text({**one, "every": "4h"}) for one in [*items, *new])
+    towns.write(text, "towns.toml")
+    monkeypatch.setattr("blackboard.protocol.edits.edit", until_keene)
+    monkeypatch.setattr("blackboard.cli.many.AT_ONCE", 1)
+    assert "cable cut" in towns("apply", "towns.toml", code=3).err
+    (action,) = actions(towns)
+    assert (action["verb"], action["detail"]) == ("apply", "1 added, 2 changed")
+    assert sorted(action["ids"]) == ["davis", "dayton", "new-davis"]
 
 
 def test_a_store_that_does_not_take_the_record_is_a_warning(

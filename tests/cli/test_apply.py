@@ -369,7 +369,7 @@ def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) 
         await add(board, item_id="a", item_type="t", spec=Spec(params={"x": {"y": None}}))
 
     blackboard.on_board(add_null)
-    assert blackboard.refused("export") == "x.y: TOML has no null (use --json)"
+    assert blackboard.refused("export") == "x.y: item a: TOML has no null (use --json)"
     assert blackboard("export", "--json").json[0]["params"] == {"x": {"y": None}}
 
 

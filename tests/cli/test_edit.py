@@ -102,6 +102,13 @@ def test_a_glob_edits_all_that_match(davis: CommandLine) -> None:
     assert [spec(davis, one).every for one in ("davis", "dayton", "other")] == ["1h", "1h", None]
 
 
+def test_words_of_a_time_are_of_the_zone_of_the_new_type(davis: CommandLine) -> None:
+    davis.write('[types.b]\ntimezone = "Asia/Tokyo"\n')
+    davis("edit", "davis", "--every", "")
+    davis("edit", "davis", "--type", "b", "--at", "tomorrow 09:00")
+    assert davis.item("davis").planned.hour == 0
+
+
 def test_a_new_schedule_counts_from_now(davis: CommandLine) -> None:
     held = davis.start("davis")
     davis.finish(held)

@@ -252,6 +252,13 @@ def test_only_items_that_can_matter_are_read(towns: CommandLine) -> None:
     assert asked == ["backup"]
 
 
+def test_a_glob_means_removed_items_too(towns: CommandLine) -> None:
+    runs = towns("log", "da*", "--json").json
+    assert runs
+    towns("rm", "davis", "--yes")
+    assert towns("log", "da*", "--json").json == runs
+
+
 def test_a_run_taken_over_is_found_while_the_next_one_runs(towns: CommandLine) -> None:
     """An override tells the history before the item has a new stop."""
     towns("run", "davis")

@@ -295,6 +295,20 @@ def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:
     assert "100 runs wait already" in said.err
 
 
+def test_those_of_several_that_are_asked_for_are_counted_where_one_is_refused(
+    towns: CommandLine,
+) -> None:
+    async def fill(board: BoardTable) -> None:
+        for n in range(LONGEST_QUEUE + 1):
+            await run_now(board, "keene", once={"n": n})
+
+    towns("add", "keene", "--type", "calendars")
+    towns.on_board(fill)
+    said = towns("run", "davis", "keene", "--set", "days=1", code=1)
+    assert "requesting: 1 of 2 are done" in said.err
+    assert towns.item("davis").once == '{"days":1}'
+
+
 # ---- in this process
 
 

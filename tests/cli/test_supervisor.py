@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from blackboard.cli import supervisor
 from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without
 from blackboard.rules.breaker import Backoff
 from tests.support.patience import patience
+from tests.support.ports import free_port
+from tests.support.processes import eventually, own_environ
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,37 @@ def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPa
     os.close(reader)
     assert heard == 1
 
+
+def test_a_worker_that_still_waits_for_its_store_ends_with_its_supervisor(tmp_path: Path) -> None:
+    """As it would wait for ever."""
+    reader, writer = os.pipe()
+    environ = own_environ() | {
+        SUPERVISED: "1",
+        "BLACKBOARD_STORE": f"azurite://127.0.0.1:{free_port()}/blackboard",
+    }
+    (tmp_path / "jobs.py").write_text(HANDLER)
+    command = [sys.executable, "-m", "blackboard", "worker", "--jobs", "jobs.py"]
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        worker = subprocess.Popen(
+            command, stdin=reader, stdout=out, stderr=out, env=environ, cwd=tmp_path
+        )
+    try:
+        os.close(reader)
+        eventually(lambda: b"waiting" in log.read_bytes(), "it waits for its store")
+        os.close(writer)
+        eventually(lambda: worker.poll() is not None, "it ends")
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+HANDLER = """
+from blackboard import handler
+
+@handler("hello", every="1h")
+async def hello(item, ctx): ...
+"""
 
 WORKER = """
 import pathlib, signal, sys, time

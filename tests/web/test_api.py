@@ -16,8 +16,10 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.testclient import TestClient
 
+from blackboard.table import Unavailable
 from blackboard.web.api import OPERATIONS
 from tests.support.web_pages import ODD, PagedBoard, busy_board, paged_board
+from tests.support.web_site import served
 
 ROOT = "/api/v1"
 TOKEN = "0123456789abcdef"
@@ -49,6 +51,29 @@ def _generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def described(paged: PagedBoard) -> Any:
     return schemathesis.openapi.from_asgi(f"{ROOT}/openapi.json", paged.app(operator=True))
+
+
+def test_what_is_done_is_not_answered_as_a_failure_of_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("cable cut")
+
+    with served(operator=True) as site:
+        site.add("davis")
+        site.get("/")
+        with monkeypatch.context() as patched:
+            patched.setattr("blackboard.web.snapshot.Snapshot._read", away)
+            patched.setattr("blackboard.board.read_one", away)
+            asked = {"id": "davis", "trigger": "order-7"}
+            first = site.client.post(f"{ROOT}/run", json=asked)
+            assert (first.status_code, first.json()["joined"]) == (200, False)
+            paused = site.client.post(f"{ROOT}/pause", json={"id": "davis"})
+            assert (paused.status_code, paused.json()["state"]) == (200, "paused")
+            resumed = site.client.post(f"{ROOT}/resume", json={"id": "davis"})
+            assert resumed.status_code == 200
+        again = site.client.post(f"{ROOT}/run", json=asked)
+        assert (again.status_code, again.json()["joined"]) == (200, True)
 
 
 def got(client: TestClient, path: str, **said: Any) -> Any:

@@ -18,11 +18,12 @@ from blackboard.metrics.board import BoardFigures, read
 from blackboard.model import Item, Mark
 from blackboard.protocol.actions import actions
 from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.keys import item_key
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES
 from blackboard.spec import decode_spec
-from blackboard.table import Unavailable
+from blackboard.table import ANY, Merge, Unavailable
 from blackboard.web import app, live, recent
 from blackboard.web.actions import ACTS
 from blackboard.web.app import PAGES, web_app
@@ -30,6 +31,7 @@ from blackboard.web.filters import PAGE, Chooser, Filter
 from blackboard.web.recent import RecentRuns
 from blackboard.web.site import prose
 from blackboard.web.snapshot import Snapshot
+from tests.metrics.test_board_metrics import group
 from tests.support.boards import Scene, story
 from tests.support.web_site import (
     PATHS,
@@ -656,3 +658,24 @@ def test_the_scripts_of_others_are_unchanged() -> None:
         if one.name != "VENDOR.md"
     }
     assert written == there
+
+
+def test_what_is_wrong_leads_to_where_it_is_shown() -> None:
+    with served() as site:
+        site.add("ann", "bad")
+
+        async def harm() -> None:
+            board = site.board
+            await group(site.scene)
+            spoiled = Merge(item_key("bad"), {"state": "odd"}, ANY)
+            await board.table.commit(board.partition("bad"), [spoiled])
+
+        site.do(harm)
+        site.clock.advance(3600)
+        text = site.get("/health").text
+        assert {"item:bad", "clicks/00"} <= set(re.findall(r"[\w:/]+", text))
+        links = re.findall(r'href="([^"]*)"', text)
+        assert "/leases?group=clicks" in links
+        for link in links:
+            if link.startswith("/"):
+                assert site.get(html.unescape(link)).status_code == 200, link

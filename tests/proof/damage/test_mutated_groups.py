@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handlers_of, pump
@@ -99,7 +100,7 @@ def test_no_worker_of_a_group_ends_and_the_other_partitions_are_served(seed: int
 
 
 def fleet_on(board: BoardTable, contents: Contents) -> Fleet:
-    async def another(clock: ManualClock) -> Table:
+    async def another(clock: Clock) -> Table:
         return MemoryTable(clock, contents)
 
     clock = board.clock
