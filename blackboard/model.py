@@ -92,8 +92,8 @@ class Acknowledgement(Mark, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, gc=False, kw_only=True):
-    """What a run of an item needs, and what its end is planned by. The item has it, its waiting
-    token repeats it.
+    """The fields that a run needs, and by which the next one is planned. They are the item's; its
+    waiting token has a copy.
     """
 
     id: str
@@ -231,7 +231,7 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
 
 class Permit(Struct, frozen=True, gc=False, kw_only=True):
     """The right of one run to go on, of a type of which only so many runs go on at a time on the
-    whole board. Only its holder and whoever takes it over write it.
+    whole board. Only its holder, and the worker that takes it over, write it.
     """
 
     type: str

@@ -96,13 +96,13 @@ class RedisTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     normal: str = "1m"
     """A partition is raced for once in this time."""
     maximum: str = "3m"
-    """Without a race for so long, what Redis says of a partition is void."""
+    """What Redis says of a partition counts no more when there was no race for it for so long."""
     shutdown: str = "30s"
     """A winner waits so long for the pump of the loser to end."""
     minimum: str = "10s"
-    """A race stays won for so long."""
+    """The winner of a race has the partition for so long at least."""
     per_held: str = "250ms"
-    """A worker runs so much later for each partition that it holds."""
+    """A worker bids so much later for each partition that it holds."""
 
     def times(self) -> Times:
         """Raises BadInput for durations that cannot work together."""

@@ -6,11 +6,10 @@
     batch = 65536                     bytes that it is given at the most, one longer line apart
 
 Each batch is given once, and again when its command fails or its worker dies before the place
-behind it was saved: at least once, and in order. Whoever needs it exactly once lets the command
-refuse what it has had: BLACKBOARD_PARTITION, BLACKBOARD_INODE (another for each file of that name)
-and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE rises from one
-holder to the next. The command does not
-get the connection string of the store.
+behind it was saved: at least once, and in order. For exactly once, the command has to refuse a
+batch that it has processed already: BLACKBOARD_PARTITION, BLACKBOARD_INODE (another for each file
+of that name) and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE
+rises from one holder to the next. The command does not get the connection string of the store.
 
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
 found within a minute. What has no end of line yet waits for it.
@@ -160,7 +159,7 @@ def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
                 lines = lines_at(moved, place.position, batch)
                 if not lines and file is not None and os.fstat(file.fileno()).st_size:
                     moved.seek(place.position)
-                    lines = moved.read()  # nobody will end its last line
+                    lines = moved.read()  # no program completes its last line any more
                 if lines or file is None or not os.fstat(file.fileno()).st_size:
                     return _with_place(moved, lines, place.position)
             place = Place()

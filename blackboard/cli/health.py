@@ -114,7 +114,7 @@ Examples:
     multiple=True,
     metavar="JOBS",
     shell_complete=completing("jobs"),
-    help="Do all types have a handler in here?",
+    help="Check that every type has a handler in there.",
 )
 @click.option("--repair", is_flag=True, help="Put right what is safe.")
 @common()

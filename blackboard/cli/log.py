@@ -60,7 +60,13 @@ OUTCOMES = [one.value for one in Outcome]
 @click.command(epilog=EPILOG)
 @ids_argument(required=False)
 @number_option("-n", "number", most=MOST, default=20, line="At most [20].")
-@click.option("--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="So ended.")
+@click.option(
+    "--outcome",
+    "outcomes",
+    multiple=True,
+    type=click.Choice(OUTCOMES),
+    help="Only runs with this outcome.",
+)
 @types_option
 @click.option(
     "--since", metavar="WHEN", help="Stopped since: 1h (ago), yesterday, 2026-11-21T09:00."

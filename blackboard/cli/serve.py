@@ -35,13 +35,24 @@ PORT = 8080
 )
 @click.option("--operator", is_flag=True, help="Let visitors run, pause, cancel and edit items.")
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name it is served under."
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer requests for this host name.",
 )
 @click.option(
-    "--user-header", default="", metavar="NAME", help="In which a proxy names the visitor."
+    "--user-header",
+    default="",
+    metavar="NAME",
+    help="The header in which a proxy sends the name of the visitor.",
 )
 @click.option(
-    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="From which it is trusted."
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Accept that header from this address or network alone.",
 )
 @common()
 def serve_command(

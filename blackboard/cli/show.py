@@ -52,9 +52,11 @@ EMPTY = "no items yet: `blackboard add ID --type TYPE` adds one"
 @ids_argument(required=False)
 @types_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="id", help="By what [id].")
+@click.option(
+    "--sort", type=click.Choice(list(SORTS)), default="id", help="The column to sort by [id]."
+)
 @click.option("--reverse", is_flag=True, help="The other way round.")
-@number_option("--limit", most=1_000_000, line="So many at the most.")
+@number_option("--limit", most=1_000_000, line="Show N items at the most.")
 @click.option("--overdue", metavar="TIME", help="Ready for longer than this is overdue [1m].")
 @absolute_option
 @click.option("--plain", is_flag=True, help="Four lines an item: id, start, stop, running.")

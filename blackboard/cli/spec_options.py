@@ -139,10 +139,10 @@ _OPTIONS: Sequence[tuple[str, str, str]] = (
     ("--backoff", "TIME", "Before the first retry, at the most [10s]."),
     ("--jitter", "TIME", "Spread starts over so long [0]."),
     ("--missed", "one|all|none", "What happens to missed times [one]."),
-    ("--missed-limit", "N", "With all: so many at the most [100]."),
+    ("--missed-limit", "N", "With all: make up for N missed times at the most [100]."),
     ("--missed-after", "TIME", "With none: so late is missed [5m]."),
     ("--until", "WHEN", "The last slot is no later."),
-    ("--max-runs", "N", "The schedule ends after so many."),
+    ("--max-runs", "N", "End the schedule after N runs."),
     ("--blackout", "WINDOWS", 'No runs then: "sat-sun, 22:00-06:00".'),
     ("--priority", "N", "The highest that is ready goes first [0]."),
     ("--description", "TEXT", "What it is for."),
@@ -194,7 +194,7 @@ def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
 
 
 SOME_TIME = "2000-01-01"
-"""Stands for an `at` until the zone is known that its words are of."""
+"""In place of an `at` until its time zone is known."""
 
 
 def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: datetime) -> Said:

@@ -1,8 +1,8 @@
 """Adding items: one, many in a batch, or those of a group that are missing.
 
 An addition has a name, which the item remembers: one that was applied, and whose answer was lost,
-is not applied again, and is told from another process's item of that id. An item that is added over
-the tombstone of an earlier life of its id goes on with its fence.
+is not applied again, and is not taken for an item that another process added under the same id. An
+item that is added over the tombstone of an earlier life of its id goes on with its fence.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

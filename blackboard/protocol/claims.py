@@ -108,7 +108,9 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
-    """A race; or a token without its item, which goes; or a token beside a lock, left alone."""
+    """Another worker was faster; or the token has no item and is deleted; or there is a lock beside
+    it, and it is left alone.
+    """
     if lost.index % ROWS_OF_A_CLAIM == 0:
         return Claimed(reread=True)
     if lost.kind is ConflictKind.MISSING:

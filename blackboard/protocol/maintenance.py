@@ -6,7 +6,7 @@ What runs goes on, is renewed and released. The items' own pauses are left alone
 elections go on: their boards are others.
 
 A pause that was cut short is finished by asking for it again, and so is its end. Shard 0 has the
-row first and last, so it tells for the board.
+row first and last, so it decides for the board.
 """
 
 from blackboard.errors import BlackboardError

@@ -126,8 +126,8 @@ def is_stale(lock: Lock | Permit, *, resolution: float) -> bool:
 
 def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> bool:
     """Whether attempt number `attempt`, abandoned, is followed by another at once. Without an end
-    to it, a handler that kills its worker would go round the fleet. One that was seen to do so,
-    because the loop stood still in it, has a second attempt and no third.
+    to it, a handler that kills its worker would end one worker after the other. One that was seen
+    to do so, because the loop stood still in it, has a second attempt and no third.
     """
     if stood_still:
         return attempt < STANDSTILLS

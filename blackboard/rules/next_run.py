@@ -163,8 +163,8 @@ def slot_of(schedule: Once) -> datetime:
 
 
 def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
-    """The slot of a run that was asked for at a moment. It makes way for the slot that is planned:
-    only because they differ does a row say what the item waits for.
+    """The slot of a run that was asked for at a moment. It is a millisecond earlier where that is
+    the planned slot: a run was asked for where a row's slot is not the planned one.
     """
     return moment - MILLISECOND if moment == beside else moment
 

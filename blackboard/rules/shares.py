@@ -13,8 +13,8 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          does, and the moves to a new picture are the fewest that there can be.
     holds less           it takes what is free or stale. What a living worker lost goes back to it
                          first; the rest is dealt in turn to those who hold less than their share,
-                         beginning with who lacks most. What lay there a round ago already is any
-                         worker's.
+                         beginning with the one that lacks most. What has been free or stale for a
+                         round may be taken by any of them.
     holds more           it lets go what it has held for the shortest time, once nothing is free
                          and it has looked twice. Nothing is taken from a worker that lives.
     is late              1.5 rounds or more after its last look it takes what is free, overrides

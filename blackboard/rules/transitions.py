@@ -438,8 +438,8 @@ def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def put_off(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slot is run when the time without runs ends; never, if that has no end. A run that was
-    asked for may go before it.
+    """Its slot is run when the time without runs ends; if that has no end, the item is done. A run
+    that was asked for may go before it.
     """
     _check(ItemEvent.PUT_OFF, item)
     end = opens(settings.schedule, now)

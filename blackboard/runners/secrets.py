@@ -7,8 +7,8 @@ SHORTEST characters stay: they occur by chance. Not promised is any other form t
 of a value: reversed, in pieces, as a number or a hash, quoted twice or for a shell.
 
 Masking takes time in proportion to the text and to the values, and is limited to a part of a long
-text, because it may happen on the loop. Text is masked before it is cut to fit a row: no mask would
-find half a value.
+text, because it may happen on the loop. Text is masked before it is cut to fit a row: a value that
+was cut in two would not be found.
 """
 
 import html

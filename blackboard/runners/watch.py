@@ -54,7 +54,8 @@ RESTART: Final = 0.2
 TOLD_WITHIN: Final = 0.5
 """Seconds in which the guard is told of a later deadline."""
 NEAR: Final = 5.0
-"""Seconds until the deadline that the guard has from which on it is told of a later one at once."""
+"""Where the deadline that the guard has is nearer than so many seconds, it is told of a later one
+at once."""
 
 
 class Watch:

@@ -179,7 +179,7 @@ _ENTRA_CODE = re.compile(r"\bAADSTS\d+\b")
 
 class NoToken(ClientAuthenticationError):
     """There is no token, and no request was sent. `why` is "" when the reason is unknown;
-    `may_pass`: whoever gives tokens did not answer, and may do so later.
+    `may_pass`: the service that gives tokens did not answer, and may do so later.
     """
 
     def __init__(self, why: str = "", *, may_pass: bool = False) -> None:

@@ -78,7 +78,7 @@ class Access:
     """The names that the pages are served under; None: any, because the application around them
     checks it."""
     user: str = "web"
-    """Who a visitor is that need not say it."""
+    """The name that is recorded for a visitor who need not sign in."""
 
     @property
     def is_open(self) -> bool:

@@ -115,7 +115,7 @@ ACTS: Mapping[str, ItemVerb] = {
     "run": ItemVerb(_run, "A run was requested.", "run now"),
     "pause": ItemVerb(partial(_verb, "pause"), "It was paused.", "pause"),
     "resume": ItemVerb(partial(_verb, "resume"), "It was resumed.", "resume"),
-    "cancel": ItemVerb(partial(_verb, "cancel"), "The run is told to end.", "cancel"),
+    "cancel": ItemVerb(partial(_verb, "cancel"), "The run was cancelled.", "cancel"),
     "unlock": ItemVerb(partial(_verb, "unlock"), "The lock was taken away.", "unlock"),
     "edit": ItemVerb(_edit, "It was changed.", "edit"),
 }

@@ -191,7 +191,7 @@ def _trouble(
 
 
 def _unknown(site: Site, gate: Gate, request: Request) -> Response:
-    """The answer to nobody who may see anything: the page to sign in, or a refusal."""
+    """The answer to a request without a visitor: the page to sign in, or a refusal."""
     headers = {"www-authenticate": "Bearer"} if gate.access.token else {}
     if is_api(request.scope):
         return refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)

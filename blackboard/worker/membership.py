@@ -209,7 +209,7 @@ def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
 
 def silence(sightings: Sequence[Sighting], owner: str) -> float | None:
     """Seconds since a worker that should have announced itself by now was last seen; None: it is
-    there, or there is no word of it.
+    alive, or has no row.
     """
     return next((one.age for one in sightings if one.lost and one.member.owner == owner), None)
 

@@ -7,7 +7,7 @@ what to take and what to let go; here that is done, round by round.
 
 To hand over, a pump is asked to end (`ctx.stopping`). When it has returned, or when its time for
 that is up, its partition is released and due at once: only then does another worker claim it. A
-worker that ends says so in its row, waits a round, so that the others look each second by then, and
+worker that ends says so in its row and waits a round: by then the others look each second. Then it
 lets everything go.
 """
 

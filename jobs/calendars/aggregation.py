@@ -276,8 +276,8 @@ def _summary(city: City, harvests: list[Harvest], found: Merged) -> dict[str, An
 def _kept(
     before: Cache, harvests: list[Harvest], counts: list[int], level: Level, *, fence: int
 ) -> Cache:
-    """What the next run is told. When all feeds failed at once the trouble may well be here: then
-    none of them counts as gone.
+    """The cache for the next run. When all feeds failed at once the cause is probably this host:
+    then none of them counts as gone.
     """
     keys = [key_of(one.feed.url) for one in harvests]
     pasts = [past_of(one, count) for one, count in zip(harvests, counts, strict=True)]

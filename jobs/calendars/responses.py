@@ -269,7 +269,7 @@ async def read_body(
 
 
 def cut_off(body: bytes) -> str:
-    """How one sees that a feed ends before its end, or "". A connection that breaks is no error
+    """Why a feed is incomplete, or "". A connection that breaks is no error
     where the server did not say how much would come.
     """
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):

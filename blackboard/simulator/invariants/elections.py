@@ -43,7 +43,7 @@ class ElectionInvariants:
         self._check_one(candidate)
 
     def changed(self, change: AppliedChange) -> None:
-        """Called after each write: whoever leads without the lock should have stopped before."""
+        """Called after each write: a leader without the lock should have stopped before."""
         if change.id != self.election.name:
             return
         for touch in change.of(Lock):
