@@ -7,13 +7,13 @@ which reads every item. Who serves the figures keeps them for a while.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from blackboard import metrics
-from blackboard.display.health import has_leader, read_overview
+from blackboard.display.health import Overview, has_leader, read_overview
 from blackboard.display.sharing import GroupLeases, read_groups
 from blackboard.model import ItemCounts, Statistics
 from blackboard.protocol.reading import BoardTable
@@ -31,80 +31,32 @@ CONDITIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFigures:
-    """A group of partitions."""
-
-    name: str
-    held: int
-    free: int
-    free_seconds: float
-    """How long a partition has had no owner, the longest time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFigures:
     """A board as it was read."""
 
-    counted: Statistics
-    age: float
-    """Seconds since the counting."""
-    alive: int
-    """Workers."""
-    lost: int
-    slots: int
-    """Of the workers that are alive."""
-    running: int
-    """Runs in these slots, by the announcements of the workers."""
-    groups: Sequence[GroupFigures]
-    led: Mapping[str, bool]
-    """Whether an election has a leader. Without those that are paused."""
-    is_paused: bool
+    overview: Overview
+    groups: Sequence[GroupLeases]
+
+    def collect(self) -> Iterable[Metric]:
+        """As prometheus_client asks for them."""
+        return families(self)
 
 
 async def read(board: BoardTable) -> BoardFigures:
     """The figures of a board, now. Raises what the store raises."""
-    found = await read_overview(board, exact=False)
-    alive = [one.member for one in found.present if not one.lost]
-    return BoardFigures(
-        counted=found.counted,
-        age=found.age,
-        alive=len(alive),
-        lost=len(found.present) - len(alive),
-        slots=sum(one.slots for one in alive),
-        running=sum(one.running for one in alive),
-        groups=[_group(one) for one in await read_groups(board)],
-        led={one.item.id: has_leader(one) for one in found.elections if not one.item.is_paused},
-        is_paused=found.paused is not None,
-    )
-
-
-def _group(one: GroupLeases) -> GroupFigures:
-    held = sum(one.counts)
-    return GroupFigures(
-        name=one.name,
-        held=held,
-        free=len(one.partitions) - held,
-        free_seconds=one.free.total_seconds(),
-    )
+    overview = await read_overview(board, exact=False)
+    return BoardFigures(overview=overview, groups=await read_groups(board))
 
 
 def exposition(figures: BoardFigures, accept: str = "") -> metrics.Exposition:
     """The figures, in the format that an `Accept` header asks for."""
-    return metrics.exposition(_Figures(figures), accept)
-
-
-class _Figures(NamedTuple):
-    """Figures as prometheus_client takes them."""
-
-    figures: BoardFigures
-
-    def collect(self) -> Iterable[Metric]:
-        return families(self.figures)
+    return metrics.exposition(figures, accept)
 
 
 def families(figures: BoardFigures) -> Iterator[Metric]:
     """Every metric of a board."""
-    counted = figures.counted
+    overview = figures.overview
+    counted = overview.counted
     by_type: list[tuple[str, ItemCounts]] = [(one.type, one) for one in counted.by_type]
     by_type += _others(counted)
     yield _gauge(
@@ -121,28 +73,33 @@ def families(figures: BoardFigures) -> Iterator[Metric]:
     yield _gauge(
         "oldest_ready_seconds", "How long an item has been ready, the longest time.", max(waited, 0)
     )
-    yield _gauge("statistics_age_seconds", "Age of these counts of items.", figures.age)
-    present = {"alive": figures.alive, "lost": figures.lost}
+    yield _gauge("statistics_age_seconds", "Age of these counts of items.", overview.age)
+    alive = [one.member for one in overview.present if not one.lost]
+    present = {"alive": len(alive), "lost": len(overview.present) - len(alive)}
     yield _gauge("workers", "Workers: alive, or lost.", present, "state")
-    yield _gauge("slots", "Slots of the workers that are alive.", figures.slots)
-    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", figures.running)
+    slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
+    yield _gauge("slots", "Slots of the workers that are alive.", slots)
+    yield _gauge("slots_taken", "Runs in these slots, up to a minute ago.", running)
     groups = figures.groups[: metrics.MOST_NAMES]
-    held = {(one.name, state): getattr(one, state) for one in groups for state in ("held", "free")}
+    held = {(one.name, "held"): sum(one.counts) for one in groups}
+    held |= {(one.name, "free"): len(one.partitions) - sum(one.counts) for one in groups}
     yield _gauge("partitions", "Partitions: held, or free.", held, "group", "state")
     yield _gauge(
         "partition_free_seconds",
         "How long a partition has had no owner, the longest time.",
-        {one.name: one.free_seconds for one in groups},
+        {one.name: one.free.total_seconds() for one in groups},
         "group",
     )
-    led = dict(sorted(figures.led.items())[: metrics.MOST_NAMES])
+    led = {one.item.id: has_leader(one) for one in overview.elections if not one.item.is_paused}
     yield _gauge(
         "leader",
         "1 where an election has a leader, else 0; without elections that are paused.",
-        led,
+        dict(sorted(led.items())[: metrics.MOST_NAMES]),
         "election",
     )
-    yield _gauge("paused", "1 while the whole board is paused, else 0.", figures.is_paused)
+    yield _gauge(
+        "paused", "1 while the whole board is paused, else 0.", overview.paused is not None
+    )
 
 
 def _others(counted: Statistics) -> list[tuple[str, ItemCounts]]:

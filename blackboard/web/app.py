@@ -288,6 +288,7 @@ class BoardMetrics:
                 self._read_at = clock.monotonic()
                 self._last = max(FIGURES_LAST, SHARE_OF_FIGURES * (self._read_at - began))
             held = clock.monotonic() - self._read_at
-            figures = replace(self._figures, age=self._figures.age + held)
+            overview = self._figures.overview
+            figures = replace(self._figures, overview=replace(overview, age=overview.age + held))
         found = exposition(figures, request.headers.get("accept", ""))
         return Response(found.body, media_type=None, headers={"content-type": found.content_type})

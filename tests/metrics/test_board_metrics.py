@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.display.sharing import GroupLeases
 from blackboard.election import open_elections
 from blackboard.metrics import MOST_NAMES, OTHERS
-from blackboard.metrics.board import BoardFigures, GroupFigures, exposition, read
+from blackboard.metrics.board import BoardFigures, exposition, read
 from blackboard.model import Member, Statistics, Token, TypeCounts, replace
 from blackboard.protocol.additions import add, ensure
 from blackboard.protocol.claims import claim
@@ -15,6 +16,7 @@ from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.maintenance import pause_board
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
+from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from blackboard.table import Insert
 from blackboard.worker.membership import LOST_AFTER, announce
@@ -22,6 +24,7 @@ from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import START
 from tests.support.expositions import samples
 from tests.support.metrics_page import EMPTY_BOARD as NOTHING
+from tests.support.plans import item
 
 
 def values(figures: BoardFigures) -> dict[tuple[str, ...], float]:
@@ -128,8 +131,12 @@ def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> Non
         by_type=(TypeCounts(type="feed", items=4, active=4, stale=1),),
     )
     many = [f"n{number:04d}" for number in range(MOST_NAMES + 9)]
-    groups = [GroupFigures(name=name, held=1, free=0, free_seconds=0.0) for name in many]
-    found = values(replace(NOTHING, counted=counted, groups=groups, led=dict.fromkeys(many, True)))
+    lease = timedelta(seconds=30)
+    groups = [GroupLeases(name=name, lease=lease, partitions=(), now=START) for name in many]
+    status = status_of(item(), None, now=START, resolution=0.0)
+    elections = [replace(status, item=replace(status.item, id=name)) for name in many]
+    overview = replace(NOTHING.overview, counted=counted, elections=elections)
+    found = values(BoardFigures(overview=overview, groups=groups))
     assert found["items", "active", OTHERS] == 3
     assert found["items", "done", OTHERS] == 2
     assert found["items_stale", OTHERS] == 2
@@ -141,5 +148,5 @@ def test_what_is_not_counted_by_type_is_of_others_and_names_have_an_end() -> Non
 def test_odd_names_of_types_are_written_as_they_are(text: str) -> None:
     counts = TypeCounts(type=text, items=1, active=1)
     counted = Statistics(at=START, by="", term=0, took=0.0, items=1, active=1, by_type=(counts,))
-    figures = replace(NOTHING, counted=counted)
+    figures = replace(NOTHING, overview=replace(NOTHING.overview, counted=counted))
     assert values(figures)["items", "active", text] == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prometheus_client import Metric
 
+from blackboard.display.health import Overview
 from blackboard.events import WorkerStarted
 from blackboard.metrics.board import BoardFigures, families
 from blackboard.metrics.worker import WorkerMetrics
@@ -20,15 +21,16 @@ from tests.support.clocks import START
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 HEAD = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 EMPTY_BOARD = BoardFigures(
-    counted=Statistics(at=START, by="", term=0, took=0.0),
-    age=0.0,
-    alive=0,
-    lost=0,
-    slots=0,
-    running=0,
+    overview=Overview(
+        counted=Statistics(at=START, by="", term=0, took=0.0),
+        is_now=True,
+        present=(),
+        elections=(),
+        age=0.0,
+        paused=None,
+        now=START,
+    ),
     groups=(),
-    led={},
-    is_paused=False,
 )
 
 
