@@ -42,7 +42,6 @@ LONGEST_NAME = 80
 SAFE = {"GET", "HEAD"}
 OPEN = ("/static/", "/healthz", "/login")
 """Paths that need no visitor."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ELSEWHERE = (
     "blackboard: this request came from another site, or a proxy has changed its Host header: "
     "let the proxy pass it on"
