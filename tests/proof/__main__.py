@@ -26,8 +26,9 @@ from tests.proof.page import with_blocks
 from tests.proof.parts import HERE, PARTS, RESULTS, Left, Part
 
 INTERRUPTED = 130
-SHARED_OUT = ("-n", "3", "--dist", "worksteal")
-"""Three on two processors: what waits and what computes overlap."""
+SHARED_OUT = ("-n", "3", "--dist", "load", "--maxschedchunk", "1")
+"""Three on two processors: what waits and what computes overlap. One test after the other, the
+longest first."""
 
 
 def tell(line: str) -> None:

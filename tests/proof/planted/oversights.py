@@ -302,6 +302,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="next life",
+        seldom=True,
         without="the retry of an edit reaches the next life of an id",
         patches=((edits, "edit", with_other(edits.edit, change_item=edits_whoever_has_the_id)),),
         shows="RETRY",
@@ -355,6 +356,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="newer overridden",
+        seldom=True,
         without="a stale lock is overridden though its item became newer",
         patches=((claims, "check_version", knows_it),),
         shows="VERSIONS",
@@ -362,6 +364,7 @@ OVERSIGHTS = (
     ),
     Planted(
         name="newer late",
+        seldom=True,
         without="a late result goes into an item of a newer version",
         patches=((releases, "late_move", gives_it_a_late_result),),
         shows="VERSIONS",

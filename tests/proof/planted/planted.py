@@ -59,6 +59,7 @@ THE_FOURTEEN = (
     ),
     Planted(
         name="ovread",
+        seldom=True,
         without="an override does not state the item's etag",
         patches=((claims, "override_ops", without_etag("override_ops", "item:")),),
         shows="WAITING TOKEN|EDIT LOST|RUN NOW LOST|STARTED|TOKEN|PROMISE",
@@ -151,6 +152,7 @@ CONDITIONS = (
     ),
     Planted(
         name="blind override",
+        seldom=True,
         without="an override does not state the lock's etag",
         patches=((claims, "override_ops", without_etag("override_ops", "lock:")),),
         shows="OVERRIDE|FENCE",
@@ -274,6 +276,7 @@ MISTAKES = (
     ),
     Planted(
         name="deaf",
+        seldom=True,
         without="a holder that is notified of its lost lock goes on",
         patches=((heartbeat, "renew_all", broken.goes_on_without_its_lock),),
         shows="NOT TOLD",
@@ -360,6 +363,7 @@ MISTAKES = (
     ),
     Planted(
         name="pages",
+        seldom=True,
         without="a page that is answered does not show that the account is there",
         patches=((StoreBreaker, "answered", broken.takes_no_page_for_an_answer),),
         shows="STUCK|ORPHAN",

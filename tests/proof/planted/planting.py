@@ -28,6 +28,9 @@ class Planted:
     """Whether random walks find it: they know nothing of networks, nor of two clocks."""
     verbs: tuple[str, ...] = ()
     """What people ask for that shows it soonest; none: anything."""
+    seldom: bool = False
+    """Found so seldom, or in worlds that are so slow to run, that the long form alone looks for it.
+    """
     draw: Callable[[int], Scenario] = crowded
     """The worlds in which it can show."""
 

@@ -110,6 +110,7 @@ SHARING = (
     ),
     Planted(
         name="newcomer",
+        seldom=True,
         without="a worker counts from its first announcement on",
         patches=((partitions, "_announced_twice", lambda _: True),),
         shows="MOVED",
@@ -134,6 +135,7 @@ SHARING = (
     ),
     Planted(
         name="unguarded",
+        seldom=True,
         without="a holder gives way to each node that has won a race, as published",
         patches=(
             (grab._Turn, "_may_run_for", whatever_the_rows_say),
@@ -145,6 +147,7 @@ SHARING = (
     ),
     Planted(
         name="won by the dead",
+        seldom=True,
         without="a race that was won by a node which has died is won for ever",
         patches=((grab._Turn, "_found_mark", leaves_marks_alone),),
         shows="UNOWNED",
@@ -169,6 +172,7 @@ SHARING = (
     ),
     Planted(
         name="standstill in a race",
+        seldom=True,
         without="a worker that has won a race overrides a lock as soon as it comes back",
         patches=((GroupWorker, "_is_late", is_never_late),),
         shows="STANDSTILL",

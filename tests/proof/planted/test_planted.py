@@ -1,7 +1,8 @@
 """The simulator is tested: each planted bug is found, soon, and the honest product is not blamed.
 
 How soon is told in worker-hours of simulated time, as a fleet would have had to work until the bug
-did harm. A bug counts as found in a world in which the honest product does none.
+did harm. A bug counts as found in a world in which the honest product does none. The short form of
+the proof leaves out the bugs for which it would have to look longest.
 """
 
 from inspect import signature
@@ -25,6 +26,7 @@ USUAL = 20.0
 """Worker-hours in which half of the bugs are found."""
 HUNTS = 5 if LONG else 1
 """How often each bug is looked for, in other worlds each time."""
+HUNTED = [bug for bug in PLANTED if LONG or not bug.seldom]
 PARTS = 6
 """Of the bugs, each by a test: the tests of a run are shared out."""
 FAR = 100_000
@@ -87,7 +89,7 @@ def figures(found: dict[str, list[Find | None]]) -> dict[str, object]:
 def test_each_planted_bug_is_found_within_a_thousand_worker_hours_and_half_within_twenty(
     part: int,
 ) -> None:
-    bugs = PLANTED[part::PARTS]
+    bugs = HUNTED[part::PARTS]
     found = {bug.name: [hunt(bug, number * FAR) for number in range(HUNTS)] for bug in bugs}
     leave(f"planted-{part}", figures(found))
     assert [name for name, finds in found.items() if None in finds] == []
