@@ -15,7 +15,6 @@ from blackboard.model import Item, Mark
 from blackboard.phrases import plural, since
 from blackboard.protocol import edits
 from blackboard.protocol.maintenance import pause_board, paused_by, resume_board
-from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import wake_workers
 from blackboard.why import due_words
@@ -175,7 +174,6 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     async def cancel(board: BoardTable, item: Item) -> Answer:
         if not item.running:
             return _unchanged(item, "does not run", no=True)
-        spec_of(item)  # a damaged one is refused: the next slot is computed from it
         mark = await mark_now(board, reason)
         done = await edits.cancel(board, item.id, mark, fence=item.fence)
         if not done.changed:
