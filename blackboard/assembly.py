@@ -197,7 +197,7 @@ def _parts(
     from blackboard.worker.running import Calls, Runs
     from blackboard.worker.store_breaker import StoreBreaker
 
-    breaker = StoreBreaker(board.clock, board.chance, events)
+    breaker = StoreBreaker(board.clock, board.chance, events, board=board.name)
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
     holdings = Holdings(slots)

@@ -13,6 +13,7 @@ An event is of one of these classes. A program that subscribes to a board gets t
     ItemLeftAlone                                    an item cannot be taken
     BoardPaused    BoardResumed                      nothing is claimed while the board is paused
     StoreAway      StoreBack       ClockJumped       trouble of the store, and its end
+    StoreChanged                                     each time that it begins, and ends
     GroupTrouble                                     the partitions of a pump cannot be named
     BusUnavailable BusBack                           trouble of the bus of a lease grab, and its end
     CoordinatorElected  CoordinatorEnded             a worker's term as coordinator of the board
@@ -413,13 +414,30 @@ class StoreEvent(BoardEvent, frozen=True, kw_only=True):
 
 
 class StoreAway(StoreEvent, frozen=True):
-    """The store, or a part of it, does not answer. Emitted again while that lasts."""
+    """The store, or a part of it, does not answer. Emitted again while that lasts, a minute after
+    the last one.
+    """
 
     level = logging.WARNING
 
 
 class StoreBack(StoreEvent, frozen=True):
     """The store answers again."""
+
+
+class StoreChanged(BoardEvent, frozen=True, kw_only=True):
+    """The store, or a part of it, does not answer from now on, or all of it answers again."""
+
+    kind = "store changed"
+    level = logging.DEBUG
+
+    board: str
+    """That of the worker, or of a group."""
+    away: bool
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"board": self.board, "away": self.away}
 
 
 class GroupTrouble(BoardEvent, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ from blackboard.runners.output import (
     fitting_checkpoint,
     fitting_result,
     fitting_warning,
+    staying_alive,
 )
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.secrets import Mask
@@ -392,7 +393,9 @@ class _Kept:
 @contextmanager
 def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
     """Redirects stdout to `out`, and keeps what is printed there and on stderr in `tail`."""
-    kept_out, kept_err = (cast(TextIO, _Kept(one, tail, mask)) for one in (out, sys.stderr))
+    kept_out, kept_err = (
+        cast(TextIO, staying_alive(_Kept(one, tail, mask))) for one in (out, sys.stderr)
+    )
     with redirect_stdout(kept_out), redirect_stderr(kept_err):
         yield
 

@@ -31,7 +31,7 @@ from blackboard.cli.worker_log import LogForm, subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.cost import price_of
 from blackboard.errors import BadInput
-from blackboard.events import MetricsServed, StoreAway
+from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
 from blackboard.protocol.reading import BoardTable
@@ -325,6 +325,8 @@ async def _opened(
             raise
         except TableError as trouble:
             failures += 1
+            if failures == 1:
+                events.emit(StoreChanged, board="", away=True)
             if clock.monotonic() - reported >= REPORT_EVERY:
                 reported = clock.monotonic()
                 events.emit(StoreAway, message=f"waiting: {trouble}")

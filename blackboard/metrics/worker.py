@@ -30,7 +30,7 @@ from blackboard.events import (
     RunStarted,
     SlotSkipped,
     StoreAway,
-    StoreBack,
+    StoreChanged,
     Walked,
     WorkerStarted,
     WorkerStopped,
@@ -61,7 +61,9 @@ class WorkerMetrics:
         self.registry = registry = registry or CollectorRegistry()
         self._price = price
         self._clock = clock or SystemClock()
-        self._has_walked = self._is_away = self._is_stopping = False
+        self._has_walked = self._is_stopping = False
+        self._boards_away = set[str]()
+        """Those that do not answer, or parts of which do not; "": the store, before the start."""
         self._types = set[str]()
         """Those that are labels."""
         self._groups = frozenset[str]()
@@ -165,7 +167,7 @@ class WorkerMetrics:
         """Why the worker cannot work now; "" when it can."""
         if self._is_stopping:
             return "it is stopping"
-        if self._is_away:
+        if self._boards_away:
             return "the store does not answer"
         return "" if self._has_walked else "it has not walked the board yet"
 
@@ -185,9 +187,8 @@ class WorkerMetrics:
                 self._has_walked_now(event)
             case StoreAway():
                 self._absences.inc()
-                self._store_is(away=True)
-            case StoreBack():
-                self._store_is(away=False)
+            case StoreChanged(board=board, away=away):
+                self._is_away(board, away=away)
             case WorkerStarted():
                 self._begins(event)
             case _:
@@ -251,7 +252,7 @@ class WorkerMetrics:
             self._types.add(name)
             self._show_from_the_start(name)
         self._has_walked = self._is_stopping = False
-        self._store_is(away=False)
+        self._is_away("", away=False)
 
     def _show_from_the_start(self, name: str) -> None:
         """Counters of a type that count from 0: the first event is an increase, too."""
@@ -270,8 +271,6 @@ class WorkerMetrics:
         self._claims.inc(event.claims)
         self._claims_lost.inc(event.lost)
         self._count(event.worker, event.requests)
-        if event.complete:
-            self._store_is(away=False)
 
     def _count(self, worker: str, requests: Mapping[str, int]) -> None:
         """Count more requests, by kind and in total."""
@@ -281,6 +280,6 @@ class WorkerMetrics:
                 self._requests.labels(kind).inc(count)
         self._cost.inc(requests.get("total", 0) / MILLION * self._price)
 
-    def _store_is(self, *, away: bool) -> None:
-        self._is_away = away
-        self._away.set(away)
+    def _is_away(self, board: str, *, away: bool) -> None:
+        (self._boards_away.add if away else self._boards_away.discard)(board)
+        self._away.set(bool(self._boards_away))

@@ -24,14 +24,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import asdict
 
 from blackboard.errors import BadRow
 from blackboard.events import FreedLock, OverdueRun, RunEnded
-from blackboard.model import VERSION, Outcome, replace
+from blackboard.model import LONG_AGO, VERSION, Outcome, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
 from blackboard.protocol.keys import NOTICE, end_of, notice_key, notices_partition
@@ -273,7 +273,6 @@ def _valid(text: str) -> str:
 
 TRIES = 5
 """Of one write: after so many lost races or replies the next worker that sees the item tries it."""
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
 HANDOVER = 300.0
 """Seconds after which another worker sends a notice that was not accepted. The first one gives up
 before.

@@ -18,11 +18,11 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, TypeVar, cast
 
 import msgspec
 
@@ -95,8 +95,18 @@ def fitting_warning(text: str, mask: Mask) -> str:
     return mask.short(readable(str(text)), LONGEST_WARNING)
 
 
+Stream = TypeVar("Stream")
 _tail: ContextVar[Tail | None] = ContextVar("tail", default=None)
 _captures = 0
+_alive: deque[object] = deque(maxlen=16)
+
+
+def staying_alive(stream: Stream) -> Stream:
+    """A stream that is put in the place of `sys.stdout`. A thread may still print to it when it is
+    taken away there, and `print` does not hold what it prints to: Python would crash.
+    """
+    _alive.append(stream)
+    return stream
 
 
 class _Routed:
@@ -121,6 +131,12 @@ class _Routed:
         return getattr(self.original, name)
 
 
+def _routed(stream: TextIO) -> "_Routed":
+    """The one of a stream."""
+    known = (one for one in _alive if isinstance(one, _Routed) and one.original is stream)
+    return next(known, None) or staying_alive(_Routed(stream))
+
+
 @contextmanager
 def captured(tail: Tail) -> Iterator[None]:
     """Sends what is printed in this context to `tail`."""
@@ -128,13 +144,14 @@ def captured(tail: Tail) -> Iterator[None]:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Routed):
-            setattr(sys, name, cast(TextIO, _Routed(stream)))
+            setattr(sys, name, cast(TextIO, _routed(stream)))
     _captures += 1
     mine = _tail.set(tail)
     try:
         yield
     finally:
-        _tail.reset(mine)
+        with suppress(ValueError):  # a coroutine that never ends is closed in another context
+            _tail.reset(mine)
         _captures -= 1
         if _captures == 0:
             _restore()

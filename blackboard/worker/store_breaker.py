@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from blackboard.clock import Chance, Clock
-from blackboard.events import ClockJumped, StoreAway, StoreBack
+from blackboard.events import ClockJumped, StoreAway, StoreBack, StoreChanged
 from blackboard.model import whole_milliseconds
 from blackboard.phrases import span
 from blackboard.protocol.reading import BoardTable
@@ -90,9 +90,12 @@ class _Partition:
 class StoreBreaker:
     """The breaker of one worker."""
 
-    def __init__(self, clock: Clock, chance: Chance, events: Events) -> None:
+    def __init__(self, clock: Clock, chance: Chance, events: Events, *, board: str = "") -> None:
+        """`board` names what is asked through it, in events."""
         self._clock = clock
         self._chance = chance
+        self._board = board
+        self._events = events
         self.steady = SteadyClock(clock, events)
         self._reports = _Reports(events)
         self._partitions: dict[str, _Partition] = {}
@@ -182,6 +185,7 @@ class StoreBreaker:
                 del self._away[name]
         if not self._away:
             self._reports.back(now - self._away_since)
+            self._events.emit(StoreChanged, board=self._board, away=False)
 
     def ended(self, request: Request, trouble: TableError, *, batch: bool) -> None:
         """The partition answered a batch or a page with an error, or not at all."""
@@ -206,6 +210,7 @@ class StoreBreaker:
         part, now = self._partition(request.partition), self._clock.monotonic()
         if not self._away:
             self._away_since = now
+            self._events.emit(StoreChanged, board=self._board, away=True)
         self._away[request.partition] = part
         part.trouble, part.reply = trouble, LastReply(is_good=False, when=now)
         names = () if self._all_away(now) else sorted(self._away)

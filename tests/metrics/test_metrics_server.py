@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.events import StoreAway, Walked
+from blackboard.events import StoreChanged, Walked
 from blackboard.metrics import server
 from blackboard.metrics.server import LARGEST, MOST, Endpoint, pages_of, serving
 from blackboard.metrics.worker import WorkerMetrics
@@ -69,7 +69,7 @@ def test_the_pages_of_a_worker() -> None:
         )
         metrics(Walked("w", claims=0, due=0, locks=0, missed=0, complete=True, requests={}))
         assert (await asked(where, get("/readyz")))[::2] == (200, b"OK\n")
-        metrics(StoreAway("w", message="https://secret.example is away"))
+        metrics(StoreChanged("w", board="town", away=True))
         assert (await asked(where, get("/readyz")))[::2] == (503, b"the store does not answer\n")
 
     served(story)

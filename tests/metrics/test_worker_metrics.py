@@ -26,7 +26,7 @@ from blackboard.events import (
     RunStarted,
     SlotSkipped,
     StoreAway,
-    StoreBack,
+    StoreChanged,
     Walked,
     WorkerStarted,
     WorkerStopped,
@@ -115,6 +115,11 @@ def test_both_formats_are_valid_and_say_the_same() -> None:
         assert family.documentation.endswith(".")
 
 
+def walked(**about: Any) -> Walked:
+    given = {"claims": 0, "due": 0, "locks": 0, "missed": 0, "complete": True, "requests": {}}
+    return Walked("w", **{**given, **about})
+
+
 COUNTED: dict[str, tuple[BoardEvent | list[BoardEvent], tuple[str, ...], float]] = {
     "a run begins": (RunStarted(*ITEM, due=START, attempt=1), ("runs_in_progress", "feed"), 1),
     "it ends": (
@@ -167,21 +172,26 @@ COUNTED: dict[str, tuple[BoardEvent | list[BoardEvent], tuple[str, ...], float]]
         ("events_missed_total", "the log"),
         10,
     ),
-    "the store away": (StoreAway("w", message="away"), ("store_away",), 1),
+    "the store away": (StoreChanged("w", board="b", away=True), ("store_away",), 1),
     "reported": (StoreAway("w", message="away"), ("store_away_reports_total",), 1),
     "back": (
-        [StoreAway("w", message="away"), StoreBack("w", message="back")],
+        [StoreChanged("w", board="b", away=True), StoreChanged("w", board="b", away=False)],
         ("store_away",),
         0,
+    ),
+    "back for a group alone": (
+        [
+            StoreChanged("w", board="b", away=True),
+            StoreChanged("w", board="b.clicks", away=True),
+            StoreChanged("w", board="b.clicks", away=False),
+            walked(),
+        ],
+        ("store_away",),
+        1,
     ),
     "slots": (STARTED, ("worker_slots",), 8),
     "the start": (STARTED, ("worker_start_time_seconds",), START.timestamp()),
 }
-
-
-def walked(**about: Any) -> Walked:
-    given = {"claims": 0, "due": 0, "locks": 0, "missed": 0, "complete": True, "requests": {}}
-    return Walked("w", **{**given, **about})
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -247,12 +257,12 @@ def test_a_worker_is_ready_when_it_has_walked_and_the_store_answers() -> None:
         return metrics.not_ready
 
     assert metrics.not_ready == "it has not walked the board yet"
-    assert after(StoreAway("w", message="waiting")) == "the store does not answer"
+    assert after(StoreChanged("w", board="", away=True)) == "the store does not answer"
     assert after(STARTED) == "it has not walked the board yet"
     assert after(walked(complete=False)) == ""
-    assert after(StoreAway("w", message="walk: no answer")) == "the store does not answer"
-    assert after(walked(complete=False)) == "the store does not answer"
-    assert after(walked()) == ""
+    assert after(StoreChanged("w", board="b", away=True)) == "the store does not answer"
+    assert after(walked()) == "the store does not answer", "it answers pages, and no batch"
+    assert after(StoreChanged("w", board="b", away=False)) == ""
     assert after(WorkerStopping("w", message="nothing runs")) == "it is stopping"
 
 

@@ -5,12 +5,15 @@
 import asyncio
 import logging
 import math
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from blackboard.model import Ended, Outcome
 from blackboard.runners.inline import InlineRunner
+from tests.support.patience import patience
 from tests.support.runs import (
     PATIENCE,
     Told,
@@ -200,3 +203,34 @@ def test_a_coroutine_that_cancels_its_own_task_has_failed() -> None:
         assert ended == Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task")
 
     on_the_loop(story)
+
+
+PRINTING = """
+import os, sys, threading
+from blackboard.runners.output import Tail, captured
+
+def shout():
+    while True:
+        print("x", 1)
+
+for _ in range(3):
+    threading.Thread(target=shout, daemon=True).start()
+for _ in range(5_000):
+    with captured(Tail()):
+        pass
+sys.stderr.write("it lives")
+sys.stderr.flush()
+os._exit(0)
+"""
+
+
+def test_threads_that_print_while_runs_begin_and_end_do_not_crash_python() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTING],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        check=False,
+        timeout=patience(60),
+    )
+    assert (done.returncode, done.stderr) == (0, b"it lives")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from blackboard.events import BoardEvent, StoreAway, StoreBack, StoreEvent
+from blackboard.events import BoardEvent, StoreAway, StoreBack, StoreChanged, StoreEvent
 from blackboard.rules.breaker import LONGEST, SPACING, Need
 from blackboard.subscribers import Events
 from blackboard.table import (
@@ -75,6 +75,11 @@ class Partitions:
 
     def told_of(self, kind: type[StoreEvent]) -> list[StoreEvent]:
         return [one for one in self.told if isinstance(one, kind)]
+
+    @property
+    def changes(self) -> list[bool]:
+        """Whether it was away, at each change."""
+        return [one.away for one in self.told if isinstance(one, StoreChanged)]
 
     def count(self, *partitions: str) -> int:
         return sum(partition in partitions for _, partition in self.sent)
@@ -154,8 +159,9 @@ def test_trouble_of_a_partition_is_told_by_its_name_and_that_of_all_without() ->
     store.ask_for(130, *SHARDS)
     store.troubles.pop(SICK)
     store.ask_for(20, *SHARDS)
-    messages = [event.message for event in store.told]
+    messages = [event.message for event in store.told_of(StoreEvent)]
     assert len(messages) == 4
+    assert store.changes == [True, False]
     assert messages[0] == "partition town-00: no answer"
     assert messages[1].startswith("partition town-00: away for 1m")
     assert messages[3].startswith("partition town-00 is back after 2m")
@@ -165,9 +171,10 @@ def test_trouble_of_a_partition_is_told_by_its_name_and_that_of_all_without() ->
         store.troubles[one] = lambda: Unavailable("no answer")
     store.clock.advance(60)
     store.ask_for(70, *SHARDS)
-    assert store.told[0].message == "no answer"
-    assert store.told[1].message.startswith("away for 1m")
-    assert all(isinstance(event, StoreEvent) for event in store.told)
+    first, second = store.told_of(StoreEvent)
+    assert first.message == "no answer"
+    assert second.message.startswith("away for 1m")
+    assert store.changes == [True]
 
 
 def test_a_page_shows_that_the_account_is_there_though_batches_had_no_answer() -> None:
@@ -224,4 +231,4 @@ def test_a_store_that_answers_pages_but_no_batch_is_sent_one_batch_a_pause() -> 
         store.ask(SICK)
         store.clock.advance(STEP)
     assert 5 <= store.batches <= 30
-    assert [type(event) for event in store.told] == [StoreAway]
+    assert [type(event) for event in store.told] == [StoreChanged, StoreAway]

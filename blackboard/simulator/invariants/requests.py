@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from blackboard.model import NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
+from blackboard.model import LONG_AGO, NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
+from blackboard.rules.applied import REMEMBERED
 from blackboard.rules.next_run import phase, serves
 from blackboard.schedule.schedule import Every, Once, next_due, opens
 from blackboard.simulator.changes import AppliedChange
@@ -190,7 +191,7 @@ def _one_of(moment: datetime, *allowed: datetime) -> Iterator[Difference]:
         yield "SLOT", "slot", allowed[0], moment
 
 
-PEOPLES = ("state", "spec", "applied", "paused", "born", "type")
+PEOPLES = ("state", "spec", "paused", "born", "type")
 """Columns that only people change."""
 
 
@@ -222,6 +223,10 @@ class RequestedRuns:
             done = name == "state" and new.state is State.DONE
             if getattr(old, name) != getattr(new, name) and not done:
                 raise Violation("PROMISE", f"a worker changed {name}", item=old.id)
+        newest = max((one.at for one in new.applied), default=LONG_AGO)
+        for one in old.applied:  # one that plans an item anew adds a name
+            if one not in new.applied and newest - one.at < REMEMBERED:
+                raise Violation("PROMISE", f"a worker dropped the name {one.name}", item=old.id)
 
     def _started(self, change: AppliedChange, lock: Lock) -> None:
         asked = self._asked[change.id]

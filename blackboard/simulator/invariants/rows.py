@@ -16,7 +16,7 @@ from blackboard.protocol.keys import ITEM, item_key, lock_key, next_key
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import version_of
 from blackboard.rules.applied import REMEMBERED
-from blackboard.rules.next_run import slots_in_line
+from blackboard.rules.next_run import is_ahead, slots_in_line
 from blackboard.simulator.changes import AppliedChange, Touch
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.transitions import was_closed
@@ -322,7 +322,8 @@ class History:
 
     def _passed_over(self, change: AppliedChange) -> None:
         """A worker may change a waiting item without a run only in a time without runs, or where
-        missed slots are not run, and this slot was missed.
+        missed slots are not run, and this slot was missed; or where it waits for a time so far
+        ahead that a clock was wrong.
         """
         item = change.before
         if change.sender.is_person or change.of(Lock) or not change.of(Token) or item is None:
@@ -331,6 +332,8 @@ class History:
         late = change.latest - max(item.slot, item.ready)
         scheduled = item.attempt == 1 and item.slot == item.planned
         if scheduled and was_closed(settings.schedule, change):
+            return
+        if is_ahead(item.ready, now=change.latest):
             return
         if settings.missed != "none" or not scheduled or late <= settings.missed_after:
             what = f"{item.slot} after {late.total_seconds():.3f} s"

@@ -24,7 +24,7 @@ from blackboard.model import (
     replace,
     whole_milliseconds,
 )
-from blackboard.rules.next_run import MILLISECOND, phase, slot_of
+from blackboard.rules.next_run import MILLISECOND, is_ahead, phase, slot_of
 from blackboard.schedule.schedule import Every, Once, Schedule, due_between, next_due, opens
 from blackboard.simulator.changes import AppliedChange
 from blackboard.simulator.invariants import Violation
@@ -135,7 +135,11 @@ class Transitions:
         self, change: AppliedChange, before: Item, after: Item
     ) -> Iterator[Difference]:
         settings = self._settings_of(before)
-        if settings.schedule is None or before.requests:
+        if (
+            settings.schedule is None
+            or before.requests
+            or is_ahead(before.ready, now=change.latest)
+        ):
             return
         if was_closed(settings.schedule, change) and not is_dropped(settings):
             yield from same(before, after, "slot planned attempt runs failures")
