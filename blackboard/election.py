@@ -57,7 +57,7 @@ from blackboard.rules.election import (
 )
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.inline import LoopSignal
-from blackboard.schedule.times import format_duration, parse_duration
+from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
@@ -130,6 +130,11 @@ class TermLost(LoopSignal):
     def __bool__(self) -> bool:
         return super().__bool__() or self._is_over()
 
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" while the term goes on."""
+        return self._reason or (UNANSWERED if self._is_over() else "")
+
 
 class Election:
     """A candidate in an election, from the start of the block to its end. Made by
@@ -143,7 +148,7 @@ class Election:
         name: str,
         owner: str,
         kind: Kind = "mutex",
-        lease: str | timedelta = "15s",
+        lease: str | float | timedelta = "15s",
         rank: int = 0,
         preempt: bool = True,
         ends_at_sigterm: bool = True,
@@ -229,7 +234,8 @@ class Election:
         self._board = await open_elections(self._main, create=True)
         await self._added()
         if self.kind is not ElectionKind.MUTEX:
-            await mail.forget_old(self._board)
+            with suppress(TableError):  # the coordinator deletes it, too
+                await mail.forget_old(self._board)
         now = await self._board.table.now()
         check, rank = self._state.times.check, self._state.me.rank
         self._member = new_member(self.owner, now=now, types=self.name, cycle=check, rank=rank)
@@ -585,8 +591,8 @@ def _checked_kind(kind: str) -> ElectionKind:
         raise BadInput("kind", f"{kind!r} is none", f"one of {kinds}") from None
 
 
-def _checked_lease(lease: str | timedelta) -> timedelta:
-    found = parse_duration(lease, "lease")
+def _checked_lease(lease: str | float | timedelta) -> timedelta:
+    found = duration_of(lease, "lease")
     if found < SHORTEST_LEASE:
         shortest = format_duration(SHORTEST_LEASE)
         problem = f"{format_duration(found)} is too short: a leader renews every third of it"

@@ -45,8 +45,10 @@ class HandlerItem(Struct, frozen=True):
 class Signal(Protocol):
     """A signal to a running handler: false until it comes, true from then on."""
 
-    reason: str
-    """Why, in words; "" until then."""
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" until then."""
+        ...
 
     def __bool__(self) -> bool: ...
 

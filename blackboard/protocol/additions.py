@@ -69,6 +69,7 @@ async def _add(
     board: BoardTable, new: New, addition: Addition, *, doubtful: bool = False
 ) -> Changed:
     """`doubtful`: it may have been applied already."""
+    unanswered: Unknown | None = None
     for _ in range(TRIES):
         old = await board.item(new.id)
         if old is not None and is_applied(old, addition.name):
@@ -84,11 +85,11 @@ async def _add(
             etags = await board.commit(new.id, add_ops(item, over=old))
         except Conflict:
             continue
-        except Unknown:
-            doubtful = True
+        except Unknown as lost:
+            doubtful, unanswered = True, lost
             continue
         return Changed(item=replace(item, etag=etags[item_key(new.id)]))
-    raise uncertain(new.id)
+    raise uncertain(new.id, unanswered)
 
 
 def _new_item(

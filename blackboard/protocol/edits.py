@@ -89,12 +89,13 @@ async def change_item(
     gone_is_done: bool = False,
 ) -> Changed:
     """Apply one verb. `name` is drawn where none is given. An item that a newer version wrote is
-    left alone. Raises Missing, and BlackboardError when it is uncertain whether it was applied.
+    left alone. Raises Missing, and BlackboardError or Unknown when it is uncertain whether it was
+    applied.
     """
     name = name or board.chance.nonce()
     began = await board.table.now()
     first: Item | None = None
-    doubtful = False
+    unanswered: Unknown | None = None
     for tries in range(TRIES):
         if tries >= AT_ONCE:
             await board.clock.sleep(board.chance.fraction() * tries * SPREAD)
@@ -106,8 +107,8 @@ async def change_item(
         check_version(item)
         first = first or item
         if is_applied(item, name):
-            return Changed(item=item, changed=doubtful)
-        if doubtful:
+            return Changed(item=item, changed=unanswered is not None)
+        if unanswered is not None:
             check_in_time(item_id, first=began, now=await board.table.now())
         after = build(item, began)
         if after is None:
@@ -117,11 +118,11 @@ async def change_item(
             etags = await board.commit(item_id, write(item, after))
         except Conflict:
             continue
-        except Unknown:
-            doubtful = True
+        except Unknown as lost:
+            unanswered = lost
             continue
         return Changed(item=replace(after, etag=etags[item_key(item_id)]))
-    raise uncertain(item_id)
+    raise uncertain(item_id, unanswered)
 
 
 def remembered(
@@ -146,11 +147,13 @@ def check_in_time(item_id: str, *, first: datetime, now: datetime) -> None:
         )
 
 
-def uncertain(item_id: str) -> BlackboardError:
-    return BlackboardError(
-        f"it is not certain that {item_id} was changed: {TRIES} tries met other changes, or no "
-        "answer of the store; look at it (`blackboard show`), and try again"
-    )
+def uncertain(item_id: str, unanswered: Unknown | None) -> Exception:
+    """The error of a request that was tried often enough, `unanswered` the last time or not."""
+    said = f"it is not certain that {item_id} was changed"
+    remedy = "look at it (`blackboard show`), and try again"
+    if unanswered is not None:
+        return Unknown(f"{said}: {str(unanswered) or 'no answer'}; {remedy}")
+    return BlackboardError(f"{said}: {TRIES} tries met other changes; {remedy}")
 
 
 async def edit(

@@ -36,6 +36,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     """
     to, of = RENAMED_TO + new_id, RENAMED_FROM + item_id
     name = "rename:" + hashlib.sha256(item_id.encode()).hexdigest()[:32]
+    unanswered: Unknown | None = None
     for _ in range(TRIES):
         old, new = await board.item(item_id), await board.item(new_id)
         is_made = _is_there(new) and is_applied(new, name)
@@ -57,8 +58,10 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
         if is_made:
             new = (await edits.remove(board, new_id)).item
         mark_of_new = replace(mark, reason=of)
-        await _move(board, old, new, new_id, name=name, mark=mark_of_new, settings=settings)
-    raise uncertain(item_id)
+        unanswered = await _move(
+            board, old, new, new_id, name=name, mark=mark_of_new, settings=settings
+        )
+    raise uncertain(item_id, unanswered)
 
 
 async def _move(
@@ -70,9 +73,9 @@ async def _move(
     name: str,
     mark: Mark,
     settings: RunSettings,
-) -> None:
+) -> Unknown | None:
     """Make the new one, over its tombstone if there is one, and remove the old one. Where one of
-    them has changed, the next look decides.
+    them has changed, or there was no answer, which is returned, the next look decides.
     """
     by_us = _reason(old) == RENAMED_TO + new_id or not old.is_paused
     now = await board.table.now()
@@ -88,8 +91,11 @@ async def _move(
     try:
         await board.commit(new_id, add_ops(copy, over=new))
         await board.commit(old.id, remove_ops(old, removed(old, now=now)))
-    except (Conflict, Unknown):
-        return
+    except Conflict:
+        return None
+    except Unknown as unanswered:
+        return unanswered
+    return None
 
 
 async def _resumed(board: BoardTable, new_id: str, mark: Mark) -> Changed:

@@ -268,13 +268,18 @@ class LoopSignal:
     """`ctx.lost` and `ctx.stopping` of a coroutine."""
 
     def __init__(self) -> None:
-        self.reason = ""
+        self._reason = ""
         self._is_set = False
         self._event: asyncio.Event | None = None
         """Made for the first that waits: hardly any handler does."""
 
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" while it is not set."""
+        return self._reason
+
     def set(self, reason: str) -> None:
-        self.reason = reason
+        self._reason = reason
         self._is_set = True
         if self._event is not None:
             self._event.set()

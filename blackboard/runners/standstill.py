@@ -37,22 +37,24 @@ class LoopWatch:
         self._watched = threading.get_ident()
         self._turned = clock.monotonic()
         self._deadline = self._turned + AWAKE
-        self._ended = threading.Event()
+        self._sooner = threading.Event()
+        """Set when the loop has to turn before what the thread knows, or has done its work."""
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
     def turning(self, deadline: float) -> None:
         """The loop turns, and turns again before `deadline`, in monotonic seconds; infinity: it
         has done its work.
         """
+        is_sooner = deadline < self._deadline or math.isinf(deadline)
         self._deadline, self._turned = deadline, self._clock.monotonic()
-        if math.isinf(deadline):
-            self._ended.set()
-        elif self._thread.ident is None:
+        if is_sooner:
+            self._sooner.set()
+        if self._thread.ident is None and not math.isinf(deadline):
             self._thread.start()
 
     def _watch(self) -> None:
         reported, wakes = 0.0, self._clock.monotonic()
-        while not self._ended.is_set():
+        while not math.isinf(self._deadline):
             deadline, now = self._deadline, self._clock.monotonic()
             left = max(deadline - EARLY, self._turned + STANDS) - now
             pause = left if left > 0.0 else LOOK_AGAIN
@@ -62,7 +64,8 @@ class LoopWatch:
                 reported = deadline
                 self._look()
             wakes = now + pause
-            self._ended.wait(pause)
+            self._sooner.wait(pause)
+            self._sooner.clear()
 
     def _look(self) -> None:
         """Find the run whose callback, or step of a task, the loop is in."""

@@ -89,7 +89,7 @@ class Errors:
         if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unknown(self._without_answer(error))
         code, status = error.code, error.status
-        if answer := self._by_code(code, status):
+        if answer := self._by_code(error):
             return answer
         if code == "ServerBusy":
             return Busy(retry_after(error.headers))
@@ -110,7 +110,7 @@ class Errors:
         if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unavailable(self._without_answer(error))
         code, status = error.code, error.status
-        if answer := self._by_code(code, status):
+        if answer := self._by_code(error):
             return answer
         if status in {429, 503}:
             return Busy(retry_after(error.headers))
@@ -126,12 +126,13 @@ class Errors:
     def _answered(self, code: str, status: int) -> str:
         return f"{self.address.url} answered {status} {code}".rstrip()
 
-    def _by_code(self, code: str, status: int) -> TableError | None:
+    def _by_code(self, error: ServiceAnswer) -> TableError | None:
+        code = error.code
         if code in _MESSAGES:
             account = self.address.account or self.address.endpoint
             message = _MESSAGES[code].format(table=self.address.table, account=account)
             return _KIND_OF.get(code, Unusable)(message)
-        if status in {401, 403}:
+        if error.status in {401, 403} and (code or is_of_the_service(error.headers)):
             return Unusable(self.credential.refusal(self.address, code))
         return None
 

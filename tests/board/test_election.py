@@ -249,6 +249,18 @@ async def test_a_program_that_stood_still_sees_at_once_that_its_term_is_over(tow
     lost = one.lost
     town.clock.advance(DEADLINE)  # nothing here has run since
     assert (one.is_leader, bool(lost), bool(one.lost)) == (False, True, True)
+    assert lost.reason == UNANSWERED
+
+
+@of_town
+async def test_mail_of_others_that_cannot_be_deleted_keeps_no_candidate_out(town: Town) -> None:
+    async def away(_board: BoardTable) -> int:
+        raise Unavailable("cable cut")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("blackboard.election.mail.forget_old", away)
+        one = await town.candidate(kind="bully")
+    await town.until(lambda: one.is_leader, CHECK)
 
 
 @of_town

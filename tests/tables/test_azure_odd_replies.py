@@ -64,12 +64,15 @@ ODD_PAGES = {
     "a page of HTML": reply(200, b"<html>log in</html>", **HTML),
     "somewhere else": reply(302, Location="https://login.example.org/"),
     "502": reply(502, b"<html>bad gateway</html>", **HTML),
+    "403 of a gateway": reply(403, b"<html>blocked</html>", **HTML),
+    "401 of a gateway": reply(401, b"<html>log in</html>", **HTML),
 }
 ODD_BATCHES = {
     "an empty body": reply(202, **SERVICE),
     "no boundary": reply(202, b"x", Content_Type="multipart/mixed", **SERVICE),
     "no parts": reply(202, b"--b--", Content_Type="multipart/mixed; boundary=b", **SERVICE),
     "a page": page('{"value":[]}'),
+    "403 of a gateway": reply(403, b"<html>blocked</html>", **HTML),
     "nothing of the service's": reply(404, b"<html>not here</html>", **HTML),
     "a conflict of somebody else": reply(409, b"<html>conflict</html>", **HTML),
     "an account that is being made": error(

@@ -233,12 +233,15 @@ async def patient(item, ctx):
 
 
 def test_the_last_line_of_a_worker_names_the_item_and_its_handler(tmp_path: Path) -> None:
+    """Also one that had nothing to do before, so that its loop was not watched as closely."""
     (tmp_path / "greedy.py").write_text(BLOCKING)
     with site(tmp_path, str(tmp_path / "blackboard.db")) as place:
-        place.add("greedy-1", type_="greedy")
-        place.add("patient-1", type_="patient")
-        for _ in range(2):
+        for has_idled in (True, False):
             worker = place.worker("--jobs", "greedy.py")
+            if has_idled:
+                place.works(worker)
+                place.add("greedy-1", type_="greedy")
+                place.add("patient-1", type_="patient")
             assert worker.ended() == -signal.SIGABRT
             last = worker.events[-1]
             assert (last["event"], last["item"], last["type"]) == (
