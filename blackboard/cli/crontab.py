@@ -51,6 +51,14 @@ _SETTING = re.compile(
 _HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s", re.IGNORECASE)
 _PERCENT = re.compile(r"(?<!\\)%")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_USER = re.compile(r"[a-z_][a-z0-9_-]*\$?")
+_BEGINS = re.compile(r"(?:if|for|while|until|case|cd|\[\[?)\s|\(")
+"""What begins a command of the shell, and is no argument of one."""
+_OF_SHELLS = frozenset({".", "cd", "eval", "exec", "export", "set", "source", "trap", "ulimit"})
+"""Commands that are no programs."""
+TAKE_OUT = "take the column out; a worker runs commands as its own user, so start one as that"
+SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
+"""Files whose lines name the user."""
 
 
 @dataclass(slots=True)
@@ -58,6 +66,8 @@ class Crontab:
     """What a crontab says."""
 
     zone: str
+    system: bool = False
+    """Whether its lines have a user between the time and the command, as in /etc/crontab."""
     items: list[dict[str, Any]] = field(default_factory=list)
     """As `[[items]]` have them."""
     problems: list[str] = field(default_factory=list)
@@ -67,6 +77,7 @@ class Crontab:
     _env: dict[str, str] = field(default_factory=dict)
     _above: list[str] = field(default_factory=list)
     """The comment right above."""
+    _commands: list[str] = field(default_factory=list)
 
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):
@@ -74,6 +85,11 @@ class Crontab:
                 self._read(line.strip(), number)
             except BadInput as problem:
                 self.problems.append(f"{number}: {problem}")
+
+    def suspected_user(self) -> str:
+        """The word that every command begins with, if it is probably a user; or ""."""
+        words = {_user_in(command) for command in self._commands}
+        return words.pop() if len(words) == 1 and len(self._commands) > 1 else ""
 
     def _read(self, line: str, number: int) -> None:
         if line.startswith("#"):
@@ -104,7 +120,8 @@ class Crontab:
     def _item(self, line: str, comment: str) -> dict[str, Any]:
         expression, command = _split(line)
         Cron(expression, self.zone)
-        _check_user(command)
+        _check_user(command, system=self.system)
+        self._commands.append(command)
         item: dict[str, Any] = {
             "id": self._id(comment or _name_of(command)),
             "type": "shell",
@@ -146,15 +163,29 @@ def _is_job(words: str) -> bool:
     return True
 
 
-def _check_user(command: str) -> None:
-    """Refuse the sixth field of /etc/crontab and of /etc/cron.d: a user of this host, or root.
-    Programs have users of their names. Raises BadInput.
+def _check_user(command: str, *, system: bool) -> None:
+    """Refuse the sixth field of /etc/crontab and of /etc/cron.d: root, a user of this host, or what
+    stands before a word that begins a command of the shell. Programs have users of their names.
+    Raises BadInput.
     """
     first, *rest = command.split(None, 1)
-    if first == "root" or (rest and first in _users() and shutil.which(first) is None):
+    is_user = first in _users() and shutil.which(first) is None
+    before_shell = bool(_user_in(command)) and _BEGINS.match(rest[0]) is not None
+    if first == "root" or (rest and (is_user or before_shell or system)):
         problem = f"{first!r} is a user, as in /etc/crontab"
-        remedy = "take the column out; a worker runs commands as its own user, so start one as that"
-        raise BadInput("user", problem, remedy)
+        raise BadInput("user", problem, TAKE_OUT)
+
+
+def _user_in(command: str) -> str:
+    """The first word, if it may be a user of another host: no command of this one, and a command
+    follows.
+    """
+    first, *rest = command.split(None, 1)
+    if not rest or _USER.fullmatch(first) is None or shutil.which(first) is not None:
+        return ""
+    second = rest[0].split(None, 1)[0]
+    follows = _BEGINS.match(rest[0]) or second.startswith("/") or shutil.which(second)
+    return first if follows and first not in _OF_SHELLS else ""
 
 
 def _users() -> set[str]:
@@ -239,7 +270,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
     """
     zone = find_zone(tz or zone_of_host()).key
     text = read_stdin() if file == "-" else read_text(Path(file))
-    found = Crontab(zone)
+    system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
+    found = Crontab(zone, system)
     found.read(text)
     for one in found.left_out:
         warn(f"{file}:{one}")
@@ -247,6 +279,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None) -> int:
         for one in found.problems:
             note(f"{file}:{one}")
         return 2
+    if user := found.suspected_user():
+        warn(f"{file}: every command begins with {user!r}: if that is a user, {TAKE_OUT}")
     for item in found.items:
         if words := idle_steps(item["cron"]):
             warn(f"{shown(item['id'])}: {words}")

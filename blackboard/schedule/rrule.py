@@ -337,7 +337,7 @@ def _read_rule(text: str, start: datetime, zone: ZoneInfo) -> _Rule:
     if count is not None and until is not None:
         raise _refusal("COUNT and UNTIL exclude each other", "leave one")
     if "BYDAY" in parts:
-        parts["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
+        parts["BYDAY"] = ",".join(one_kind(parts["BYDAY"].split(","), parts))
     try:
         rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in parts.items()), dtstart=start)
     except ValueError as error:
@@ -383,7 +383,7 @@ def read_parts(text: str) -> dict[str, str]:
     return parts
 
 
-def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
+def one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
     """Weekdays that are numbered, or none that is: MO beside 1TU is 1MO, 2MO and so on. Of both
     kinds dateutil leaves only the days that are both.
     """

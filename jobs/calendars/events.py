@@ -13,13 +13,14 @@ import html
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from datetime import timedelta
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from .addresses import meant, redacted
+from .lengths import LONGEST, Length, length_of
 from .lines import Block, Line
 from .records import Text
-from .times import LATEST, Moment, Zones, tidy
+from .rules import ended_in, tidy
+from .times import LATEST, Moment, Zones
 
 _LONG, _SHORT = 32_000, 2_000
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -158,13 +159,6 @@ def _image(line: Line, base: str) -> str:
     return found if line.name == "IMAGE" or picture else ""
 
 
-_DURATION = re.compile(
-    r"([+-]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)", re.IGNORECASE
-)
-LONGEST = timedelta(days=36_525)
-"""A longer DURATION is ignored, and so is a longer one from start to end in a series."""
-
-
 @dataclass(slots=True)
 class Vevent:
     """One VEVENT with its times read."""
@@ -174,6 +168,8 @@ class Vevent:
     start: Moment
     end: str = ""
     """A DTEND or DURATION property, or nothing."""
+    length: Length | None = None
+    """What the DURATION says, if that is its end."""
     recurrence: Moment | None = None
     this_and_future: bool = False
     sequence: int = 0
@@ -207,6 +203,7 @@ def read_vevent(block: Block, number: int, zones: Zones, order: str) -> Vevent:
     line = block.first("DTSTART")
     if line is None:
         raise ValueError("an event without DTSTART")
+    zones.unknown.clear()
     member = Vevent(block, number, zones.moment(line, block.zone), order=order)
     member.place = plain_words(without_markup(plain(block.value("LOCATION"), 2_000)))
     member.title = plain_words(without_markup(plain(block.value("SUMMARY"), 2_000)))
@@ -240,6 +237,8 @@ class _Reading:
                 member.periods.append((moment, end))
             else:
                 member.additions.append(moment)
+        unknown = sorted(self._zones.unknown)
+        member.mended += [f"the time zone {name[:60]!r} is not known" for name in unknown]
         return member
 
     def _within(self, moment: Moment, what: str) -> Moment:
@@ -257,9 +256,10 @@ class _Reading:
 
     def _rules(self, name: str) -> list[str]:
         rules = []
+        days = self._zones.of_days(self._block.zone)
         for line in self._block.all(name):
             try:
-                rules.append(tidy(line.value))
+                rules.append(ended_in(tidy(line.value), self._member.start, days))
             except (ValueError, OverflowError) as problem:
                 self._member.mended.append(str(problem))
         return rules
@@ -281,34 +281,31 @@ class _Reading:
 
     def _end(self) -> str:
         """The end; if it is unreadable, the default for the kind of start."""
+        member = self._member
         line = self._block.first("DTEND")
         if line is not None:
             end = self._only(line)
-            if end is None or end.is_day != self._member.start.is_day:
+            if end is None or end.is_day != member.start.is_day:
                 return ""
             return self._within(self._zones.moment(line, self._block.zone), "an end").line("DTEND")
-        return self._duration(self._block.value("DURATION"), self._member.start)
+        member.length = self._length(self._block.value("DURATION"), member.start)
+        return member.length.line(of_days=member.start.is_day) if member.length else ""
 
     def _end_of_period(self, said: Line, start: Moment) -> str:
         if said.value[:1] in "+-Pp":
-            return self._duration(said.value, start)
+            length = self._length(said.value, start)
+            return start.after(length).line("DTEND") if length else ""
         end = self._only(said)
         return "" if end is None or end.is_day != start.is_day else end.line("DTEND")
 
-    def _duration(self, said: str, start: Moment) -> str:
-        found = _DURATION.fullmatch(said.strip())
-        if found is None or found[1] == "-" or not any(found.groups()[1:]):
+    def _length(self, said: str, start: Moment) -> Length | None:
+        length = length_of(said)
+        if length is None:
             if said.strip():
                 self._member.mended.append(f"{said[:40]!r} is no duration")
-            return ""
-        parts = [int(part[:12] or 0) if part else 0 for part in found.groups()[1:]]
-        weeks, days, hours, minutes, seconds = parts
-        days += weeks * 7
-        past = days * 86_400 + hours * 3_600 + minutes * 60 + seconds
-        least = min(LONGEST, LATEST - start.within().wall)
-        if past > least.total_seconds():
+            return None
+        least = min(LONGEST, LATEST - start.within().wall).total_seconds()
+        if length.days * 86_400 + length.seconds > least:
             self._member.mended.append(f"{said[:40]!r} is too long")
-            return ""
-        if start.is_day:
-            return f"DURATION:P{max(1, days)}D"
-        return f"DURATION:P{days}DT{hours}H{minutes}M{seconds}S"
+            return None
+        return length

@@ -26,12 +26,15 @@ from .addresses import Policy, file_path, meant, plain_too, scheme_of, without
 from .cache import FetchCache
 from .request import NoConnection, Requester, Resolve, host_and_port, url_of
 from .responses import (
+    BadEncoding,
     Body,
     Fetched,
     FetchFailed,
+    Inflater,
     Limits,
     Seconds,
     TimedOut,
+    TooLarge,
     Why,
     error_line,
     too_large,
@@ -135,21 +138,28 @@ _PIECE = 256 * 1024
 
 
 def read_file(path: Path, limit: int, folder: Path | None) -> Body:
-    """A regular file's bytes: opening a pipe or a device would wait, or never end."""
-    body = Body(folder)
+    """A regular file's bytes: opening a pipe or a device would wait, or never end. A gzip file is
+    unpacked.
+    """
+    inflater = Inflater("", limit, Body(folder))
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
             if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
                 raise FetchFailed("not a file", why=Why.REFUSED)
             while piece := source.read(_PIECE):
-                if body.size + len(piece) > limit:
-                    raise FetchFailed(too_large(limit))
-                body.write(piece)
+                inflater.feed(piece)
+        return inflater.finished()
     except (FileNotFoundError, NotADirectoryError):
         raise FetchFailed("no such file", why=Why.GONE) from None
+    except TooLarge:
+        inflater.body.close()
+        raise FetchFailed(too_large(limit)) from None
+    except BadEncoding as problem:
+        inflater.body.close()
+        raise FetchFailed(str(problem)) from None
     except (OSError, ValueError) as problem:
+        inflater.body.close()
         raise FetchFailed(f"cannot be read: {error_line(problem)}") from None
-    return body
 
 
 @dataclass(slots=True)

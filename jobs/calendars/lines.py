@@ -8,12 +8,14 @@ properties in `KEPT`. VEVENTs without a VCALENDAR are read too. Damaged input ne
 input that is no calendar at all. `calendar_name` reads the calendar's own name.
 """
 
+import codecs
 import html
 import re
 from dataclasses import dataclass, field
 
 SEVERAL = frozenset({"RRULE", "RDATE", "EXRULE", "EXDATE", "CATEGORIES", "IMAGE", "ATTACH"})
-"""Properties that an event may have more than once; of all others the first one counts."""
+"""Properties that an event may have more than once; of others the first that is not empty counts.
+"""
 KEPT = SEVERAL | {
     *("UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "SEQUENCE"),
     *("SUMMARY", "DESCRIPTION", "LOCATION", "URL", "STATUS", "CLASS", "GEO"),
@@ -37,12 +39,23 @@ _BETWEEN = re.compile(rb"(?<=[A-Z])[ \t]*(?=(?:BEGIN|END):|\Z)", re.IGNORECASE)
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE = re.compile(r'\s*([A-Za-z0-9-]+)\s*((?:;(?:[^":]|"[^"]*"|:(?=\d\d\)))*)?):(.*)', re.DOTALL)
 """Name, parameters, value. A colon as in `TZID=(UTC-05:00) Eastern Time` is none that ends them."""
+_DATED = re.compile(
+    r"\s*(DTSTART|DTEND|RECURRENCE-ID|RDATE|EXDATE)\s*(;.*):(\s*\d{4}-?\d\d-?\d\d.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A date after parameters that have colons of their own, as in `TZID=tzone://Microsoft/Utc`, or a
+quote that does not end.
+"""
+_DATE = re.compile(r"\s*\d{4}-?\d\d-?\d\d")
 _RULE_REST = re.compile(r"[A-Z0-9=;,+-]+", re.IGNORECASE)
 _INLINE = re.compile(r";\s*(?:VALUE\s*=\s*BINARY|ENCODING\s*=\s*BASE64)", re.IGNORECASE)
 _START = re.compile(rb"BEGIN:VCALENDAR[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 _BARE = re.compile(
     rb"(?:^|[\r\n]|\xef\xbb\xbf)[ \t]*BEGIN:(?:VEVENT|VTIMEZONE)[ \t]*(?:\r|\n|$)", re.IGNORECASE
 )
+_EDGE = re.compile("BEGIN:V", re.IGNORECASE)
+_WIDE = re.compile("BEGIN:V".encode("utf-16-le"), re.IGNORECASE)
+"""In UTF-16: at an even place of little-endian bytes, at an odd one of big-endian bytes."""
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 
 
@@ -99,11 +112,21 @@ def read_calendar(body: bytes, charset: str = "") -> Sections:
     return _Reader().run(_decoded(_calendar_in(body), charset))
 
 
-def _calendar_in(body: bytes) -> bytes:
-    """The bytes from the first BEGIN:VCALENDAR on; if there is none, from the first event on."""
+def as_utf_8(body: bytes) -> bytes:
+    """The bytes of a feed, in UTF-8 if they are UTF-16, with or without a byte order mark; without
+    NULs.
+    """
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         body = body.decode("utf-16", "replace").encode()
-    body = body.replace(b"\x00", b"")
+    elif b"\x00" in body and (found := _WIDE.search(body)):
+        order = "utf-16-be" if found.start() % 2 else "utf-16-le"
+        body = body.decode(order, "replace").encode()
+    return body.replace(b"\x00", b"")
+
+
+def _calendar_in(body: bytes) -> bytes:
+    """The bytes from the first BEGIN:VCALENDAR on; if there is none, from the first event on."""
+    body = as_utf_8(body)
     start = _START.search(body) or _BARE.search(body)
     if start is not None:
         return body[start.start() :].removeprefix(b"\xef\xbb\xbf")
@@ -125,13 +148,28 @@ def _decoded(body: bytes, charset: str) -> str:
     return _CONTROL.sub("", text)
 
 
+_SUPERSETS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+}
+"""What is sent under the names of encodings, by Python's names (WHATWG, Encoding Standard)."""
+
+
 def _declared(body: bytes, charset: str) -> str:
-    if not charset or charset.lower().replace("_", "-") in {"utf-8", "utf8"}:
-        return ""
+    """The text in the encoding that is declared; "" where it is none, or the wrong one."""
     try:
-        return body.decode(charset)
+        name = codecs.lookup(charset).name
+        text = "" if name == "utf-8" else body.decode(_SUPERSETS.get(name, name))
     except (LookupError, ValueError):
         return ""
+    return text if _EDGE.search(text) else ""
 
 
 def _mixed(line: bytes) -> str:
@@ -152,6 +190,8 @@ class _Reader:
         self._zone: list[str] | None = None
         self._inner = 0
         self._calendar_zone = ""
+        self._of_calendar = 0
+        """The number of the first event of the calendar."""
         self._last_kept = False
 
     def run(self, text: str) -> Sections:
@@ -171,16 +211,16 @@ class _Reader:
             elif self._event is None and line.lstrip()[:13].upper() == "X-WR-TIMEZONE":
                 found = _LINE.fullmatch(line)
                 self._calendar_zone = found[3].strip() if found else ""
-        self._close()
+        self._close_calendar()
         return Sections(self.events, self.zones)
 
     def _begin(self, name: str, line: str) -> None:
-        if name in {"VCALENDAR", "VEVENT", "VTIMEZONE"}:
+        if name in {"VEVENT", "VTIMEZONE"}:
             self._close()
         if name == "VCALENDAR":
-            self._calendar_zone = ""
+            self._close_calendar()
         elif name == "VEVENT":
-            self._event = Block(zone=self._calendar_zone)
+            self._event = Block()
         elif name == "VTIMEZONE":
             self._zone = [line]
         elif self._zone is not None:
@@ -203,15 +243,27 @@ class _Reader:
             self.zones.append("\r\n".join(self._zone) + "\r\n")
         self._event, self._zone, self._inner, self._last_kept = None, None, 0, False
 
+    def _close_calendar(self) -> None:
+        """Its zone is that of all its events, wherever it says so."""
+        self._close()
+        for event in self.events[self._of_calendar :]:
+            event.zone = self._calendar_zone
+        self._of_calendar, self._calendar_zone = len(self.events), ""
+
     def _property(self, event: Block, line: str) -> None:
         found = _LINE.fullmatch(line)
+        if found is None or not _DATE.match(found[3]):
+            found = _DATED.fullmatch(line) or found
         if found is None:
             self._overrun(event, line)
             return
         name = found[1].upper()
         wanted = name in KEPT and not (name in _FILES and _INLINE.search(found[2]))
-        self._last_kept = wanted and (name in SEVERAL or event.first(name) is None)
+        before = None if name in SEVERAL else event.first(name)
+        self._last_kept = wanted and (before is None or not before.value.strip())
         if self._last_kept:
+            if before is not None:
+                event.lines.remove(before)
             event.lines.append(Line(name, found[2], found[3]))
 
     def _overrun(self, event: Block, line: str) -> None:
@@ -241,7 +293,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 def calendar_name(body: bytes) -> str:
     """The X-WR-CALNAME, or NAME (RFC 7986), before the first event; or ""."""
-    head = _NAME_FOLD.sub(b"", body[:_HEAD].replace(b"\x00", b""))
+    head = _NAME_FOLD.sub(b"", as_utf_8(body[:_HEAD]))
     begin = _EVENT.search(head)
     found = _NAME.search(head[: begin.start()] if begin else head)
     if found is None:

@@ -1,16 +1,16 @@
 """What an item of type `calendars` asks for, checked; and the settings and context of its run.
 
 **A list of feeds as text** has one feed a line: an address, or a name and an address in either
-order, and `primary = true` after them where its copy of an event is preferred to those of others. A
-comment right above a feed is its name, unless it is a note (`# cmd: ...`), a heading
-(`# --- Live feeds ---`) or an address that was commented out. A name does not reach over blank
-lines and headings.
+order, and `primary = true` after them where its copy of an event is preferred to those of others.
+Several addresses on a line are a feed each. A comment right above a feed, or after it, is its name,
+unless it is a note (`# cmd: ...`), a heading (`# --- Live feeds ---`) or an address that was
+commented out. A name does not reach over blank lines and headings.
 """
 
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -45,14 +45,14 @@ def read_feeds(text: str) -> list[Listed]:
     """The feeds of a list, in its order. A line that holds no address is taken for one: whether
     it is, fetching will tell.
     """
-    feeds = []
+    feeds: list[Listed] = []
     name = ""
     for raw in text.removeprefix("\ufeff").splitlines():
         line = raw.strip()
         if line.startswith(("#", "//")):
             name = _name_in(line.lstrip("#/").strip(), name)
         elif line:
-            feeds.append(_feed(line, name))
+            feeds += _feeds_in(line, name)
             name = ""
         else:
             name = ""
@@ -67,14 +67,21 @@ def _name_in(comment: str, before: str) -> str:
     return comment
 
 
-def _feed(line: str, above: str) -> Listed:
+def _feeds_in(line: str, above: str) -> Iterator[Listed]:
+    """Those of a line: one, as a rule."""
     line, marks = _PRIMARY.subn("", line)
-    found = _ADDRESS.search(line)
-    if found is None:
-        return Listed(line, above, bool(marks))
-    url = found[0].rstrip("\"'>,")
-    before, after = line[: found.start()].strip(_AROUND), line[found.end() :].strip(_AROUND)
-    return Listed(url, before or after or above, bool(marks))
+    first = _ADDRESS.search(line)
+    if first is None:
+        yield Listed(line, above, bool(marks))
+        return
+    before, rest = line[: first.start()], line[first.end() :]
+    text, *comment = re.split(r"\s#", rest, maxsplit=1)
+    others = _ADDRESS.findall(text)
+    after = "" if others or not text.strip(_AROUND) else rest
+    name = before.strip(_AROUND) or after.strip(_AROUND)
+    name = name or _name_in("".join(comment).strip(), above) or above
+    for one in (first[0], *others):
+        yield Listed(one.rstrip("\"'>,;"), name, bool(marks))
 
 
 _KNOWN = frozenset({"feeds", "timezone", "days", "from", "out", "private"})

@@ -1,7 +1,7 @@
 """The parser's process: reads feeds from its input, writes their events in a window to its output.
 
 One bad event never spoils a feed: it is left out, counted, and the first reason is reported. Events
-that are alone and over are skipped before they cost anything. Events marked as private or
+and series that are over are passed over before they cost anything. Events marked as private or
 confidential are left out and counted, unless they are asked for.
 
 It is started by path, not as part of a package, because the folder of a job may be loaded under any
@@ -11,19 +11,18 @@ name. It dies with its parent, and takes no more memory than it was given.
 import ctypes
 import hashlib
 import os
-import re
 import resource
 import signal
 import sys
 import warnings
 from collections import Counter, defaultdict
-from datetime import timedelta
 from typing import BinaryIO
 
 import msgspec
 
 from .events import Vevent, access_of, read_vevent, text_of_vevent
 from .lines import Block, NotACalendar, Sections, read_calendar
+from .outside import are_outside
 from .records import (
     ANSWER,
     FEED_EVENTS,
@@ -42,12 +41,9 @@ from .series import Instance, instances_of
 from .times import Zones
 
 _ZONE_SECONDS = 2.0
-_SLACK = timedelta(days=2)
-"""By how much the quick look at dates must clear the window, whatever the zone."""
 _NOT_IN_UID = frozenset({"IMAGE", "ATTACH", "GEO", "CLASS"})
 _TEXT_BESIDES = 500
 """Characters that an event costs besides its description."""
-_DAY = re.compile(r"[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
 
 
 def parse(body: bytes, ask: Ask) -> Parsed:
@@ -149,21 +145,11 @@ class _Feed:
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for number, block in enumerate(self._events):
             groups[block.value("UID") or _made_uid(block)].append(number)
-        return {uid: numbers for uid, numbers in groups.items() if not self._over(numbers)}
-
-    def _over(self, numbers: list[int]) -> bool:
-        """Whether all of these stand alone and are well outside the window."""
-        first = (self._window.first - _SLACK).strftime("%Y%m%d")
-        last = (self._window.end + _SLACK).strftime("%Y%m%d")
-        for number in numbers:
-            block = self._events[number]
-            if block.first("RRULE") or block.first("RDATE") or block.first("DURATION"):
-                return False
-            start = _digits(block.value("DTSTART"))
-            end = _digits(block.value("DTEND")) or start
-            if not start or (start <= last and max(start, end) >= first):
-                return False
-        return True
+        return {
+            uid: numbers
+            for uid, numbers in groups.items()
+            if not are_outside([self._events[number] for number in numbers], self._window)
+        }
 
     def _happenings(self, numbers: list[int]) -> list[Instance]:
         members: list[Vevent] = []
@@ -216,12 +202,6 @@ def _reason(problem: Exception) -> str:
     if isinstance(problem, TooMuch | ValueError) and told:
         return told
     return f"{type(problem).__name__}: {told}"
-
-
-def _digits(moment: str) -> str:
-    """The day of a moment as eight digits, or "" when a closer look is needed."""
-    digits = moment[:10].replace("-", "")[:8]
-    return digits if _DAY.fullmatch(digits) else ""
 
 
 def _made_uid(block: Block) -> str:

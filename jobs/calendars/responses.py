@@ -1,8 +1,8 @@
 """The result of a fetch: a feed's bytes, "not modified", or why there is no feed.
 
 A body is decompressed piece by piece, never beyond a limit: a few kilobytes of gzip can stand for
-gigabytes. Headers say for how long it is fresh and when to ask again. From a page that is no feed
-the first words are kept, for the report.
+gigabytes. A feed that is a gzip file itself (.ics.gz) is, too. Headers say for how long it is fresh
+and when to ask again. From a page that is no feed the first words are kept, for the report.
 """
 
 import html
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from .addresses import without
+from .lines import as_utf_8
 
 IN_MEMORY = 32 * 1024
 """Bytes of a body that are held in memory; a longer one goes to a file."""
@@ -258,7 +259,7 @@ async def read_body(
     """The whole body, decompressed. `encoding` is the Content-Encoding header; `folder` is where
     a long one is kept.
     """
-    inflate = _Inflater(encoding.strip().lower(), limit, Body(folder))
+    inflate = Inflater(encoding.strip().lower(), limit, Body(folder))
     try:
         async for piece in pieces:
             inflate.feed(piece)
@@ -272,9 +273,7 @@ def cut_off(body: bytes) -> str:
     """Why a feed is incomplete, or "". A connection that breaks is no error
     where the server did not say how much would come.
     """
-    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
-        body = body.decode("utf-16", "replace").encode()
-    body = body.replace(b"\x00", b"")
+    body = as_utf_8(body)
     if _last(body[-_LAST:], b"CALENDAR") == b"END":
         return ""
     for kind in (b"CALENDAR", b"EVENT"):
@@ -290,26 +289,51 @@ def _last(text: bytes, kind: bytes) -> bytes:
     return edges[-1] if edges else b""
 
 
-_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "": 0, "identity": 0}
+_GZIP_BITS = 31
+_BITS = {"gzip": _GZIP_BITS, "x-gzip": _GZIP_BITS, "deflate": 15, "": 0, "identity": 0}
 _BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # said of what is as it is
 """What zlib is told, by the encoding of an answer; 0: it is not compressed."""
 
 
-class _Inflater:
+_GZIP = b"\x1f\x8b"
+
+
+class Inflater:
+    """Decompresses a body piece by piece into a `Body`. What begins as gzip is unpacked, whatever
+    is said of it, and what does not begin so is no gzip. Raises TooLarge, BadEncoding.
+    """
+
     def __init__(self, encoding: str, limit: int, body: Body) -> None:
         self._limit = limit
         self.body = body
         self._bits = _BITS.get(encoding.strip().lower())
         if self._bits is None:
             raise BadEncoding(f"compressed as {encoding[:20]!r}, which was not asked for")
-        self._stream = zlib.decompressobj(self._bits) if self._bits else None
+        self._head = b""
+        self._stream: zlib._Decompress | None = None
+        self._begun = False
 
     def feed(self, piece: bytes) -> None:
+        if not self._begun:
+            self._head += piece
+            if len(self._head) < len(_GZIP):
+                return
+            piece = self._begin()
         if self._stream is None:
             self._keep(piece)
             return
         while piece:
             piece = self._inflated(piece)
+
+    def _begin(self) -> bytes:
+        """Decides by the first bytes, and returns them."""
+        self._begun = True
+        if self._head.startswith(_GZIP):
+            self._bits = _GZIP_BITS
+        elif self._bits == _GZIP_BITS:
+            self._bits = 0
+        self._stream = zlib.decompressobj(self._bits) if self._bits else None
+        return self._head
 
     def _inflated(self, piece: bytes) -> bytes:
         """Stores the piece, decompressed; returns the rest of it."""
@@ -324,9 +348,9 @@ class _Inflater:
             return piece
         if self._stream.eof:
             rest = self._stream.unused_data
-            if not rest.startswith(b"\x1f\x8b"):
+            if not rest.startswith(_GZIP):
                 return b""
-            self._stream = zlib.decompressobj(31)
+            self._stream = zlib.decompressobj(_GZIP_BITS)
             return rest
         return self._stream.unconsumed_tail
 
@@ -336,6 +360,8 @@ class _Inflater:
         self.body.write(part)
 
     def finished(self) -> Body:
+        if not self._begun:
+            self._keep(self._head)
         if self._stream is not None and not self._stream.eof and self.body.size:
             raise BadEncoding("its compression ends too soon")
         self.body.finish()
@@ -349,7 +375,8 @@ async def read_head(pieces: AsyncIterator[bytes], encoding: str, size: int) -> b
         head += piece
         if len(head) >= size:
             break
-    if encoding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
+    bits = _BITS.get(encoding.strip().lower())
+    if not bits or (bits == _GZIP_BITS and not head.startswith(_GZIP)):
         return head[:size]
     try:
         return zlib.decompressobj(47).decompress(head, size)

@@ -14,16 +14,20 @@ that its identity does not change when the others have passed.
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
+from functools import partial
 from typing import Protocol, TypeVar
 
 import recurring_ical_events
 from icalendar import Calendar, Event
 
-from .events import LONGEST, Vevent
-from .records import SERIES_EVENTS, Budget, Edges, TooMuch, Window, instant_text
-from .times import LATEST, Moment, at_start, ended_in, fits, meant_zone, refuse_bomb
+from .events import Vevent
+from .lengths import LONGEST, Length
+from .records import SERIES_EVENTS, Budget, Edges, TooMuch, Window, instant_text, is_day
+from .rules import at_start, fits, meant_zone, refuse_bomb
+from .times import LATEST, Moment
+from .zone_names import zone_of_days
 
 _BLOCK, _PLACE = "X-BLOCK", "RECURRENCE-ID"
 _DAY = timedelta(days=1)
@@ -181,7 +185,7 @@ def _once(found: list[Instance]) -> list[Instance]:
 def _component(member: Vevent) -> Event:
     lines = [member.start.line("DTSTART"), member.end]
     if member.recurs:
-        lines += [f"RRULE:{ended_in(rule, member.start)}" for rule in member.rules]
+        lines += [f"RRULE:{rule}" for rule in member.rules]
         lines += [moment.line("RDATE") for moment in member.additions]
         lines += [moment.line("EXDATE") for moment in member.exclusions]
     if member.recurrence is not None:
@@ -201,7 +205,7 @@ def _component(member: Vevent) -> Event:
 
 def _single(member: Vevent, *, shared: bool = False) -> Instance:
     event = _component(member)
-    start, end = _span(event)
+    start, end = _span(event, member.length)
     if member.recurrence is not None:
         place = _text(_time(event, _PLACE))
         return _instance(member, (start, end), place, Origin.OVERRIDE)
@@ -210,13 +214,6 @@ def _single(member: Vevent, *, shared: bool = False) -> Instance:
 
 def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Instance]:
     """The times of one series; only the start if the library fails on its rule."""
-    main = replace(main, exclusions=[at_start(one, main.start) for one in main.exclusions])
-    overrides = [
-        one
-        if one.recurrence is None
-        else replace(one, recurrence=at_start(one.recurrence, main.start))
-        for one in overrides
-    ]
     for rule in main.rules:
         refuse_bomb(rule, main.start, window)
     zone = meant_zone(
@@ -226,6 +223,17 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         city=window.zone,
         points=[*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)],
     )
+    days = zone_of_days(main.block.zone, window.zone)
+    named = partial(at_start, start=main.start, zone=zone, days=days)
+    main = replace(
+        main,
+        exclusions=[named(one) for one in main.exclusions],
+        additions=[named(one) for one in main.additions],
+    )
+    overrides = [
+        one if one.recurrence is None else replace(one, recurrence=named(one.recurrence))
+        for one in overrides
+    ]
     try:
         found = [*_expanded(main, overrides, zone, window), *_periods(main)]
         excluded = _excluded(main, zone, window)
@@ -233,7 +241,8 @@ def _series(main: Vevent, overrides: list[Vevent], window: Window) -> list[Insta
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
         main.mended.append(f"a rule that cannot be followed: {problem}")
-        found = [_single(_bare(main, main.start, main.end), shared=bool(overrides))]
+        alone = replace(_bare(main, main.start, main.end), length=main.length)
+        found = [_single(alone, shared=bool(overrides))]
         return [*found, *(_single(one) for one in overrides)]
     return [one for one in found if one.origin is Origin.OVERRIDE or one.start not in excluded]
 
@@ -252,7 +261,7 @@ def _expanded(main: Vevent, overrides: list[Vevent], zone: str, window: Window) 
         member, first = parts[int(event[_BLOCK])]
         place = _text(_place(event, first) if member.this_and_future else _time(event, _PLACE))
         origin = Origin.RULE if member is main else Origin.OVERRIDE
-        found.append(_instance(member, _span(event), place, origin))
+        found.append(_instance(member, _span(event, member.length), place, origin))
     return found
 
 
@@ -281,7 +290,8 @@ def _periods(main: Vevent) -> list[Instance]:
 
 def _bare(main: Vevent, start: Moment, end: str = "") -> Vevent:
     """The event without its series, at this time."""
-    return replace(main, start=start, end=end, rules=[], additions=[], exclusions=[], periods=[])
+    one = replace(main, start=start, end=end, length=None)
+    return replace(one, rules=[], additions=[], exclusions=[], periods=[])
 
 
 def _instance(member: Vevent, span: tuple[str, str], place: str, origin: Origin) -> Instance:
@@ -305,17 +315,20 @@ def _place(event: Event, first: Event) -> date:
     return _time(event, "DTSTART") - moved
 
 
-def _span(event: Event) -> tuple[str, str]:
-    """Start and end as text; an end before the start is ignored."""
+def _span(event: Event, length: Length | None = None) -> tuple[str, str]:
+    """Start and end as text; an end before the start is ignored. `length` is what a DURATION said.
+    A start in the hour that the clocks leave out is an hour later than its text: where that would
+    take it to its end, the end is later by as much.
+    """
     start = _time(event, "DTSTART")
-    end = start
-    if "DTEND" in event:
-        end = _time(event, "DTEND")
-    elif "DURATION" in event:
-        end = start + timedelta(seconds=_seconds(event))
+    end = _time(event, "DTEND") if "DTEND" in event else start
+    if length is not None:
+        end = length.after(start)
     first, last = _text(start), _text(end)
-    if len(first) != len(last) or last < first:
+    if is_day(first) != is_day(last) or last < first:
         last = first
+    if isinstance(start, datetime) and isinstance(end, datetime) and last == first and end > start:
+        last = _text(start.astimezone(UTC) + (end - start))
     if isinstance(start, datetime) or last > first:
         return first, last
     return first, _text(start + _DAY)
@@ -326,11 +339,6 @@ def _time(event: Event, name: str) -> date:
     if not isinstance(value, date):
         raise ValueError(f"{name} is no date")  # noqa: TRY004 - a fault of the feed, not of a type
     return value
-
-
-def _seconds(event: Event) -> float:
-    value = getattr(event.get("DURATION"), "dt", None)
-    return value.total_seconds() if isinstance(value, timedelta) else 0.0
 
 
 def _text(moment: date) -> str:

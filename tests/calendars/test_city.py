@@ -158,6 +158,19 @@ LISTS = {
     ),
     "webcal": ("webcal://a.org/x", [("webcal://a.org/x", "")]),
     "a path": ("# One\ncities/davis/one two.ics", [("cities/davis/one two.ics", "One")]),
+    "a comment behind": ("https://a.org/x # One", [("https://a.org/x", "One")]),
+    "a comment above and behind": ("# One\nhttps://a.org/x #Two", [("https://a.org/x", "Two")]),
+    "a note behind": ("# One\nhttps://a.org/x # todo: look", [("https://a.org/x", "One")]),
+    "an old address behind": (
+        "https://a.org/x # was https://b.org/y",
+        [("https://a.org/x", "")],
+    ),
+    "a name with a number": ("https://a.org/x Room #5", [("https://a.org/x", "Room #5")]),
+    "a part of an address": ("https://a.org/x#y", [("https://a.org/x#y", "")]),
+    "two addresses": (
+        "One https://a.org/x, webcal://b.org/y;",
+        [("https://a.org/x", "One"), ("webcal://b.org/y", "One")],
+    ),
     "nothing": ("\n \n# comment\n", []),
 }
 

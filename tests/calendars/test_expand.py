@@ -76,7 +76,7 @@ RECURRENCES = {
     ),
     "an end of the rule as a date": (
         [WEEKLY.replace("COUNT=4", "UNTIL=20260916")],
-        days(2, 9),
+        days(2, 9, 16),
     ),
 }
 

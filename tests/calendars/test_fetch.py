@@ -5,6 +5,7 @@ import gzip
 import os
 import threading
 import zlib
+from contextlib import nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -127,6 +128,9 @@ def test_a_server_that_falls_silent_is_left(limits: Limits, problem: str) -> Non
         ("deflate", zlib.compress(ONE)),
         ("deflate", zlib.compress(ONE)[2:-4]),
         ("identity", ONE),
+        ("", gzip.compress(ONE)),
+        ("deflate", gzip.compress(ONE)),
+        ("gzip", ONE),
     ],
 )
 def test_compressed_feeds_are_read(encoding: str, body: bytes) -> None:
@@ -157,8 +161,9 @@ def read(pieces: list[bytes], encoding: str, limit: int) -> bytes:
 def test_a_compression_bomb_is_never_inflated_beyond_the_limit() -> None:
     bomb = gzip.compress(bytes(50_000_000))
     assert len(bomb) < 60_000
-    with pytest.raises(TooLarge):
-        read([bomb], "gzip", 100_000)
+    for encoding in ("gzip", ""):
+        with pytest.raises(TooLarge):
+            read([bomb], encoding, 100_000)
 
 
 def test_bombs_within_bombs_are_counted_together() -> None:
@@ -170,7 +175,8 @@ def test_bombs_within_bombs_are_counted_together() -> None:
     ("pieces", "encoding"),
     [
         ([gzip.compress(ONE)[:-20]], "gzip"),
-        ([b"not compressed at all"], "gzip"),
+        ([b"not compressed at all"], "deflate"),
+        ([gzip.compress(ONE)[:-20]], ""),
         ([ONE], "br"),
         ([gzip.compress(ONE)[:40], b"\xff" * 40], "gzip"),
     ],
@@ -180,9 +186,18 @@ def test_damaged_or_unknown_compression_is_refused(pieces: list[bytes], encoding
         read(pieces, encoding, 100_000)
 
 
-@pytest.mark.parametrize("encoding", ["", "identity", "none", "UTF-8"])
-def test_what_is_not_compressed_is_taken_as_it_is(encoding: str) -> None:
-    assert read([ONE], encoding, 100_000) == ONE
+@pytest.mark.parametrize("encoding", ["", "identity", "none", "UTF-8", "gzip", "x-gzip"])
+@pytest.mark.parametrize("body", [ONE, b"", b"x", b"\x1f"])
+def test_what_is_not_compressed_is_taken_as_it_is(encoding: str, body: bytes) -> None:
+    assert read([body[at : at + 1] for at in range(len(body))], encoding, 100_000) == body
+
+
+@pytest.mark.parametrize("body", [b"Gone for good", gzip.compress(b"Gone for good")])
+def test_the_words_of_an_error_are_read_compressed_or_not(body: bytes) -> None:
+    answer = Answer(body, status=404, headers={"Content-Encoding": "gzip"})
+    with serving({"/": answer}) as site, pytest.raises(FetchFailed) as failure:
+        fetch(site.url("/"))
+    assert failure.value.said == "Gone for good"
 
 
 def test_an_answer_that_a_proxy_has_changed_is_one() -> None:
@@ -192,7 +207,9 @@ def test_an_answer_that_a_proxy_has_changed_is_one() -> None:
 
 def test_a_body_in_many_pieces_is_put_together() -> None:
     packed = gzip.compress(ONE)
-    assert read([packed[at : at + 1] for at in range(len(packed))], "gzip", 100_000) == ONE
+    pieces = [packed[at : at + 1] for at in range(len(packed))]
+    for encoding in ("gzip", ""):
+        assert read(pieces, encoding, 100_000) == ONE
 
 
 def test_files_are_read_by_address_and_by_path(tmp_path: Path) -> None:
@@ -205,6 +222,18 @@ def test_files_are_read_by_address_and_by_path(tmp_path: Path) -> None:
         str(file),
     ):
         assert fetch(address).body == ONE
+
+
+def test_a_file_that_is_compressed_is_unpacked(tmp_path: Path) -> None:
+    file = tmp_path / "hall.ics.gz"
+    for body, limit, problem in (
+        (gzip.compress(ONE), len(ONE), ""),
+        (gzip.compress(ONE), len(ONE) - 1, "larger than"),
+        (gzip.compress(ONE)[:-20], len(ONE), "ends too soon"),
+    ):
+        file.write_bytes(body)
+        with pytest.raises(FetchFailed, match=problem) if problem else nullcontext():
+            assert fetch(str(file), limits=Limits(size=limit)).body == ONE
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from jobs.calendars.lines import NotACalendar, read_calendar, why_no_calendar
+from jobs.calendars.lines import NotACalendar, calendar_name, read_calendar, why_no_calendar
+from jobs.calendars.responses import cut_off
 from tests.calendars.support import calendar, event
 
 ONE = calendar(event("1", "One"))
@@ -85,6 +86,15 @@ def test_a_fold_within_a_character_is_undone_before_decoding() -> None:
         (b"Caf\xe9", "idna", "Café"),
         (b"Caf\xe9", "hex", "Café"),
         (b"Caf\xe9", "utf-8\x00", "Café"),
+        # The names of encodings mean what browsers mean by them.
+        (b"\x93Caf\xe9\x94", "iso-8859-1", "\u201cCafé\u201d"),
+        (b"\x93Caf\xe9\x94", "Latin1", "\u201cCafé\u201d"),
+        (b"\x93Caf\xe9\x94", "us-ascii", "\u201cCafé\u201d"),
+        (b"\x93\xfe\x94", "iso-8859-9", "\u201c\u015f\u201d"),
+        (b"Caf\x81\xe9", "iso-8859-1", "Caf\ufffdé"),
+        # Declared, and wrong: there is no calendar in what it would be.
+        (b"Caf\xe9", "utf-16", "Café"),
+        (b"Caf\xe9", "cp037", "Café"),
     ],
 )
 def test_what_is_not_utf_8_is_read_as_declared_or_as_windows_writes(
@@ -122,3 +132,52 @@ def test_what_is_no_calendar_is_refused_with_the_reason(body: bytes, problem: st
 
 def test_a_page_that_shows_a_calendar_is_read_as_one() -> None:
     assert titles(b"<html><pre>\n" + ONE + b"</pre></html>") == ["One"]
+
+
+@pytest.mark.parametrize("charset", ["", "utf-16", "utf-8"])
+@pytest.mark.parametrize("order", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("before", ["", "\r\n", " \r\n"])
+def test_utf_16_is_read_with_and_without_a_mark(charset: str, order: str, before: str) -> None:
+    text = before + ONE.decode().replace("One", "Café \u0416\u4e2d")
+    body = text.encode(order)
+    assert titles(body, charset) == ["Café \u0416\u4e2d"]
+    assert why_no_calendar(body) == ""
+    assert cut_off(body) == ""
+    assert cut_off(text.partition("END:VEVENT")[0].encode(order))
+    named = text.replace("VERSION", "X-WR-CALNAME:\u0416\r\nVERSION").encode(order)
+    assert calendar_name(named) == "\u0416"
+
+
+DATES = {
+    "a vendor's path": (";TZID=tzone://Microsoft/Utc", "20260901T180000"),
+    "an offset": (";TZID=UTC-05:00", "20260901T180000"),
+    "an offset in brackets": (";TZID=(UTC-05:00) Eastern Time", "20260901T180000"),
+    "a quote that does not end": (';TZID="Europe/Berlin', "20260901T180000"),
+    "a quote that does": (';TZID="a:b"', "20260901T180000"),
+    "more parameters": (";VALUE=DATE-TIME;TZID=a:b", "20260901T180000"),
+    "dashes": (";TZID=a:b", "2026-09-01T18:00:00"),
+    "several dates": (";TZID=a:b", "20260901T180000,20260902T180000"),
+    "a time and a broken line": ("", "20260901T180000 at:20270101"),
+}
+
+
+@pytest.mark.parametrize(("params", "value"), DATES.values(), ids=DATES)
+@pytest.mark.parametrize("name", ["DTSTART", "DTEND", "RECURRENCE-ID", "RDATE", "EXDATE"])
+def test_a_date_begins_behind_the_colons_of_its_zone(name: str, params: str, value: str) -> None:
+    (block,) = read_calendar(calendar(f"UID:1\n{name}{params}:{value}")).events
+    (line,) = block.all(name)
+    assert (line.params, line.value) == (params, value)
+
+
+def test_a_zone_that_stands_behind_its_events_is_theirs() -> None:
+    late = calendar(event("1", "One"), event("2", "Two")).replace(
+        b"END:VCALENDAR", b"X-WR-TIMEZONE:Europe/Paris\r\nEND:VCALENDAR"
+    )
+    whole = read_calendar(late + calendar(event("3", "Three")))
+    assert [one.zone for one in whole.events] == ["Europe/Paris", "Europe/Paris", ""]
+
+
+@pytest.mark.parametrize("name", ["DTSTART", "UID", "SUMMARY"])
+def test_an_empty_line_does_not_hide_the_next_of_its_name(name: str) -> None:
+    (block,) = read_calendar(calendar(f"{name}:\n{name}: \n{name}:20260901\n{name}:2")).events
+    assert [line.value for line in block.all(name)] == ["20260901"]

@@ -3,7 +3,9 @@
 import pytest
 
 from jobs.calendars.lines import Line
-from jobs.calendars.times import Zones, known_zone
+from jobs.calendars.times import Zones
+from jobs.calendars.zone_names import guessed_zone, known_zone
+from tests.calendars.support import calendar, event, read, window
 
 NEW_YORK = "America/New_York"
 
@@ -14,6 +16,8 @@ NEW_YORK = "America/New_York"
         ("", "20260901T190000Z", "", "X:20260901T190000Z"),
         (";TZID=Europe/Paris", "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
         (';TZID="Europe/Paris"', "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
+        (";TZID='Europe/Paris'", "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
+        (';TZID="Europe/Paris', "20260901T190000", "", "X;TZID=Europe/Paris:20260901T190000"),
         (";VALUE=DATE", "20260901", "", "X;VALUE=DATE:20260901"),
         ("", "20260901", "", "X;VALUE=DATE:20260901"),
         (";VALUE=DATE", "20260901T000000", "", "X;VALUE=DATE:20260901"),
@@ -30,9 +34,17 @@ NEW_YORK = "America/New_York"
         ("", "20260901T190000", "", f"X;TZID={NEW_YORK}:20260901T190000"),
         ("", "20260901T190000", "Europe/Paris", "X;TZID=Europe/Paris:20260901T190000"),
         ("", "20260901T190000", "UTC", f"X;TZID={NEW_YORK}:20260901T190000"),
-        ("", "20260901T190000", "Indiana (East)", f"X;TZID={NEW_YORK}:20260901T190000"),
-        # A zone that nobody knows counts as none.
-        (";TZID=PDT", "20260901T190000", "", f"X;TZID={NEW_YORK}:20260901T190000"),
+        ("", "20260901T190000", "Pacific", "X;TZID=America/Los_Angeles:20260901T190000"),
+        # A zone that is not known counts as none.
+        ("", "20260901T190000", "Our time", f"X;TZID={NEW_YORK}:20260901T190000"),
+        (";TZID=Our time", "20260901T190000", "", f"X;TZID={NEW_YORK}:20260901T190000"),
+        (";TZID=PDT", "20260901T190000", "", "X;TZID=America/Los_Angeles:20260901T190000"),
+        (";TZID=GMT+0200", "20260901T190000", "", "X;TZID=Etc/GMT-2:20260901T190000"),
+        # Hours of half a day.
+        ("", "2026-08-22 10:00 PM", "", f"X;TZID={NEW_YORK}:20260822T220000"),
+        ("", "2026-08-22 9:05 p.m.", "", f"X;TZID={NEW_YORK}:20260822T210500"),
+        ("", "2026-08-22 12:30AM", "", f"X;TZID={NEW_YORK}:20260822T003000"),
+        ("", "2026-08-22 12:30:00 pm Z", "", "X:20260822T123000Z"),
         (";TZID=UTC", "20260901T190000", "", "X:20260901T190000Z"),
     ],
 )
@@ -45,7 +57,16 @@ def test_moments_are_read_as_they_are_written(
 
 @pytest.mark.parametrize(
     "value",
-    ["", "soon", "20261301", "20260230T100000Z", "20260901T250000", "20260901T106000", "2026"],
+    [
+        "",
+        "soon",
+        "20261301",
+        "20260230T100000Z",
+        "20260901T250000",
+        "20260901T106000",
+        "2026",
+        "2026-08-22 13:00 PM",
+    ],
 )
 def test_what_is_no_moment_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
@@ -66,13 +87,99 @@ def test_what_is_no_moment_is_refused(value: str) -> None:
         ),
         ("Etc/UTC", "UTC"),
         ("GMT", "UTC"),
+        ("eastern STANDARD time", NEW_YORK),
+        ("'Europe/Berlin'", "Europe/Berlin"),
+        (r"Europe\/Berlin", "Europe/Berlin"),
+        ("America/New York", NEW_YORK),
+        ("tzone://Microsoft/Utc", "UTC"),
+        ("tzone://Microsoft/Custom", ""),
         ("Eastern Time (US & Canada)", ""),
+        ("EST", ""),
+        ("localtime", ""),
         ("../../etc/passwd", ""),
         ("", ""),
     ],
 )
 def test_zones_are_known_by_many_names(name: str, expected: str) -> None:
     assert known_zone(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Europe/Paris", "Europe/Paris"),
+        ("Eastern Time (US & Canada)", NEW_YORK),
+        ("(UTC-05:00) Eastern Time (US & Canada)", NEW_YORK),
+        ("(GMT-0800) Pacific Time (US & Canada)", "America/Los_Angeles"),
+        ("(GMT-08:00) Pacific Time (US & Canada); Tijuana", "America/Los_Angeles"),
+        ("(UTC-04:00) Atlantic Time (Canada)", "America/Halifax"),
+        ("(UTC+01:00) Amsterdam, Berlin, Bern, Rome, Stockholm, Vienna", "Europe/Amsterdam"),
+        ("(UTC+00:00) Dublin, Edinburgh, Lisbon, London", "Europe/Dublin"),
+        ("(UTC+05:30) Chennai, Kolkata, Mumbai, New Delhi", "Asia/Kolkata"),
+        ("(UTC-10:00) Hawaii", "Pacific/Honolulu"),
+        ("(UTC) Coordinated Universal Time", "UTC"),
+        ("Indiana (East)", "America/Indiana/Indianapolis"),
+        ("Eastern Daylight Time", NEW_YORK),
+        ("Pacific", "America/Los_Angeles"),
+        ("Berlin", "Europe/Berlin"),
+        # What is shown contradicts itself, or is no zone: the offset remains.
+        ("(UTC+03:00) Berlin", "Etc/GMT-3"),
+        ("(UTC+03:00) Nowhere", "Etc/GMT-3"),
+        ("EST", NEW_YORK),
+        ("edt", NEW_YORK),
+        ("PDT", "America/Los_Angeles"),
+        ("CST", "America/Chicago"),
+        ("CEST", "CET"),
+        ("GMT+0200", "Etc/GMT-2"),
+        ("UTC-5", "Etc/GMT+5"),
+        ("-05:00", "Etc/GMT+5"),
+        ("UTC+00:00", "UTC"),
+        ("UTC+05:30", "Asia/Kolkata"),
+        ("UTC-03:30", ""),
+        ("UTC+25", ""),
+        ("Our time", ""),
+        ("", ""),
+    ],
+)
+def test_zones_are_guessed_by_what_programs_show(name: str, expected: str) -> None:
+    assert guessed_zone(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("tzid", "hour"),
+    [
+        ("tzone://Microsoft/Utc", "18:00"),
+        ("UTC-05:00", "23:00"),
+        ('"Europe/Berlin', "16:00"),
+        ("GMT+0200", "16:00"),
+        ("UTC+05:30", "12:30"),
+        ("(UTC-05:00) Eastern Time (US & Canada)", "22:00"),
+        ("EST", "22:00"),
+    ],
+)
+@pytest.mark.parametrize("rule", ["", "\nRRULE:FREQ=DAILY;COUNT=1"])
+def test_events_are_in_the_zones_that_are_guessed(tzid: str, hour: str, rule: str) -> None:
+    body = calendar(f"UID:1\nDTSTART;TZID={tzid}:20260901T180000{rule}")
+    parsed = read(body, window=window(zone="Asia/Tokyo"))
+    assert [one.start[11:16] for one in parsed.occurrences] == [hour]
+    assert (parsed.skipped, parsed.mended) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "head", "mended"),
+    [
+        (";TZID=Our time:20260901T190000", "", "the time zone 'Our time' is not known"),
+        (":20260901T190000", "X-WR-TIMEZONE:Ours\n", "the time zone 'Ours' is not known"),
+        (";TZID=Our time:20260901T190000Z", "", ""),
+        (";TZID=EDT:20260901T190000", "X-WR-TIMEZONE:UTC\n", ""),
+        (":20260901T190000", "", ""),
+    ],
+)
+def test_a_zone_that_is_not_known_is_noted_where_it_matters(
+    start: str, head: str, mended: str
+) -> None:
+    parsed = read(calendar(f"UID:1\nDTSTART{start}", event("2", "Two"), head=head))
+    assert (parsed.mended, parsed.mending) == (int(bool(mended)), mended)
 
 
 OWN = """BEGIN:VTIMEZONE
@@ -92,6 +199,8 @@ def test_a_feed_may_bring_its_own_zone_but_not_redefine_a_known_one() -> None:
     zones.learn(OWN.format(name="Europe/Paris"))
     assert zones.name("Ours", "") == "feed-zone-0"
     assert zones.name("Europe/Paris", "") == "Europe/Paris"
+    zones.learn(OWN.format(name="EST"))
+    assert zones.name("EST", "") == "feed-zone-1"
 
 
 @pytest.mark.parametrize("frequency", ["SECONDLY", "HOURLY", "DAILY", "monthly"])

@@ -188,7 +188,7 @@ def _by_the_library(body: bytes, asked: Window) -> set[tuple[str, str]]:
     zone, edges = ZoneInfo(asked.zone), asked.edges()
     calendar = icalendar.Calendar.from_ical(body[body.index(b"BEGIN:VCALENDAR") :])
     for event in calendar.walk("VEVENT"):
-        _as_the_start_is(event)
+        _as_the_start_is(event, zone)
     query: Any = recurring_ical_events.of(calendar)
     found = set()
     for event in query.between(asked.first - timedelta(days=2), asked.end + timedelta(days=2)):
@@ -202,27 +202,38 @@ def _by_the_library(body: bytes, asked: Window) -> set[tuple[str, str]]:
     return found
 
 
-def _as_the_start_is(event: Any) -> None:
+def _as_the_start_is(event: Any, city: tzinfo) -> None:
     """The library takes a day for its midnight, in UTC: feeds mean all of it, where the event is. A
-    day that is excluded is the time on that day.
+    day that is excluded is the time on that day. Days end with the day that it is in the city.
     """
     start = getattr(event.get("DTSTART"), "dt", None)
-    if not isinstance(start, datetime) or start.tzname() == "UTC":
+    if not isinstance(start, date):
         return
     rules = event.get("RRULE", [])
     for rule in rules if isinstance(rules, list) else [rules]:
         until = next(iter(rule.get("UNTIL", [])), None)
-        if type(until) is date:
-            until = datetime.combine(until, time(23, 59, 59))
-        if isinstance(until, datetime) and until.tzinfo is None and start.tzinfo is not None:
-            until = until.replace(tzinfo=start.tzinfo).astimezone(UTC)
         if until is not None:
-            rule["UNTIL"] = [until]
+            rule["UNTIL"] = [_end_for(start, until, city)]
     lines = event.get("EXDATE", [])
     for line in lines if isinstance(lines, list) else [lines]:
         for one in line.dts:
-            if type(one.dt) is date:
+            if type(one.dt) is date and isinstance(start, datetime):
                 one.dt = datetime.combine(one.dt, start.time(), start.tzinfo)
+
+
+def _end_for(start: date, until: date, city: tzinfo) -> date:
+    """An UNTIL as one of this start."""
+    if not isinstance(start, datetime):
+        if not isinstance(until, datetime):
+            return until
+        is_date = until.tzinfo is None or until.time() in {time(), time(23, 59, 59)}
+        return until.date() if is_date else until.astimezone(city).date()
+    if not isinstance(until, datetime):
+        zone = city if start.tzname() == "UTC" else start.tzinfo
+        return datetime.combine(until, time(23, 59, 59), zone).astimezone(UTC)
+    if until.tzinfo is None and start.tzinfo is not None:
+        return until.replace(tzinfo=start.tzinfo).astimezone(UTC)
+    return until
 
 
 def _instant(moment: date, zone: tzinfo = UTC) -> str:

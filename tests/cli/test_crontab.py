@@ -1,6 +1,7 @@
 """`import-crontab`: lines of crontabs as items, scheduled as Debian's cron runs them."""
 
 import json
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from blackboard.cli import crontab
 from blackboard.cli.apply import item_text
 from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
@@ -241,6 +243,61 @@ def test_a_program_with_a_user_of_its_name_is_no_user(
     assert imported(blackboard, "0 3 * * * git pull\n", monkeypatch)[0]["id"] == "git"
     monkeypatch.setattr("sys.stdin", piped("0 3 * * * deploy run.sh\n"))
     assert "'deploy' is a user" in blackboard("import-crontab", "-", code=2).err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["if [ -x /x ]; then /x; fi", "[ -x /x ] && /x", "cd /srv && ./x", "(/x; /y)"],
+)
+def test_what_stands_before_a_command_of_the_shell_is_a_user_of_another_host(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"*/5 * * * * munin-node {command}\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert "'munin-node' is a user, as in /etc/crontab (take the column out" in said
+
+
+SYSTEM = "17 * * * * munin /usr/bin/a\n25 6 * * * munin /usr/bin/b\n"
+
+
+def test_a_file_of_the_systems_cron_has_a_user_on_every_line(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.cli.crontab.SYSTEM", re.compile(r".*/cron\.d/\w+"))
+    (blackboard.folder / "cron.d").mkdir()
+    file = blackboard.write(SYSTEM.replace("munin /usr/bin/b", "ls /tmp"), "cron.d/x")
+    said = blackboard("import-crontab", str(file), code=2).err
+    assert "'munin' is a user" in said
+    assert "'ls' is a user" in said
+
+
+@pytest.mark.parametrize("file", ["/etc/crontab", "/etc/cron.d/munin"])
+def test_the_files_of_the_systems_cron_are_known_by_their_paths(file: str) -> None:
+    assert crontab.SYSTEM.fullmatch(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        (SYSTEM, True),
+        (SYSTEM.replace("/usr/bin/", "ls "), True),
+        (SYSTEM.replace("munin /usr/bin/b", "/usr/bin/b"), False),
+        (SYSTEM.replace("munin", "ls"), False),
+        (SYSTEM.replace("munin", "exec"), False),
+        (SYSTEM.replace("/usr/bin/", "--all "), False),
+        (SYSTEM.partition("\n")[0], False),
+    ],
+)
+def test_what_every_command_begins_with_may_be_a_user_of_another_host(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, text: str, *, warned: bool
+) -> None:
+    commands = {"ls": "/bin/ls"}
+    monkeypatch.setattr("shutil.which", commands.get)
+    monkeypatch.setattr("sys.stdin", piped(text))
+    said = blackboard("import-crontab", "-").err
+    assert ("every command begins with 'munin': if that is a user, take the column" in said) == (
+        warned
+    )
 
 
 def test_a_comment_may_have_what_no_label_has(

@@ -1,0 +1,128 @@
+"""The ends of rules, and what else names the times of a series by a day."""
+
+from datetime import datetime
+
+import pytest
+
+from jobs.calendars.rules import ended_in, tidy
+from jobs.calendars.times import Moment
+from tests.calendars.support import calendar, read, window
+
+LOS_ANGELES = "America/Los_Angeles"
+
+
+def starts(*lines: str, zone: str = LOS_ANGELES, named: str = "") -> list[str]:
+    body = calendar(
+        "\n".join(["UID:e", "SUMMARY:E", *lines]),
+        head=f"X-WR-TIMEZONE:{named}\n" if named else "",
+    )
+    return sorted(one.start for one in read(body, window=window(zone=zone)).occurrences)
+
+
+def days(first: int, last: int, at: str = "") -> list[str]:
+    return [f"2026-09-{day:02d}{at}" for day in range(first, last + 1)]
+
+
+# Each end: the UNTIL of days from the 18th on, the zone of the city, and the last day.
+ENDS_OF_DAYS = {
+    "a date": ("20260920", LOS_ANGELES, 20),
+    "the last second of a day, as Google writes it": ("20260921T065959Z", LOS_ANGELES, 20),
+    "the same elsewhere": ("20260920T145959Z", "Asia/Tokyo", 20),
+    "the midnight that begins a day": ("20260920T070000Z", LOS_ANGELES, 20),
+    "the same elsewhere, the day before in UTC": ("20260919T150000Z", "Asia/Tokyo", 20),
+    "a date with a midnight that was put behind it": ("20260920T000000Z", LOS_ANGELES, 20),
+    "a date with a last second": ("20260920T235959Z", "Europe/Berlin", 20),
+    "a local time": ("20260920T065959", LOS_ANGELES, 20),
+}
+
+
+@pytest.mark.parametrize(("until", "zone", "last"), ENDS_OF_DAYS.values(), ids=ENDS_OF_DAYS)
+def test_days_end_with_the_day_that_it_is_where_the_feed_is(
+    until: str, zone: str, last: int
+) -> None:
+    lines = "DTSTART;VALUE=DATE:20260918", f"RRULE:FREQ=DAILY;UNTIL={until}"
+    assert starts(*lines, zone=zone) == days(18, last)
+    assert starts(*lines, zone="America/New_York", named=zone) == days(18, last)
+    assert starts(*lines, zone=zone, named="UTC") == days(18, last)
+
+
+@pytest.mark.parametrize("named", ["", LOS_ANGELES])
+@pytest.mark.parametrize(
+    ("start", "hour"), [("T180000Z", "T18:00:00Z"), ("T020000Z", "T02:00:00Z")]
+)
+def test_a_date_that_ends_times_in_utc_is_that_day_whole(start: str, hour: str, named: str) -> None:
+    """Of Los Angeles, where 2:00 UTC is of the day before."""
+    last = 23 if start == "T180000Z" else 24
+    lines = f"DTSTART:20260921{start}", "RRULE:FREQ=DAILY;UNTIL=20260923"
+    assert starts(*lines, named=named) == days(21, last, hour)
+
+
+@pytest.mark.parametrize("until", ["99991231", "99991231T235959", "00010101"])
+@pytest.mark.parametrize("zone", ["UTC", LOS_ANGELES, "Asia/Tokyo", ""])
+def test_an_end_at_the_end_of_time_can_be_read(until: str, zone: str) -> None:
+    start = Moment(datetime(2026, 9, 1, 18), zone)  # noqa: DTZ001 - a wall
+    assert ended_in(f"FREQ=DAILY;UNTIL={until}", start, "Asia/Tokyo").startswith("FREQ=DAILY;UNTIL")
+
+
+EVENING = "T18:00:00Z"
+NAMED = {
+    "an exclusion": ("RRULE:FREQ=DAILY;COUNT=3", "EXDATE;VALUE=DATE:20260909", [8, 10]),
+    "an addition": ("RDATE;VALUE=DATE:20260911", "", [8, 11]),
+    "an addition to a rule": ("RRULE:FREQ=DAILY;COUNT=2", "RDATE;VALUE=DATE:20260911", [8, 9, 11]),
+}
+
+
+@pytest.mark.parametrize(("rule", "line", "expected"), NAMED.values(), ids=NAMED)
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (f";TZID={LOS_ANGELES}:20260908T110000", ""),
+        (":20260908T180000Z", ""),
+        (":20260908T180000Z", LOS_ANGELES),
+    ],
+)
+def test_a_day_names_the_time_of_the_series_on_it(
+    rule: str, line: str, expected: list[int], start: str, named: str
+) -> None:
+    found = starts(f"DTSTART{start}", rule, *filter(None, [line]), named=named)
+    assert found == [f"2026-09-{day:02d}{EVENING}" for day in expected]
+
+
+@pytest.mark.parametrize("named", ["", LOS_ANGELES])
+def test_a_day_that_is_named_for_times_in_utc_is_one_of_the_feed(named: str) -> None:
+    """2:00 UTC is of the day before there."""
+    lines = "RRULE:FREQ=DAILY;COUNT=3", "EXDATE;VALUE=DATE:20260908"
+    found = starts("DTSTART:20260908T020000Z", *lines, named=named)
+    assert found == ["2026-09-08T02:00:00Z", "2026-09-10T02:00:00Z"]
+
+
+@pytest.mark.parametrize("time", ["20260909T000000Z", "20260909T070000Z", "20260909T120000"])
+def test_a_time_that_is_named_for_days_is_its_day(time: str) -> None:
+    found = starts("DTSTART;VALUE=DATE:20260908", "RRULE:FREQ=DAILY;COUNT=3", f"EXDATE:{time}")
+    assert found == ["2026-09-08", "2026-09-10"]
+
+
+MIXED = {
+    "some weekdays with a number": (
+        "FREQ=MONTHLY;BYDAY=1TU,FR;COUNT=6",
+        ["09-01", "09-04", "09-11", "09-18", "09-25", "10-02"],
+    ),
+    "numbers alone": ("FREQ=MONTHLY;BYDAY=1TU,2FR;COUNT=3", ["09-01", "09-11", "10-06"]),
+    "a calendar of its own name": ("RSCALE=GREGORIAN;FREQ=DAILY;COUNT=2", ["09-01", "09-02"]),
+    "with what to do where a day is missing": (
+        "FREQ=MONTHLY;RSCALE=gregorian;SKIP=FORWARD;COUNT=2",
+        ["09-01", "10-01"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "expected"), MIXED.values(), ids=MIXED)
+def test_rules_that_libraries_do_not_follow(rule: str, expected: list[str]) -> None:
+    found = starts("DTSTART;VALUE=DATE:20260901", f"RRULE:{rule}")
+    assert found == [f"2026-{day}" for day in expected]
+
+
+@pytest.mark.parametrize("rule", ["RSCALE=CHINESE;FREQ=YEARLY", "FREQ=DAILY;SKIP=SOMETIMES"])
+def test_a_rule_of_another_calendar_is_none(rule: str) -> None:
+    with pytest.raises(ValueError, match="no rule"):
+        tidy(f"{rule};COUNT=2")
