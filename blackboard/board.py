@@ -52,6 +52,7 @@ from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via, replace
 from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
+from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.protocol.rename import rename
 from blackboard.records import (
@@ -116,6 +117,8 @@ async def open_board(
         ("name", name, str | None),
     ):
         argument(argument_name, value, kind)
+    if name is not None:
+        check_board_name(name)
     found, folder = Settings(), settings_file.current_folder()
     if settings is not None:
         found, folder = settings_file.find(os.fspath(settings), folder=folder)
@@ -450,15 +453,16 @@ class Board:
         self,
         *,
         slots: int | None = None,
-        cycle: str | timedelta | None = None,
+        cycle: str | float | timedelta | None = None,
         types: Sequence[str] = (),
-        grace: str | timedelta | None = None,
+        grace: str | float | timedelta | None = None,
     ) -> "BoardWorker":
         """A worker with the handlers of this board, to be entered: `async with board.worker():`.
 
         `slots` is how many runs it holds at a time, `cycle` the time between two walks, `grace`
         what runs may take to finish when it is to stop; else as `[worker]` says (8, 60 s, 30 s).
-        `types` are the types it takes, all if none are given.
+        Durations are text, timedelta, or seconds. `types` are the types it takes, all if none are
+        given.
 
         Raises BadInput when there is no handler, or one that a child process could not import.
         """
@@ -490,7 +494,7 @@ class Board:
         name: str,
         *,
         kind: "Kind" = "mutex",
-        lease: str | timedelta = "15s",
+        lease: str | float | timedelta = "15s",
         rank: int = 0,
         preempt: bool = True,
     ) -> "Election":

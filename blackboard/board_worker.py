@@ -16,7 +16,7 @@ from blackboard.handlers.code import changed
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
 from blackboard.protocol.retention import Retention
-from blackboard.schedule.times import format_duration, parse_duration
+from blackboard.schedule.times import duration_of, format_duration
 from blackboard.settings import NO_GRACE, Settings
 from blackboard.stores import when_woken
 
@@ -50,9 +50,9 @@ def worker_settings(
     declared: Settings,
     *,
     slots: int | None = None,
-    cycle: str | timedelta | None = None,
+    cycle: str | float | timedelta | None = None,
     types: Sequence[str] = (),
-    grace: str | timedelta | None = None,
+    grace: str | float | timedelta | None = None,
 ) -> WorkerSettings:
     """What is given here, else what the settings declare. Raises BadInput."""
     table = declared.worker
@@ -63,14 +63,14 @@ def worker_settings(
         cycle=_duration(table.cycle if cycle is None else cycle, "cycle"),
         slots=slots or table.slots,
         types=tuple(types) or tuple(table.types),
-        grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0)} else _duration(grace, "grace"),
+        grace=timedelta(0) if grace in {*NO_GRACE, timedelta(0), 0} else _duration(grace, "grace"),
         retention=declared.retention,
         coordinator=declared.board.coordinator,
     )
 
 
-def _duration(value: str | timedelta, name: str) -> timedelta:
-    return parse_duration(format_duration(value) if isinstance(value, timedelta) else value, name)
+def _duration(value: str | float | timedelta, name: str) -> timedelta:
+    return duration_of(format_duration(value) if isinstance(value, timedelta) else value, name)
 
 
 def identity(chance: Chance) -> str:

@@ -327,12 +327,16 @@ def _check_labels(spec: Spec) -> None:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Refuse what JSON or TOML could not write and read back the same. Raises BadInput."""
+    """Refuse what JSON or TOML could not write and read back the same, once tuples and sets are
+    lists. Raises BadInput.
+    """
     _check_value(params, "params", DEEPEST + 1)
 
 
 def plain(value: Any) -> Any:
-    """What was checked, with texts and numbers of classes of their own as what they are."""
+    """What was checked, with texts and numbers of classes of their own as what they are, and tuples
+    and sets as lists.
+    """
     match value:
         case bool():
             return value
@@ -344,7 +348,7 @@ def plain(value: Any) -> Any:
             return float.__float__(value)
         case Mapping():
             return {plain(key): plain(one) for key, one in value.items()}
-        case list():
+        case list() | tuple() | set() | frozenset():
             return [plain(one) for one in value]
         case _:
             return value
@@ -354,7 +358,7 @@ def _check_value(value: Any, where: str, deepest: int) -> None:
     if deepest == 0:
         raise BadInput(where, "it is nested too deeply", f"{DEEPEST} levels at the most")
     match value:
-        case list():
+        case list() | tuple() | set() | frozenset():
             for one in value:
                 _check_value(one, where, deepest - 1)
         case Mapping():

@@ -31,7 +31,8 @@ does, and stands on `blackboard.board`. What needs a process of its own is not t
 function that passes its timeout is recorded as `timeout`, but nothing stops it, and the test waits
 for it. A test of that opens its board with `blackboard.open_blocking`.
 
-Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`.
+Everything blocks: a test that is a coroutine calls it by `asyncio.to_thread`, or opens a board with
+`blackboard.open`. A call in a coroutine or in a handler raises BlackboardError.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ import pytest
 
 from blackboard.board import Board, RunOptions
 from blackboard.clock import Clock, SystemChance, SystemClock
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem, Signal, progress_of
 from blackboard.handlers.handler import Handler
@@ -75,6 +76,10 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 STEP = timedelta(milliseconds=1)
 """By how much `work(lasting=...)` turns the clock on at the least."""
+SYNCHRONOUS = (
+    "the boards of blackboard.testing are synchronous: in a coroutine use "
+    "`async with blackboard.open(...)`, in a plain handler `blackboard.open_blocking(...)`"
+)
 
 
 class TurnedClock(SystemClock):
@@ -116,6 +121,7 @@ class BoardUnderTest:
         if self.clock is None:
             problem = "the clock of this board is the emulator's, and cannot be turned"
             raise BadInput("advance", problem, "use sqlite_board")
+        _check_may_wait(self.runner.get_loop())
         self.clock.turn(duration_of(duration, "advance"))
         return self.now()
 
@@ -198,7 +204,21 @@ class BoardUnderTest:
         return Board(self.board.asked_through(resolve=location.resolve), location)
 
     def _finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return run_until_done(self.runner.get_loop(), work)
+        with closing(work):
+            _check_may_wait(self.runner.get_loop())
+            return run_until_done(self.runner.get_loop(), work)
+
+
+def _check_may_wait(own: asyncio.AbstractEventLoop | None = None) -> None:
+    """Refuse a call on an event loop, or while the board's `own` loop runs. Raises
+    BlackboardError.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # there is none
+        if own is None or not own.is_running():
+            return
+    raise BlackboardError(SYNCHRONOUS)
 
 
 def _location(
@@ -238,6 +258,7 @@ def azurite_board(
 
 @contextmanager
 def _board(store: str, clock: "TurnedClock | None" = None) -> Iterator[BoardUnderTest]:
+    _check_may_wait()
     with asyncio.Runner() as runner:
         opening = _location(store, clock=clock).open(create=True)
         board = runner.run(opening.__aenter__())

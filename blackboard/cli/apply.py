@@ -4,6 +4,7 @@
 the board; it prints the plan and carries it out. `export` writes what `apply` reads back.
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import click
 import msgspec
 
 from blackboard.cli.actions import record
-from blackboard.cli.many import for_each, steps
+from blackboard.cli.many import finishing, for_each, steps
 from blackboard.cli.options import Chosen, common
 from blackboard.cli.output import emit, note, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
@@ -308,12 +309,16 @@ async def _carry_out(
         for one in plan.add
     ]
     with steps("adding", len(new)) as bar:
+        stopped = asyncio.Event()
 
         def added(some: Sequence[additions.New]) -> None:
             bar.moved(len(some))
             on_done(one.id for one in some)
+            if stopped.is_set():
+                raise asyncio.CancelledError
 
-        await additions.add_many(board, new, tombstones=tombstones, on_added=added)
+        adding = additions.add_many(board, new, tombstones=tombstones, on_added=added)
+        await finishing(adding, stopped.set)
 
     async def change(one: ItemChange) -> None:
         by = one.declared.by if one.declared else ""

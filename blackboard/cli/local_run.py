@@ -4,8 +4,9 @@ A thread of its own makes and renews the claim, so that a handler that is stoppe
 keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
 work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
 kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
-are neither redirected nor kept. It is not stopped at its timeout. When its lock is lost, `ctx.lost`
-becomes true and a line on stderr says so.
+are neither redirected nor kept. It has no time limit: `timeout` does not count. When its lock is
+lost, `ctx.lost` becomes true and a line on stderr says so. A fork that the handler makes, and that
+returns, ends.
 """
 
 import asyncio
@@ -315,16 +316,29 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
         return asyncio.run(_called_on_loop(handler, item, context))
     with closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
-        return handler.function(item, replace(context, resources=opened))
+        with _without_forks():
+            return handler.function(item, replace(context, resources=opened))
 
 
 async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context) -> Any:
     resources = LoopResources()
     try:
         opened = await resources.of(handler.type, handler.resources)
-        return await handler.function(item, replace(context, resources=opened))
+        with _without_forks():
+            return await handler.function(item, replace(context, resources=opened))
     finally:
         await resources.close(STOP_TIMEOUT)
+
+
+@contextmanager
+def _without_forks() -> Iterator[None]:
+    """Ends a fork of this process that was made inside, and that has returned or raised."""
+    mine = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != mine:
+            os._exit(0)
 
 
 async def claimed(

@@ -35,12 +35,25 @@ def steps(what: str, total: int) -> Iterator[ProgressBar]:
             raise
 
 
+async def finishing(work: Awaitable[Result], stop: Callable[[], object]) -> Result:
+    """What `work` returns. At Ctrl-C `stop` is called, so that it begins nothing more, and what is
+    under way is finished before the cancellation is raised.
+    """
+    under_way = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait([under_way])
+        raise
+
+
 async def for_each(
     things: Sequence[Thing], change: Callable[[Thing], Awaitable[Result]], what: str
 ) -> list[Result]:
-    """What `change` returns for each, in their order. After the first that it raises, no other is
-    begun, those under way are finished, and it is raised, after a note of how many are done.
-    `what` stands before the bar.
+    """What `change` returns for each, in their order. After an error, and at Ctrl-C, no other is
+    begun, those under way are finished, and it is raised, after a note of how many are done. `what`
+    stands before the bar.
     """
     left = deque(enumerate(things))
     found: list[Any] = [None] * len(things)
@@ -57,7 +70,8 @@ async def for_each(
 
     with steps(what, len(things)) as done:
         working = [work(done) for _ in range(min(AT_ONCE, len(things)))]
-        for ended in await asyncio.gather(*working, return_exceptions=True):
+        together = asyncio.gather(*working, return_exceptions=True)
+        for ended in await finishing(together, left.clear):
             if ended is not None:
                 raise ended
     return found

@@ -35,7 +35,7 @@ class Chosen:
             return self
         return Chosen(
             store=other.store if self.store is None else self.store,
-            board=self.board or other.board,
+            board=other.board if self.board is None else self.board,
             config=self.config or other.config,
             json=self.json or other.json,
             whole=self.whole,
@@ -44,11 +44,13 @@ class Chosen:
 
 _CONFIG = click.option("--config", metavar="FILE", help="Settings [./blackboard.toml].")
 _BOARD = click.option("--board", metavar="NAME", help="Which board of the store [blackboard].")
+_BARE = "\0"
+"""A `--board` without a name. No argument of a process has this character."""
 _WHOLE = click.option(
     "--board",
     metavar="[NAME]",
     is_flag=False,
-    flag_value="",
+    flag_value=_BARE,
     help="The whole board, where no item is named; NAME: which of the store.",
 )
 _STORE = click.option(
@@ -70,7 +72,7 @@ def common(*, whole: bool = False) -> Callable[[Callable[..., Any]], Callable[..
             board = kwargs.pop("board")
             own = Chosen(
                 store=kwargs.pop("store"),
-                board=board,
+                board=None if board == _BARE else board,
                 config=kwargs.pop("config"),
                 json=kwargs.pop("as_json", False),
                 whole=whole and board is not None and not kwargs["ids"],

@@ -137,6 +137,7 @@ def _outcome_words(run: Run) -> str:
     return ": ".join(filter(None, (f"{run.outcome.value} in {span(run.duration)}", *said)))
 
 
+HERE = "In this process, where a debugger can step through it; without a time limit."
 EPILOG = """\b
 Examples:
   blackboard run westlafcals --wait
@@ -149,7 +150,7 @@ Examples:
 @ids_argument()
 @click.option("--wait", is_flag=True, help="Follow it to its outcome; exit code 0 if that is ok.")
 @click.option("--timeout", metavar="TIME", help="With --wait: for so long at the most.")
-@click.option("--here", is_flag=True, help="In this process, where a debugger can step through it.")
+@click.option("--here", is_flag=True, help=HERE)
 @click.option(
     "--jobs",
     multiple=True,

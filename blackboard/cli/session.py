@@ -25,6 +25,7 @@ from blackboard.handlers.registry import load
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Via, replace
 from blackboard.phrases import plural
+from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable
 
 COLLECT_AFTER = 10_000
@@ -43,7 +44,9 @@ class Session(Location):
 
     @classmethod
     def start(cls, chosen: Chosen) -> "Session":
-        """Raises BadInput when the settings cannot be used."""
+        """Raises BadInput when the settings, or the board's name, cannot be used."""
+        if chosen.board is not None:
+            check_board_name(chosen.board)
         found, folder = settings_file.find(chosen.config, folder=settings_file.current_folder())
         return cls(
             chosen=chosen,

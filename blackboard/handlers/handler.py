@@ -25,7 +25,7 @@ from blackboard.model import replace
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
 from blackboard.runners.resources import Lifespan, check_lifespan
-from blackboard.schedule.times import duration_of, format_duration, parse_duration
+from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, Spec, check_first, check_spec, concurrency_of
 
 _MARK = "__blackboard__"
@@ -206,14 +206,15 @@ def pump(
     /,
     *,
     partitions: int | Iterable[str] | Names,
-    lease: str | timedelta = "30s",
-    drain: str | timedelta = "10s",
+    lease: str | float | timedelta = "30s",
+    drain: str | float | timedelta = "10s",
     balance: str = "shares",
 ) -> Callable[[F], F]:
     """The function below serves one partition of a group for as long as its worker holds it:
     `def f(partition, ctx)` in a child process, `async def f(partition, ctx)` on the worker's loop.
     It goes on at `ctx.checkpoint`, saves with `ctx.save`, and returns when `ctx.stopping` is true;
     `drain` after that it is stopped. Returning unasked is a failure: it is called again, soon.
+    Durations are text, timedelta, or seconds.
 
     `partitions` is a number, names, or a function that gives names, when a worker starts and each
     minute after; it is called with the table `[jobs.GROUP]` of the settings if it takes an
@@ -301,7 +302,7 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
     return found
 
 
-def _checked_lease(name: str, lease: str | timedelta) -> timedelta:
+def _checked_lease(name: str, lease: str | float | timedelta) -> timedelta:
     found = _duration(name, "lease", lease)
     if found < SHORTEST_LEASE:
         remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
@@ -324,9 +325,9 @@ def _checked_balance(name: str, balance: str) -> Balance:
     return Balance(balance)
 
 
-def _duration(name: str, field: str, value: str | timedelta) -> timedelta:
+def _duration(name: str, field: str, value: str | float | timedelta) -> timedelta:
     try:
-        return parse_duration(as_text(value), field)
+        return duration_of(as_text(value), field)
     except BadInput as problem:
         raise BadInput(name, str(problem)) from None
 

@@ -7,7 +7,7 @@ such a schema says of types, ranges, lengths, patterns and choices; what only th
 refused too: most are slips.
 
 A text with `${NAME}` may stand for any value: what it is shows when the handler is called. There,
-texts that are numbers are read as such.
+texts that are numbers are read as such. One that does not fit is named, and its value is not.
 """
 
 import dataclasses
@@ -32,6 +32,8 @@ def _is_number(value: Any) -> bool:
 
 
 _AT = re.compile(r"(.*) - at `(?:key in )?\$(.*)`", re.DOTALL)
+_STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+"""Of a place: the name of a field, or the number of an element; `...` is a key of a mapping."""
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("text", lambda one: isinstance(one, str)),
     "boolean": ("true or false", lambda one: isinstance(one, bool)),
@@ -69,20 +71,56 @@ class Params(Struct, frozen=True, kw_only=True):
     """The class; None where the handler's module was not imported."""
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raises BadInput naming the field, with the remedy."""
-        _check(params, self.schema, "params", self.schema.get("$defs", {}))
-        if self.kind is not None and not variables(params):
-            self.made(params, strict=True)
+        """Raises BadInput naming the field, with the remedy; where the class refuses them by
+        itself, with what it says.
+        """
+        self.check_fields(params)
+        if self.kind is None or variables(params):
+            return
+        try:
+            self.made(params)
+        except BadInput:
+            raise
+        except Exception as problem:
+            raise BadInput("params", f"{type(problem).__name__}: {problem}") from problem
 
-    def made(self, params: Mapping[str, Any], *, strict: bool) -> Any:
-        """The class with these params. Raises BadInput naming the field."""
+    def check_fields(self, params: Mapping[str, Any]) -> None:
+        """The same, by the schema alone."""
+        _check(params, self.schema, "params", self._classes)
+
+    def made(self, params: Mapping[str, Any], *, written: Mapping[str, Any] | None = None) -> Any:
+        """The class with these params; `written` are they with `${NAME}`, if they have any. Raises
+        BadInput naming the field, and what the class raises that is no ValueError or TypeError.
+        """
         assert self.kind is not None
         try:
-            return msgspec.convert(params, self.kind, strict=strict)
+            return msgspec.convert(params, self.kind, strict=written is None)
         except msgspec.ValidationError as problem:
             found = _AT.fullmatch(str(problem))
             text, place = (found[1], found[2]) if found else (str(problem), "")
-            raise BadInput(f"params{place}", text) from None
+            is_own = problem.__cause__ is not None  # the class has raised it
+            names = set[str]() if is_own else variables(_value_at(written, place))
+            if not names:
+                raise BadInput(f"params{place}", text) from None
+            said = " and ".join(f"${{{name}}}" for name in sorted(names))
+            wrong = f"the value of {said} in the worker's environment does not fit"
+            raise BadInput(f"params{place}", wrong, self._wanted_at(place)) from None
+
+    def _wanted_at(self, place: str) -> str:
+        found: list[Schema] = [self.schema]
+        for step in _STEPS.findall(place):
+            found = [
+                inner
+                for one in found
+                for way in _ways(one, self._classes)
+                if isinstance(inner := _inner(way, *step), Mapping)
+            ]
+        return _wanted({"anyOf": found}, self._classes)
+
+    @property
+    def _classes(self) -> Mapping[str, Schema]:
+        found: Mapping[str, Schema] = self.schema.get("$defs", {})
+        return found
 
 
 def described(kind: Any, name: str) -> Params:
@@ -105,8 +143,8 @@ def with_params(item: HandlerItem, params: Params | None) -> HandlerItem:
     if params is None or params.kind is None:
         return item
     try:
-        params.check(item.written or item.params)
-        return replace(item, params=params.made(item.params, strict=item.written is None))
+        params.check_fields(item.written or item.params)
+        return replace(item, params=params.made(item.params, written=item.written))
     except BadInput as problem:
         raise Fail(str(problem)) from None
 
@@ -117,7 +155,7 @@ def summary(schema: Schema) -> list[str]:
     body = _referred(schema, classes)
     found = []
     for name, one in body.get("properties", {}).items():
-        kinds = [_referred(each, classes) for each in one.get("anyOf", [one])]
+        kinds = _ways(one, classes)
         words = " or ".join(_TYPES.get(each.get("type", ""), _ANY)[0] for each in kinds)
         text = f"{name}{'*' * (name in body.get('required', ()))} ({words})"
         found.append(f"{text} = {json.dumps(one['default'])}" if "default" in one else text)
@@ -186,7 +224,8 @@ def _check_object(
             raise BadInput(f"{where}.{key}", "there is no such field", _instead(key, fields))
     for key in schema.get("required", ()):
         if key not in value:
-            raise BadInput(f"{where}.{key}", "it is missing", _wanted(fields.get(key, {})))
+            wanted = _wanted(fields.get(key, {}), classes)
+            raise BadInput(f"{where}.{key}", "it is missing", wanted)
 
 
 def _check_list(
@@ -205,9 +244,46 @@ def _instead(key: str, fields: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields) or 'none'}"
 
 
-def _wanted(schema: Schema) -> str:
-    words, _ = _TYPES.get(schema.get("type", ""), _ANY)
-    return f"give {words}"
+def _wanted(schema: Schema, classes: Mapping[str, Schema]) -> str:
+    words = dict.fromkeys(_words(one) for one in _ways(schema, classes))
+    return f"give {' or '.join(words) or 'another'}"
+
+
+def _words(schema: Schema) -> str:
+    """What a value has to be: "a whole number, at least 1"."""
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    kind, _ = _TYPES.get(schema.get("type", ""), _ANY)
+    kind += f" of the format {schema['format']}" if "format" in schema else ""
+    limits = [f"{words} {schema[key]}" for key, (words, _) in _LIMITS.items() if key in schema]
+    return ", ".join([kind, *limits])
+
+
+def _ways(schema: Schema, classes: Mapping[str, Schema]) -> list[Schema]:
+    """What a value may be, without references and choices between schemas."""
+    schema = _referred(schema, classes)
+    if "anyOf" not in schema:
+        return [schema]
+    return [one for each in schema["anyOf"] for one in _ways(each, classes)]
+
+
+def _inner(schema: Schema, name: str, number: str) -> Any:
+    """The schema of a field, of an element, or of the values of a mapping; None if it has none."""
+    if name:
+        return schema.get("properties", {}).get(name)
+    if not number.isdigit():
+        return schema.get("additionalProperties")
+    return dict(enumerate(schema.get("prefixItems", ()))).get(int(number), schema.get("items"))
+
+
+def _value_at(value: Any, place: str) -> Any:
+    """What is at a place, or around it where the place does not say which."""
+    for name, number in _STEPS.findall(place):
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and number.isdigit():
+            value = value[int(number)]
+    return value
 
 
 def _is_same(value: Any, other: Any) -> bool:

@@ -3,6 +3,7 @@ anything is done.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import StrEnum
@@ -13,8 +14,10 @@ import pytest
 
 import blackboard
 from blackboard import BadInput, BlackboardError, Board, Context, Item, handler
+from blackboard.board_worker import worker_settings
 from blackboard.events import RunStarted
 from blackboard.inputs import argument
+from blackboard.settings import Settings
 
 pytestmark = pytest.mark.of_sqlite("arguments are checked above the store")
 
@@ -91,6 +94,11 @@ REFUSED: dict[str, tuple[str, Call]] = {
     "a key of a run": ("params", lambda board: board.run("davis", params={1: 2})),  # type: ignore[dict-item]
     "a bad key": ("params", lambda board: board.add("x", "feed", params={SURROGATE: 1})),
     "a large number": ("params.k", lambda board: board.add("x", "feed", params={"k": 10**5000})),
+    "no number in a tuple": (
+        "params.k",
+        lambda board: board.run("davis", params={"k": (math.nan,)}),
+    ),
+    "nothing in a set": ("params.k", lambda board: board.add("x", "feed", params={"k": {None}})),
     "a checkpoint": ("checkpoint", lambda board: board.edit("davis", checkpoint=object())),
     "a limit": ("limit", lambda board: board.actions(limit=2.5)),  # type: ignore[arg-type]
 }
@@ -152,6 +160,15 @@ def test_texts_and_numbers_of_classes_of_their_own_are_taken_as_what_they_are(
     on_board(tmp_path, work)
 
 
+def test_tuples_and_sets_are_kept_as_lists(tmp_path: Path) -> None:
+    async def work(board: Board) -> None:
+        item = await board.add("own", "feed", params={"k": (1, {2}), "of": frozenset(["x"])})
+        assert item.params == {"k": [1, [2]], "of": ["x"]}
+        assert (await board.edit("own", checkpoint=({1},))).checkpoint == [[1]]
+
+    on_board(tmp_path, work)
+
+
 @pytest.mark.parametrize("callback", [None, 5, slow])
 def test_what_cannot_be_called_with_events_is_refused(tmp_path: Path, callback: Any) -> None:
     async def work(board: Board) -> None:
@@ -165,6 +182,35 @@ def test_a_value_is_quoted_shortly() -> None:
     with pytest.raises(BadInput) as caught:
         argument("name", ["x" * 1_000_000], str)
     assert len(str(caught.value)) < 200
+
+
+DURATIONS: dict[str, Callable[[Board, Any], Any]] = {
+    "cycle": lambda board, it: board.worker(cycle=it),
+    "grace": lambda board, it: board.worker(grace=it),
+    "lease": lambda board, it: board.election("report", lease=it),
+}
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize("wrong", [True, math.nan, math.inf, -5, "5", "soon", [5]])
+def test_what_is_no_duration_is_refused_by_name(tmp_path: Path, name: str, wrong: Any) -> None:
+    with blackboard.open_blocking(tmp_path / "board.db", handlers=[feed], create=True) as board:
+        with pytest.raises(BadInput) as caught:
+            DURATIONS[name](board, wrong)  # type: ignore[arg-type] # it has the same verbs
+        assert caught.value.field == name
+
+
+@pytest.mark.parametrize("seconds", [4.5, "4s500ms", timedelta(seconds=4.5)])
+def test_a_duration_is_text_a_timedelta_or_seconds(tmp_path: Path, seconds: Any) -> None:
+    found = worker_settings(Settings(), cycle=seconds, grace=seconds)
+    assert (found.cycle, found.grace) == (timedelta(seconds=4.5), timedelta(seconds=4.5))
+    with blackboard.open_blocking(tmp_path / "board.db", handlers=[feed], create=True) as board:
+        assert board.election("report", lease=seconds).lease == timedelta(seconds=4.5)
+
+
+@pytest.mark.parametrize("nothing", [0, 0.0, "0", "0s", timedelta(0)])
+def test_what_runs_may_be_given_no_grace(nothing: Any) -> None:
+    assert worker_settings(Settings(), grace=nothing).grace == timedelta(0)
 
 
 LONG = "x" * 40_000
@@ -218,6 +264,14 @@ def test_a_board_is_opened_by_what_can_be_used(said: dict[str, Any]) -> None:
 
     with pytest.raises(BadInput, match=rf"^{name}: .* is none"):
         asyncio.run(story())
+
+
+def test_a_board_without_a_name_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BadInput, match="board: '' is no name for a board"),
+        blackboard.open_blocking(tmp_path / "board.db", name="", create=True),
+    ):
+        pass
 
 
 def test_a_worker_works_once(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class Everything:
 EVERYTHING = described(Everything, "handler")
 FROM_A_MANIFEST = Params(schema=json.loads(json.dumps(EVERYTHING.schema)))
 """As it is where the class is not at hand."""
+THE_VALUE_OF = "the value of ${%s} in the worker's environment does not fit"
 both = pytest.mark.parametrize("params", [EVERYTHING, FROM_A_MANIFEST], ids=["class", "manifest"])
 
 
@@ -127,6 +128,73 @@ def test_what_only_the_class_can_refuse_is_refused_by_it() -> None:
             EVERYTHING.check(given)
 
 
+@pytest.mark.parametrize(
+    ("field", "written", "value", "place", "remedy"),
+    [
+        ("days", "${A}", "many", "days", "a whole number, at least 1, at most 90"),
+        ("days", "${A}", "91", "days", "a whole number, at least 1, at most 90"),
+        ("day", "${A}", "tomorrow", "day", "text of the format date"),
+        ("depth", "${A}", "deepest", "depth", "one of long, short"),
+        ("names", "${A}", "many", "names", "a list"),
+        ("sizes", {"x": "${A}"}, {"x": "many"}, "sizes[...]", "a whole number"),
+        ("pair", ["${A}", "b"], ["many", "b"], "pair[0]", "a whole number"),
+        (
+            "source",
+            {"type": "${A}"},
+            {"type": "other"},
+            "source.type",
+            "one of source or one of file",
+        ),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named_without_its_value(
+    field: str, written: Any, value: Any, place: str, remedy: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        EVERYTHING.made({"text": "x", field: value}, written={"text": "${B}", field: written})
+    assert str(refused.value) == f"params.{place}: {THE_VALUE_OF % 'A'} (give {remedy})"
+
+
+def test_a_variable_beside_what_does_not_fit_is_not_named() -> None:
+    params = {"text": "x", "day": "tomorrow"}
+    with pytest.raises(BadInput, match=r"^params\.day: Invalid RFC3339"):
+        EVERYTHING.made(params, written=params | {"text": "${A}"})
+
+
+@dataclasses.dataclass
+class Span:
+    """Which refuses by itself."""
+
+    days: int = 1
+
+    def __post_init__(self) -> None:
+        if self.days < 0:
+            raise ValueError("a span has no negative days")
+        if self.days > 90:
+            raise OverflowError(self.days)
+
+
+@pytest.mark.parametrize(
+    ("days", "message"),
+    [(-1, "params: a span has no negative days"), (91, "params: OverflowError: 91")],
+)
+def test_what_the_class_refuses_by_itself_no_item_can_have(
+    tmp_path: Path, days: int, message: str
+) -> None:
+    @handler("span", params=Span)
+    async def span(item: Item, ctx: Context) -> None: ...
+
+    with open_blocking(tmp_path / "app.db", handlers=[span], create=True) as board:
+        with pytest.raises(BadInput) as refused:
+            board.add("a", "span", params={"days": days})
+        assert str(refused.value) == message
+        board.add("a", "span", params={"days": "${DAYS}"})
+        with pytest.raises(BadInput) as refused:
+            board.edit("a", params={"days": days})
+        assert str(refused.value) == message
+        assert board.item("a").params == {"days": "${DAYS}"}
+
+
 @pytest.mark.parametrize("kind", [int, dict, "ReportParams", lambda: 1])
 def test_what_is_no_class_of_params_is_refused_where_it_is_declared(kind: Any) -> None:
     with pytest.raises(BadInput, match=r"handler 't' .* is no dataclass"):
@@ -189,7 +257,7 @@ def test_params_are_checked_before_the_run_and_bad_ones_are_not_tried_again(
             (called(type_, {"url": 3}), "params.url: 3 is not text (give text)"),
             (
                 called(type_, {"url": "x", "days": "many"}, {"url": "x", "days": "${DAYS}"}),
-                "params.days: Expected `int`, got `str`",
+                f"params.days: {THE_VALUE_OF % 'DAYS'} (give a whole number)",
             ),
         ):
             execution = runner.start(call, Told(), math.inf)

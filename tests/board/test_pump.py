@@ -43,6 +43,12 @@ def test_a_pump_is_a_handler_of_its_group_without_a_time_limit() -> None:
     assert time_limit(settings, START) is None
 
 
+def test_the_durations_of_a_pump_may_be_seconds() -> None:
+    found = declared(partitions=1, lease=4.5, drain=20).pump
+    assert found is not None
+    assert (found.lease, found.drain) == (timedelta(seconds=4.5), timedelta(seconds=20))
+
+
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
@@ -57,6 +63,7 @@ def test_a_pump_is_a_handler_of_its_group_without_a_time_limit() -> None:
         ({"partitions": lambda a, b: ["x"]}, "partitions is a function of (a, b)"),
         ({"partitions": 1, "lease": "2s"}, "lease: '2s' is too short (3s at the least)"),
         ({"partitions": 1, "lease": "soon"}, "lease: 'soon'"),
+        ({"partitions": 1, "lease": True}, "lease: True has no unit"),
         ({"partitions": 1, "drain": "soon"}, "drain: 'soon'"),
         ({"partitions": 1, "balance": "fair"}, "balance 'fair' is none"),
     ],

@@ -5,13 +5,15 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blackboard import Context, Item, handler
-from blackboard.errors import BadInput, Missing
+from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import State
 from blackboard.protocol.edits import remove
 from blackboard.testing import BoardUnderTest
@@ -191,6 +193,57 @@ def test_a_test_that_is_a_coroutine_calls_it_on_a_thread(sqlite_board: BoardUnde
         await asyncio.to_thread(sqlite_board.add, "other", "wait")
         [run] = await asyncio.to_thread(sqlite_board.work, wait)
         assert run.outcome == "ok"
+
+    asyncio.run(test())
+
+
+CALLS: dict[str, Callable[[BoardUnderTest], Any]] = {
+    "add": lambda board: board.add("davis", "wait"),
+    "advance": lambda board: board.advance("1h"),
+    "work": lambda board: board.work(wait, lasting="1h"),
+    "do": lambda board: board.do(lambda table: remove(table, "davis")),
+    "result": lambda board: board.result("davis"),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_in_a_coroutine_is_refused_with_the_remedy_and_does_nothing(
+    sqlite_board: BoardUnderTest, call: Callable[[BoardUnderTest], Any]
+) -> None:
+    async def test() -> set[Any]:
+        with pytest.raises(
+            BlackboardError, match=r"in a coroutine use `async with blackboard\.open"
+        ):
+            call(sqlite_board)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    before = sqlite_board.now()
+    assert asyncio.run(test()) == set()
+    assert sqlite_board.now() - before < timedelta(hours=1)
+    assert sqlite_board.work(wait) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_handler_that_calls_the_board_of_its_test_fails_with_the_remedy(
+    sqlite_board: BoardUnderTest,
+) -> None:
+    @handler("asks")
+    def asks(item: Item, ctx: Context) -> str:
+        return sqlite_board.item(item.id).id
+
+    sqlite_board.add("davis", "asks")
+    [run] = sqlite_board.work(asks)
+    assert "in a plain handler `blackboard.open_blocking(...)`" in str(run.error)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fixture_that_is_asked_for_in_a_coroutine_is_refused(
+    request: pytest.FixtureRequest,
+) -> None:
+    async def test() -> None:
+        with pytest.raises(BlackboardError, match="are synchronous"):
+            request.getfixturevalue("sqlite_board")
 
     asyncio.run(test())
 

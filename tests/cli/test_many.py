@@ -8,11 +8,14 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.progress import MANY
+from blackboard.protocol import additions
+from blackboard.tables.base import MAX_ROWS
 from tests.cli.command_line import ROOT, CommandLine, blackboard, processed
 from tests.support.processes import eventually
 from tests.support.terminals import terminal
@@ -61,6 +64,44 @@ def test_after_an_error_those_under_way_are_finished_and_no_other_is_begun(
     assert len(begun) <= 2 * AT_ONCE
     assert sorted([*finished, 2]) == begun
     assert capsys.readouterr().err == f"blackboard: trying: {len(finished)} of 500 are done\n"
+
+
+def test_at_ctrl_c_those_under_way_are_finished_and_counted_and_no_other_is_begun(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun, finished = [], []
+
+    async def change(number: int) -> None:
+        begun.append(number)
+        if number == 2 * AT_ONCE:
+            signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        finished.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(for_each(range(500), change, "trying"))
+    assert len(begun) <= 4 * AT_ONCE
+    assert sorted(finished) == begun
+    assert capsys.readouterr().err == f"blackboard: trying: {len(finished)} of 500 are done\n"
+
+
+def test_at_ctrl_c_an_apply_counts_the_batch_under_way_and_begins_no_other(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackboard("init")
+    blackboard.write(declared(2 * MAX_ROWS))
+    add_batch = additions._add_batch
+
+    async def interrupted(*args: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        await add_batch(*args)
+
+    monkeypatch.setattr(additions, "_add_batch", interrupted)
+    said = blackboard("apply", code=130)
+    added = len(blackboard.ids())
+    assert 0 < added < 2 * MAX_ROWS
+    assert f"adding: {added:,} of {2 * MAX_ROWS:,} are done" in said.err
 
 
 def test_an_error_of_the_only_change_needs_no_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
 from blackboard.worker.membership import announce
-from tests.cli.command_line import CommandLine, Said, blackboard
+from tests.cli.command_line import CommandLine, Said, blackboard, processed
 
 __all__ = ["blackboard"]
 
@@ -447,6 +447,35 @@ def test_a_handler_that_runs_here_may_wait_for_its_signals(
     towns("add", item_type, "--type", item_type, "--every", "8h")
     towns("run", item_type, "--here", "--jobs", "signals.py")
     assert towns("show", item_type, "--json").json[0]["result"] == [False, False]
+
+
+FORKS = """
+import os, signal
+from blackboard import handler
+
+@handler("plain-fork")
+def plain(item, ctx):
+    child = os.fork()
+    if not child:
+        signal.alarm(10)  # if it goes on
+        return "from the fork"
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+@handler("fork")
+async def coroutine(item, ctx):
+    return plain(item, ctx)
+"""
+
+
+@pytest.mark.parametrize("item_type", ["plain-fork", "fork"])
+def test_a_fork_of_a_handler_that_runs_here_ends_when_it_returns(
+    towns: CommandLine, item_type: str
+) -> None:
+    towns.write(FORKS, "forks.py")
+    towns("add", item_type, "--type", item_type, "--every", "8h")
+    said = processed("run", item_type, "--here", "--jobs", "forks.py", folder=towns.folder)
+    assert said.returncode == 0, said.stderr
+    assert towns("show", item_type, "--json").json[0]["result"] == 0
 
 
 def test_what_a_worker_runs_does_not_run_here(jobs: CommandLine) -> None:

@@ -67,6 +67,12 @@ def test_a_result_that_json_cannot_hold_fails_the_run_and_names_its_type(
     with_processes(story)
 
 
+def test_tuples_and_sets_in_a_result_are_lists() -> None:
+    assert (
+        output.encode_result({"a": (1, {2}), "b": frozenset(["x"])}) == b'{"a":[1,[2]],"b":["x"]}'
+    )
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_result_with_a_number_that_json_lacks_is_refused(number: float) -> None:
     for value in (number, {"a": [1.5, ({"b": number}, None)]}, {"c": {"d": number}}):
