@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blackboard.clock import Clock, SystemChance, SystemClock
-from blackboard.errors import MissingStore
+from blackboard.errors import BadInput, MissingStore
 from blackboard.handlers.handler import Handler
 from blackboard.model import Via
 from blackboard.protocol import keys
@@ -113,6 +113,8 @@ def store_of(named: str | None, settings: Settings, folder: Path) -> str:
     if named is not None:
         return named
     declared = settings.board.store
+    if declared == "":
+        raise BadInput("store", "it is empty in [board]", "name a store, or leave it out")
     if declared is None and folder == Path.cwd():
         return DEFAULT_STORE
     return resolve_path(declared or DEFAULT_STORE, folder)

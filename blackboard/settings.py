@@ -208,6 +208,8 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     """The settings of a named file, of `blackboard.toml` in `folder`, or the defaults; and the
     folder that relative paths in them start from.
     """
+    if path == "":
+        raise BadInput("config", "it is empty", "name a file, or leave it out")
     file = folder / (path or FILE_NAME)
     try:
         if path is None and not file.exists():

@@ -106,6 +106,7 @@ VERBS = {
     "other shards": (["init", "--shards", "4"], "shards: ", "1"),
     "a run of a paused item": (["run", "paused"], "id: 'paused' is paused", "`blackboard resume"),
     "no settings": (["--config", "none.toml", "show"], "config: ", "name a file that can be read"),
+    "settings without a name": (["--config", "", "show"], "config: it is empty", "leave it out"),
     "a watch without terminal": (["show", "--watch"], "watch: needs a terminal", "--json"),
 }
 
@@ -243,3 +244,11 @@ def test_jobs_that_cannot_be_loaded_name_the_place(
     assert told.startswith("jobs")
     assert problem in told
     assert place in told
+
+
+def test_a_declared_store_without_a_name_is_not_the_usual_one(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLACKBOARD_STORE", raising=False)
+    town.write('[board]\nstore = ""\n')
+    assert town.refused("show").startswith("store: it is empty in [board]")
