@@ -6,17 +6,18 @@
 
 It answers GET and HEAD, one request of a connection, within a few seconds, and nothing else. There
 is no TLS and no password: what can reach the port can read it. It listens on 127.0.0.1 unless a
-host is given.
+host is given. Where the process has no descriptor left, connections wait, and nothing is logged.
 """
 
 import asyncio
+import errno
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from blackboard.errors import BadInput
 from blackboard.metrics.worker import WorkerMetrics
@@ -29,6 +30,10 @@ LARGEST = 8_192
 """Bytes of a request."""
 MOST = 32
 """Connections at a time."""
+SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""Why a connection cannot be accepted now."""
+TOLD_EVERY = 60.0
+"""Seconds from one report of a shortage to the next, at the least."""
 TEXT = "text/plain; charset=utf-8"
 _LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n")
 _ACCEPT = re.compile(rb"^accept:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
@@ -112,20 +117,23 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
     """Serves the pages for the length of the block; yields where. Raises BadInput when that is
     taken, or is no address of this host.
     """
-    connections = set[asyncio.StreamWriter]()
+    connections = dict[asyncio.Task[Any], asyncio.StreamWriter]()
+    """By the task that answers."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        connections[task] = writer
         try:
             if len(connections) <= MOST:
                 with suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
                     await _answer(pages, reader, writer)
         finally:
-            connections.discard(writer)
+            del connections[task]
             writer.close()
 
     try:
-        server = await asyncio.start_server(answer, *endpoint, limit=LARGEST)
+        server = await asyncio.start_server(answer, *endpoint, limit=LARGEST, backlog=MOST)
     except (OSError, UnicodeError) as problem:
         why = "there is no such host"
         if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
@@ -133,11 +141,41 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
         remedy = "another port, 0 for any that is free, or another host"
         raise BadInput("metrics", f"{endpoint} cannot be used: {why}", remedy) from None
     try:
-        yield endpoint._replace(port=_port_of(server.sockets[0]))
+        with quiet_shortage():
+            yield endpoint._replace(port=_port_of(server.sockets[0]))
     finally:
         server.close()
-        for writer in connections:
+        for writer in connections.values():
             writer.transport.abort()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+@contextmanager
+def quiet_shortage(tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """While servers of the running loop cannot accept connections, for want of descriptors or
+    memory, calls `tell` once a minute; asyncio by itself logs many tracebacks a second.
+    """
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    told_at = float("-inf")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal told_at
+        problem = context.get("exception")
+        if "socket" in context and isinstance(problem, OSError) and problem.errno in SHORTAGES:
+            if loop.time() - told_at >= TOLD_EVERY:
+                told_at = loop.time()
+                tell()
+        elif before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
 
 
 def _port_of(listening: socket.socket) -> int:

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -52,7 +52,7 @@ from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.openapi import JSON_TYPE, DescribedOperation, description
 from blackboard.web.pages import LARGEST_EXAMINED, alarms_in, coordinator_of
-from blackboard.web.refusals import json_answer, refusal
+from blackboard.web.refusals import json_answer, refusal, unheard
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
 from blackboard.web.snapshot import READ_EVERY
@@ -351,6 +351,7 @@ def api_app(site: Site) -> Starlette:
             BadInput: _refuses(400),
             BlackboardError: _refuses(409),
             TableError: _refuses(503),
+            ClientDisconnect: unheard,
             HTTPException: _of_http,
             Exception: _fails,
         },

@@ -8,7 +8,7 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -27,7 +27,7 @@ from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.filters import Chooser
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import API, is_api, refusal
+from blackboard.web.refusals import API, is_api, refusal, unheard
 from blackboard.web.site import PageFunction, Signature, Site, Verbs, WebPage, root_of
 from blackboard.web.snapshot import Snapshot
 
@@ -121,6 +121,7 @@ def web_app(
             BadInput: _trouble(site, 400, "Cannot be done"),
             BlackboardError: _trouble(site, 409, "Cannot be done"),
             TableError: _trouble(site, 503, "The store does not answer"),
+            ClientDisconnect: unheard,
             404: _trouble(site, 404, "Not found"),
         },
         lifespan=lifespan,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -37,3 +38,8 @@ def refusal(
     """What is wrong, where, and what to do; what is not known is null."""
     error = {"field": field or None, "problem": problem, "remedy": remedy or None}
     return json_answer({"error": error}, status, headers)
+
+
+async def unheard(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+    """The answer to a request whose client has hung up before its end: it reaches none."""
+    return Response(status_code=400)

@@ -1,13 +1,111 @@
-"""The HTTP server of `blackboard serve`."""
+"""The HTTP server of `blackboard serve`.
 
+It holds so many connections that descriptors are left for the store. One whose request does not
+arrive in time is closed. When there are too many, the server closes the one that it has waited for
+longest: for a request, or for the client to take an answer of which it takes nothing. What is being
+answered otherwise goes on, however slowly it is read and however long it lasts, as live pages do.
+"""
+
+import asyncio
+import logging
+import resource
 import socket
 from collections.abc import Callable
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from blackboard.metrics.server import quiet_shortage
 
 LAST_ANSWERS = 5
 """Seconds that answers under way have when the server ends."""
+MOST = 1_000
+"""Connections at a time, where the process may have twice as many descriptors."""
+WITHIN = 10.0
+"""Seconds for a request to arrive, with its body, after the connection or the last answer; uvicorn
+waits half as long for the first byte after an answer."""
+STALLED = 30.0
+"""Seconds after which a client that takes nothing of its answer may have to make room."""
+ACCEPTED_AT_ONCE = 8
+"""Connections that are accepted before others are closed for them."""
+QUEUE = 128
+"""Connections that wait to be accepted."""
+UNFINISHED = (h11.IDLE, h11.SEND_BODY)
+"""States of a client whose request has not arrived in full."""
+_log = logging.getLogger("blackboard.web")
+
+
+def most_connections() -> int:
+    """How many connections there may be: at most half of what the process may open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if allowed == resource.RLIM_INFINITY else min(MOST, allowed // 2)
+
+
+class PageConnection(H11Protocol):
+    """A connection whose client has to be fast enough."""
+
+    _since = 0.0
+    """Since when the server has waited for the client, where it does."""
+    _unsent = 0
+    """Bytes of answers that the client had not taken at the last look."""
+    _next_look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._look_later()
+        if len(self.connections) > most_connections():
+            self._make_room()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _is_unfinished(self) -> bool:
+        """Whether a request has to arrive, and nothing else is to be done."""
+        transport = self.transport
+        return (
+            self.conn.their_state in UNFINISHED
+            and not transport.get_write_buffer_size()
+            and not transport.is_closing()
+        )
+
+    def _is_awaited(self) -> bool:
+        """Whether the server waits for the client, so that the connection may have to make room."""
+        if self.transport.get_write_buffer_size():
+            return self.loop.time() - self._since >= STALLED
+        return self._is_unfinished()
+
+    def _look(self) -> None:
+        """Close the connection if its request is late; note whether its answer is being taken."""
+        now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
+        if not self._is_unfinished():
+            if not unsent or unsent < self._unsent:
+                self._since = now
+        elif now - self._since >= WITHIN:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._next_look = self.loop.call_later(WITHIN, self._look)
+
+    def _make_room(self) -> None:
+        """Close the connection that the server has waited for longest; the newest is the last."""
+        ours = (one for one in self.connections if isinstance(one, PageConnection))
+        awaited = (one for one in ours if one._is_awaited())  # noqa: SLF001 - of this class
+        min(awaited, key=lambda one: one._since, default=self).transport.abort()  # noqa: SLF001
 
 
 class PageServer(uvicorn.Server):
@@ -17,18 +115,35 @@ class PageServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 pages,
+                http=PageConnection,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
                 lifespan="on",
+                backlog=ACCEPTED_AT_ONCE,
                 timeout_graceful_shutdown=LAST_ANSWERS,
             )
         )
         self._started = started
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until it is told to end."""
+        with quiet_shortage(_tell_shortage):
+            await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUE)
         if self.started:
             self._started()
+
+
+def _tell_shortage() -> None:
+    _log.warning(
+        "no descriptor is left for another connection: end programs that hold many, or allow more"
+        " (`ulimit -n`)"
+    )

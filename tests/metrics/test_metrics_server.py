@@ -12,6 +12,8 @@ from blackboard.events import StoreChanged, Walked
 from blackboard.metrics import server
 from blackboard.metrics.server import LARGEST, MOST, Endpoint, pages_of, serving
 from blackboard.metrics.worker import WorkerMetrics
+from tests.metrics.shortage import answered_after_shortage
+from tests.support.patience import patience
 
 FREE = Endpoint("127.0.0.1", 0)
 
@@ -127,6 +129,33 @@ def test_too_many_connections_are_closed_and_the_others_served() -> None:
     served(story)
 
 
+def test_a_shortage_of_descriptors_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(_metrics: WorkerMetrics, where: Endpoint) -> None:
+        answer = await answered_after_shortage(monkeypatch, where.port, get("/healthz"))
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+    served(story)
+    assert caplog.records == []
+
+
+def test_other_errors_of_the_loop_are_handled_as_before() -> None:
+    async def story() -> None:
+        loop, handled = asyncio.get_running_loop(), list[dict[str, Any]]()
+
+        def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            handled.append(context)
+
+        loop.set_exception_handler(handle)
+        async with serving({}, FREE):
+            loop.call_exception_handler({"message": "a fault", "exception": OSError(5, "x")})
+        assert [one["message"] for one in handled] == ["a fault"]
+        assert loop.get_exception_handler() is handle
+
+    asyncio.run(story())
+
+
 def test_a_connection_does_not_keep_the_server_from_ending() -> None:
     async def story() -> None:
         async with serving({}, FREE) as where:
@@ -135,6 +164,19 @@ def test_a_connection_does_not_keep_the_server_from_ending() -> None:
             await writer.drain()
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(story())
+
+
+def test_a_server_that_has_ended_leaves_no_task() -> None:
+    async def story() -> None:
+        async with serving({}, FREE) as where:
+            _, writer = await asyncio.open_connection(*where)
+            async with asyncio.timeout(patience(20)):
+                while len(asyncio.all_tasks()) == 1:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.005)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         writer.close()
 
     asyncio.run(story())
