@@ -25,10 +25,11 @@ from benchmarks.measure import Measured, tell
 from blackboard.bench import RESOLVE, filled_board
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.protocol.keys import NEXT
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.stores import open_table
 from blackboard.table import Conflict, Etag, Op, Table
-from blackboard.worker.membership import ANNOUNCE_AGAIN, workers
+from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.worker import Mode
 
 BOARD = "blackboard"

@@ -254,7 +254,7 @@ class Board:
     @checked
     async def why(self, item_id: str) -> str:
         """Why an item runs or does not, what happens next and what would change that: lines."""
-        from blackboard.worker.membership import workers
+        from blackboard.protocol.members import workers
 
         item = await self._table.found(check_id(item_id))
         _, explanation = await explained(self._table, item, await workers(self._table))
@@ -262,7 +262,8 @@ class Board:
 
     async def workers(self) -> list[AnnouncedWorker]:
         """The workers that have announced themselves, the longest running first."""
-        from blackboard.worker.membership import worker_record, workers
+        from blackboard.protocol.members import workers
+        from blackboard.records import worker_record
 
         return [worker_record(one) for one in await workers(self._table)]
 

@@ -40,6 +40,7 @@ from blackboard.model import (
     replace,
 )
 from blackboard.protocol import additions, claims, edits, keys, mail
+from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
@@ -61,7 +62,7 @@ from blackboard.schedule.times import duration_of, format_duration
 from blackboard.spec import SHORTEST_LEASE, RunSettings, Spec, decode_spec, resolve
 from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
-from blackboard.worker.membership import announce, forget, new_member, workers
+from blackboard.worker.membership import new_member
 
 Kind = Literal["mutex", "bully", "ring"]
 

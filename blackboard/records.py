@@ -8,6 +8,7 @@ None, every time is aware and in UTC, every duration is in seconds. A record is 
 when it was read, and never changes.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from blackboard.model import Action, LogLine, Mark, Outcome, Run, State
 from blackboard.phrases import iso
+from blackboard.protocol.members import Sighting
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
 
@@ -254,6 +256,24 @@ def run_summary(run: Run) -> RunSummary:
     """A run of the history, without what its handler printed and logged."""
     record = run_record(run)
     return RunSummary(**{name: getattr(record, name) for name in RunSummary.__struct_fields__})
+
+
+def worker_record(one: Sighting) -> AnnouncedWorker:
+    """A worker, as it is shown."""
+    member = one.member
+    return AnnouncedWorker(
+        name=member.owner,
+        host=member.owner.rsplit(":", 2)[0],
+        started=member.started,
+        seen=member.seen,
+        age=round(one.age, 3) if math.isfinite(one.age) else None,
+        alive=not one.lost,
+        slots=member.slots,
+        running=member.running,
+        types=tuple(name for name in member.types.split(",") if name),
+        cycle=member.cycle,
+        version=member.release,
+    )
 
 
 def action_record(action: Action) -> BoardAction:

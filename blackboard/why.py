@@ -16,6 +16,7 @@ from blackboard.model import NEVER, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.members import Sighting, silence, takers
 from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
@@ -27,7 +28,6 @@ from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO
 from blackboard.schedule.schedule import Every, Schedule, opens, parse_schedule
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import Labels, RunSettings
-from blackboard.worker.membership import Sighting, silence, takers
 
 LONGEST_CHECKPOINT = 200
 """Characters of it that are shown."""

@@ -36,12 +36,12 @@ from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
 from blackboard.phrases import plural
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import AskedRun
 from blackboard.rules.status import ItemStatus
 from blackboard.table import TableError
 from blackboard.why import Explanation, explained
-from blackboard.worker.membership import workers
 
 NEWEST = 10
 """Runs of an item that are shown."""

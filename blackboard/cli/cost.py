@@ -16,9 +16,9 @@ from blackboard.cost import Load, RequestCounts, Rhythm
 from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.times import parse_duration
-from blackboard.worker.membership import workers
 
 EPILOG = """\b
 Examples:

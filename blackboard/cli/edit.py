@@ -35,13 +35,13 @@ from blackboard.phrases import exactly, plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import changed_fields
 from blackboard.protocol.edits import Changed
+from blackboard.protocol.members import takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import wake_workers
 from blackboard.why import due_words
-from blackboard.worker.membership import takers, workers
 
 LATE = timedelta(minutes=1)
 """A first time that is longer ago is pointed out: it may be a slip."""

@@ -27,9 +27,10 @@ from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, replace
 from blackboard.phrases import plural
+from blackboard.protocol.members import Sighting, workers
 from blackboard.protocol.reading import BoardTable
+from blackboard.records import worker_record
 from blackboard.schedule.times import UNITS, parse_duration
-from blackboard.worker.membership import Sighting, worker_record, workers
 
 CHECK_EPILOG = """\b
 Examples:

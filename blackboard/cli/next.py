@@ -21,6 +21,7 @@ from blackboard.display.queries import select
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
+from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import item_record
@@ -32,7 +33,6 @@ from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import Spec, encode_spec
 from blackboard.why import ExplainedItem, explained, explained_item
-from blackboard.worker.membership import workers
 
 NEXT_EPILOG = """\b
 Examples:

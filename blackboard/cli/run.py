@@ -25,6 +25,7 @@ from blackboard.phrases import first_line, plural, span, stamp
 from blackboard.protocol import edits
 from blackboard.protocol.actions import param_names
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.members import Sighting, takers, workers
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.records import run_record, run_summary
@@ -32,7 +33,6 @@ from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
 from blackboard.schedule.times import parse_duration
 from blackboard.stores import wake_workers
-from blackboard.worker.membership import Sighting, takers, workers
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0

@@ -32,6 +32,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers.handler import Handler
 from blackboard.model import Item, replace
 from blackboard.phrases import plural
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.schedule import Every, Schedule, next_due
 from blackboard.schedule.times import parse_duration
@@ -49,7 +50,6 @@ from blackboard.simulator.scenario import (
     usual_length,
 )
 from blackboard.spec import RunSettings, decode_spec
-from blackboard.worker.membership import workers
 
 if TYPE_CHECKING:
     from blackboard.simulator.world import World

@@ -12,9 +12,9 @@ from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import GroupLeases, last_move
 from blackboard.model import Action, Outcome, Run, State, Statistics, TypeCounts, replace
 from blackboard.phrases import brief, first_line, iso, last_seen, plural, relative, span, stamp
+from blackboard.protocol.members import Sighting
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus, counts_of
-from blackboard.worker.membership import Sighting
 
 NOTHING = "-"
 FEW_ITEMS = 3

@@ -15,13 +15,13 @@ from blackboard.election import read_elections
 from blackboard.model import Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.members import Sighting, silence, takers, workers
 from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.protocol.statistics import count, read_statistics
 from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus, is_current
 from blackboard.worker.coordinator import ELECTION
-from blackboard.worker.membership import Sighting, silence, takers, workers
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}

@@ -32,12 +32,12 @@ from blackboard.model import (
 )
 from blackboard.patterns import is_glob, is_label, matches
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.members import silence, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.statistics import read_statistics
 from blackboard.rules.due import is_stale
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of, is_current
 from blackboard.spec import Labels
-from blackboard.worker.membership import silence, workers
 
 # ---- the items of a command
 

@@ -21,13 +21,13 @@ from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
+from blackboard.protocol.members import Sighting, takers, workers
 from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of
 from blackboard.rules.due import lease
 from blackboard.table import Conflict, Etag, Op, Refused, Row, Unknown, read
-from blackboard.worker.membership import Sighting, takers, workers
 
 Record = TypeVar("Record", Item, Token, Lock, Run)
 

@@ -34,6 +34,7 @@ from blackboard.election import read_elections
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.model import replace
 from blackboard.protocol.actions import actions
+from blackboard.protocol.members import Sighting, silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
@@ -43,6 +44,7 @@ from blackboard.records import (
     item_record,
     run_record,
     run_summary,
+    worker_record,
 )
 from blackboard.rules.status import STATES, ItemStatus
 from blackboard.rules.upcoming import upcoming
@@ -57,7 +59,6 @@ from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained, explained_item, read_one
-from blackboard.worker.membership import Sighting, silence, worker_record, workers
 
 VERSION = "/v1"
 LONGEST_BODY = 2_000_000

@@ -31,6 +31,7 @@ from blackboard.election import read_elections
 from blackboard.errors import BadInput, Missing
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
+from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
@@ -45,7 +46,6 @@ from blackboard.web.site import Site, WebPage, pairs_of
 from blackboard.web.snapshot import Entry
 from blackboard.why import explained
 from blackboard.worker.coordinator import ELECTION
-from blackboard.worker.membership import ANNOUNCE_EVERY, LOST_AFTER, silence, workers
 
 COLUMNS = (
     ("id", "id"),

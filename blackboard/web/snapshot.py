@@ -27,11 +27,11 @@ from blackboard.errors import BlackboardError
 from blackboard.model import Action, Item, Lock, Mark, Token
 from blackboard.protocol.actions import actions
 from blackboard.protocol.maintenance import paused_by
+from blackboard.protocol.members import Sighting, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError
-from blackboard.worker.membership import Sighting, workers
 
 LOOK_EVERY = 1.0
 """Seconds between two looks, at the least."""

@@ -38,6 +38,7 @@ from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
 from blackboard.protocol.edits import bring_back
 from blackboard.protocol.keys import group_key, meta_partition
+from blackboard.protocol.members import Sighting, announce, forget, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock, is_stale, lease
@@ -70,7 +71,6 @@ from blackboard.tasks import until_one_ends
 from blackboard.worker.grab import LeaseGrab
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings, Latest
-from blackboard.worker.membership import Sighting, announce, forget, workers
 from blackboard.worker.release_queue import Releases
 from blackboard.worker.running import Runs, Taken
 from blackboard.worker.store_breaker import CONFIRMED_AFTER, SteadyClock

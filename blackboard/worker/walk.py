@@ -33,6 +33,7 @@ from blackboard.handlers.handler import Handler
 from blackboard.model import LONG_AGO, Lock, Mark, Token
 from blackboard.protocol.claims import claims_at_once, pass_over
 from blackboard.protocol.keys import shard_of
+from blackboard.protocol.members import LOST_AFTER
 from blackboard.protocol.permits import LimitName, limit_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import REFUSED, SPACING, Need
@@ -43,7 +44,6 @@ from blackboard.worker.backlog import Backlog, Candidate, Selection, Unread, cho
 from blackboard.worker.claiming import Claimer, NoPermit
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Latest
-from blackboard.worker.membership import LOST_AFTER
 from blackboard.worker.peers import FIRST, Peers, Turn
 from blackboard.worker.permits import Permits
 from blackboard.worker.running import Runs, Taken

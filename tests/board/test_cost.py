@@ -14,6 +14,7 @@ from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.election import JITTER
 from blackboard.model import Item, State, replace
 from blackboard.protocol.additions import add
+from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY
@@ -27,7 +28,7 @@ from blackboard.tables import azure
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.worker import wake
 from blackboard.worker.coordinator import CoordinatorTimes
-from blackboard.worker.membership import ANNOUNCE_EVERY, MEETS_EVERY
+from blackboard.worker.membership import MEETS_EVERY
 from blackboard.worker.worker import Mode
 from tests.support.clocks import START, ManualClock, TurnedWake
 from tests.support.workers import HANDLERS, FakeRunner, board_on

@@ -12,10 +12,10 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import edit, pause, remove, unlock
+from blackboard.protocol.members import announce
 from blackboard.protocol.rows import data_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert
-from blackboard.worker.membership import announce
 from tests.support.boards import Scene, make_board, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault, FaultyTable

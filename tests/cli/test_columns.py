@@ -20,10 +20,10 @@ from blackboard.display.columns import (
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
 from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
-from blackboard.records import as_json, item_record, run_record, run_summary
+from blackboard.protocol.members import Sighting
+from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import Labels
-from blackboard.worker.membership import Sighting, worker_record
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ITEM = Item(

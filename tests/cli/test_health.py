@@ -3,12 +3,11 @@
 import pytest
 
 from blackboard.model import Member, Outcome
-from blackboard.protocol import keys
+from blackboard.protocol import keys, members
+from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.reading import BoardTable
 from blackboard.table import ANY, Delete, Merge
-from blackboard.worker import membership
-from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -230,7 +229,7 @@ def test_a_run_whose_worker_is_silent_is_named_before_its_lock_is_stale(
     assert towns("check").code == 0
     assert "last seen" not in towns("why", "keene").out
     assert towns("show", "keene", "--json").json[0]["silent"] is False
-    monkeypatch.setattr(membership, "LOST_AFTER", -1.0)
+    monkeypatch.setattr(members, "LOST_AFTER", -1.0)
     assert [one["silent"] for one in towns("show", "--json").json] == [False, True]
     assert " silent 0" in towns("show", "keene").out
     (line,) = towns("check", code=1).out.splitlines()

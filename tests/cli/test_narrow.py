@@ -13,11 +13,11 @@ from blackboard.display.layout import measure
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.keys import group_key, item_key, meta_partition
+from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.shares import names_of
 from blackboard.table import ANY, Insert, Merge, Value
-from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 from tests.cli.test_leader import candidate
 from tests.support.terminals import terminal

@@ -10,11 +10,11 @@ import pytest
 from blackboard.model import Mark, Member, Outcome, Run, State
 from blackboard.protocol import claims
 from blackboard.protocol.edits import pause, remove, run_now
+from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, in_use
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
-from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, Said, blackboard, processed
 
 __all__ = ["blackboard"]

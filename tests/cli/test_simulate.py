@@ -11,12 +11,12 @@ from blackboard import cost
 from blackboard.cli.simulate import _no_more_than_a_day
 from blackboard.cli.simulate_results import LONGEST, Simulated, story_of
 from blackboard.model import Lock, Member, Outcome
+from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules import due as claims
 from blackboard.simulator.network import Fate, Fated
 from blackboard.simulator.scenario import Fault, FaultPlan, Injection, Scenario, synthetic
 from blackboard.simulator.world import World
-from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]

@@ -15,11 +15,11 @@ from blackboard.display.queries import ItemQuery
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import ensure
+from blackboard.protocol.members import announce
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.status import CURRENT, MOST_TYPES
 from blackboard.table import ANY, Merge
-from blackboard.worker.membership import announce
 from tests.cli.command_line import CommandLine, Said, blackboard
 
 __all__ = ["blackboard"]

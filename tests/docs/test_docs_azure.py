@@ -7,6 +7,7 @@ import pytest
 
 from blackboard import cost
 from blackboard.cost import Load, asked_for
+from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import HOLDERS_SHARE
 from blackboard.tables import azure, azure_transport
@@ -14,7 +15,6 @@ from blackboard.tables.azure_address import CONNECTION_STRING
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.azure_credentials import _PRINCIPAL, _TOKEN_FILE, ROLE, Proof
 from blackboard.worker.heartbeat import LAST_CHANCE
-from blackboard.worker.membership import ANNOUNCE_EVERY
 from blackboard.worker.store_breaker import REPORT_EVERY
 from tests.deploy.files import ROOT, calls_in
 from tests.deploy.test_promises import understood

@@ -36,6 +36,7 @@ from blackboard.phrases import LONGEST_ERROR, LONGEST_OUTPUT, iso
 from blackboard.protocol import claims, keys
 from blackboard.protocol.actions import LONGEST_DETAIL, MOST_IDS
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.members import LOST_AFTER
 from blackboard.protocol.permits import LEASE
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import KEPT_FOR_LATE, Retention
@@ -60,7 +61,6 @@ from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
 from blackboard.worker.holdings import Holding
-from blackboard.worker.membership import LOST_AFTER
 from tests.protocol.test_batches import CLAIM, LOCK, NOON, WAITING
 from tests.support.pages import Table, page, scene_in_memory, words
 

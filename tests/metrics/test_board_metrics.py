@@ -14,12 +14,12 @@ from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import group_key, meta_partition
 from blackboard.protocol.maintenance import pause_board
+from blackboard.protocol.members import LOST_AFTER, announce
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import count, write_statistics
 from blackboard.rules.status import status_of
 from blackboard.spec import Spec
 from blackboard.table import Insert
-from blackboard.worker.membership import LOST_AFTER, announce
 from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.clocks import START
 from tests.support.expositions import samples

@@ -16,10 +16,10 @@ from blackboard.model import VERSION, Member
 from blackboard.protocol import edits, keys
 from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import override, pass_over, renew
+from blackboard.protocol.members import ANNOUNCE_EVERY, announce, workers
 from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Data, Delete, Insert, Merge, read
-from blackboard.worker.membership import ANNOUNCE_EVERY, announce, workers
 from tests.support.boards import Scene, disagreements, make_board, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.verbs import VERBS, ready_for, says

@@ -21,6 +21,7 @@ from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Ended, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
+from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
@@ -29,7 +30,7 @@ from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
 from blackboard.subscribers import Events
 from blackboard.table import ANY, Conflict, ConflictKind, Delete, Etag, Insert, Merge, Op, Row
-from blackboard.worker.membership import ANNOUNCE_AGAIN, ANNOUNCE_EVERY
+from blackboard.worker.membership import ANNOUNCE_AGAIN
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import ManualClock, SeededChance

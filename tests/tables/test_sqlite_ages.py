@@ -14,6 +14,7 @@ from blackboard.clock import SystemClock
 from blackboard.model import Claim, Lock, Member, Token, replace
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim, override, renew
+from blackboard.protocol.members import announce, workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, Row, Table, read
@@ -21,7 +22,6 @@ from blackboard.tables import sqlite as sqlite_ages
 from blackboard.tables.sqlite import KERNEL, Ages, SqliteTable, boot_id, one_has_ended, unproven
 from blackboard.tables.sqlite_file import Stamp
 from blackboard.tables.sqlite_open import Opening
-from blackboard.worker.membership import announce, workers
 from tests.support.boards import make_board, settings_of
 from tests.support.clocks import ManualClock
 from tests.support.patience import patience

@@ -19,8 +19,8 @@ from azure.data.tables.aio import TableClient
 from blackboard.doctor import Examination, examine
 from blackboard.protocol import keys
 from blackboard.protocol.edits import cancel, pause
+from blackboard.protocol.members import workers
 from blackboard.tables.azurite import Emulator
-from blackboard.worker.membership import workers
 from tests.support.clocks import ManualClock
 from tests.support.independent_worker import Dates, Held, IndependentWorker, encoded
 from tests.support.stores import STORES

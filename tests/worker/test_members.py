@@ -4,8 +4,7 @@ import pytest
 
 from blackboard.model import VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
-from blackboard.table import ANY, Delete, Insert, Merge, Value
-from blackboard.worker.membership import (
+from blackboard.protocol.members import (
     ANNOUNCE_EVERY,
     LOST_AFTER,
     Sighting,
@@ -14,6 +13,7 @@ from blackboard.worker.membership import (
     takers,
     workers,
 )
+from blackboard.table import ANY, Delete, Insert, Merge, Value
 from tests.support.boards import Scene, story
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault

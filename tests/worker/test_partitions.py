@@ -15,11 +15,11 @@ from blackboard.events import GroupTrouble, ItemLeftAlone
 from blackboard.model import Outcome, replace
 from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import item_key, next_key
+from blackboard.protocol.members import workers
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Merge
 from blackboard.worker import partitions
-from blackboard.worker.membership import workers
 from blackboard.worker.partitions import UNASKED, GroupWorker
 from tests.support.fleet import Network
 from tests.support.groups import DRAIN, LEASE, ROUND, Group, sharing

@@ -5,10 +5,10 @@ import pytest
 from blackboard.events import StoreEvent
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import BOARD_KEY, meta_partition, partition
+from blackboard.protocol.members import ANNOUNCE_EVERY, workers
 from blackboard.protocol.reading import BoardTable, Remade
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete
-from blackboard.worker.membership import ANNOUNCE_EVERY, workers
 from tests.support.boards import make_board
 from tests.support.fleet import Fleet, with_fleet
 

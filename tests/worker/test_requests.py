@@ -11,11 +11,12 @@ from blackboard.model import Outcome, replace
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import lock_key
+from blackboard.protocol.members import ANNOUNCE_EVERY
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import ANY, Merge, Requests
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker.membership import ANNOUNCE_EVERY, MEETS_EVERY
+from blackboard.worker.membership import MEETS_EVERY
 from tests.support.clocks import ManualClock
 from tests.support.faults import Fault
 from tests.support.workers import (

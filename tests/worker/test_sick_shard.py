@@ -16,13 +16,13 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, resume
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, TableError, Unavailable, Unknown
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker.membership import workers
 from blackboard.worker.worker import Mode, Worker
 from tests.support.boards import disagreements
 from tests.support.clocks import START, ManualClock, SeededChance, TurnedWake

@@ -11,13 +11,13 @@ from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.edits import edit, pause, run_now
+from blackboard.protocol.members import workers
 from blackboard.protocol.retention import Retention
 from blackboard.rules.breaker import SPACING
 from blackboard.settings import Settings
 from blackboard.spec import Spec
 from blackboard.table import Etag, Merge, Op
 from blackboard.tables.memory import Contents, MemoryTable
-from blackboard.worker.membership import workers
 from blackboard.worker.shard_tasks import SLOW
 from blackboard.worker.worker import Mode
 from tests.support.boards import disagreements

@@ -21,12 +21,12 @@ from blackboard.protocol import keys
 from blackboard.protocol.additions import add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, remove, run_now
+from blackboard.protocol.members import workers
 from blackboard.protocol.reading import BoardTable, read_status
-from blackboard.records import as_json, item_record, run_record
+from blackboard.records import as_json, item_record, run_record, worker_record
 from blackboard.settings import Settings
 from blackboard.spec import Labels, Spec
 from blackboard.table import Delete, Insert, Table
-from blackboard.worker.membership import worker_record, workers
 from tests.proof.damage.mutations import ENDED, Kept, Mutation, Mutator
 from tests.support.boards import disagreeing
 from tests.support.clocks import ManualClock

@@ -1,0 +1,126 @@
+"""The workers of a board: a row for each, in a partition of its own.
+
+These rows are for people and their commands, and for workers to know each other. They permit
+nothing: a worker that is not listed may run items, and one that is listed may be dead. A worker
+writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
+it is called lost; after a day, the next worker that starts deletes its row. Candidates of
+elections, and the workers of a group, have such rows on their own boards.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+
+from blackboard.model import Member, replace
+from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partition
+from blackboard.protocol.reading import BoardTable
+from blackboard.protocol.rows import data_of, readable
+from blackboard.rules.next_run import is_ahead
+from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
+
+ANNOUNCE_EVERY = 60.0
+"""Seconds."""
+LOST_AFTER = 2 * ANNOUNCE_EVERY + 10.0
+"""Seconds: two announcements are missed, and a slow store takes time."""
+FORGOTTEN_AFTER = timedelta(days=1)
+TRIES = 5
+
+
+class Sighting(Struct, frozen=True, kw_only=True):
+    """A worker as it announced itself, and the age of that by the store's own scale."""
+
+    member: Member
+    age: float
+    """Seconds; infinity when the host has booted since."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it should have announced itself again by now."""
+        return self.age > LOST_AFTER
+
+    def takes(self, item_type: str) -> bool:
+        return item_type in self.member.types.split(",")
+
+
+async def announce(board: BoardTable, member: Member) -> Member:
+    """Write a worker's row: new, or over the one it wrote before. Returns the row as it is now, for
+    the next announcement. `seen` is set here, by the store's clock.
+
+    A lost race or reply does no harm: the next announcement repairs it. A row that is gone may mean
+    that the whole table was deleted and made anew. Raises Remade when that changed the shards.
+    """
+    partition, key = workers_partition(board.name), worker_key(member.owner)
+    if not member.etag:
+        await forget_lost(board)
+    for _ in range(TRIES):
+        member = replace(member, seen=await board.table.now())
+        data = data_of(member)
+        write: Op = Merge(key, data, member.etag) if member.etag else Insert(key, data)
+        try:
+            etags = await board.table.commit(partition, [write])
+        except (Conflict, Unknown):
+            found = await read(board.table, partition, key)
+            if found is None and member.etag:
+                await board.check_shards()
+            member = replace(member, etag=found.etag if found else "")
+        else:
+            return replace(member, etag=etags[0])
+    return member
+
+
+async def forget(board: BoardTable, owner: str) -> None:
+    """Delete the row of a worker that ends in good order."""
+    await _delete(board, [Delete(worker_key(owner), ANY)])
+
+
+async def workers(board: BoardTable) -> list[Sighting]:
+    """All that have announced themselves, the longest running first. Rows of a newer version, or
+    that cannot be read, are passed over.
+    """
+    found = [one for row in await _rows(board) if (one := _sighting(board, row))]
+    return sorted(found, key=lambda one: (one.member.started, one.member.owner))
+
+
+async def forget_lost(board: BoardTable) -> None:
+    """Delete the rows of workers that announced nothing for a day. Where a first look cannot say
+    their age, their own time counts. A time that is still to come counts as well: a clock was
+    wrong. A worker that lives after all writes its row again.
+    """
+    now = await board.table.now()
+    for row in await _rows(board):
+        one = _sighting(board, row)
+        if one is None:
+            continue
+        seen = one.member.seen
+        if seen < now - FORGOTTEN_AFTER or is_ahead(seen, now=now):
+            await _delete(board, [Delete(row.key, row.etag)])
+
+
+def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
+    """The workers that are there and take a type."""
+    return [one for one in sightings if not one.lost and one.takes(item_type)]
+
+
+def silence(sightings: Sequence[Sighting], owner: str) -> float | None:
+    """Seconds since a worker that should have announced itself by now was last seen; None: it is
+    alive, or has no row.
+    """
+    return next((one.age for one in sightings if one.lost and one.member.owner == owner), None)
+
+
+async def _rows(board: BoardTable) -> list[Row]:
+    partition = workers_partition(board.name)
+    return [row async for row in board.table.scan(partition, WORKER, end_of(WORKER))]
+
+
+def _sighting(board: BoardTable, row: Row) -> Sighting | None:
+    member = readable(Member, row)
+    return None if member is None else Sighting(member=member, age=board.table.age(row))
+
+
+async def _delete(board: BoardTable, ops: Sequence[Op]) -> None:
+    try:
+        await board.table.commit(workers_partition(board.name), ops)
+    except (Conflict, Unknown):
+        return  # it is gone, or the next worker that starts deletes it
