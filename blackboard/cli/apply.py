@@ -21,7 +21,7 @@ import msgspec
 from blackboard.cli.actions import record
 from blackboard.cli.many import finishing, for_each, steps
 from blackboard.cli.options import Chosen, common
-from blackboard.cli.output import emit, note, wrapped
+from blackboard.cli.output import emit, note, warn, wrapped
 from blackboard.cli.plan import NAMED, ApplyPlan, Declaration, ItemChange, make_plan
 from blackboard.cli.progress import counted, reading
 from blackboard.cli.session import Session, ids_argument, keeping_all, run
@@ -233,6 +233,8 @@ async def _apply(
         if not dry_run and plan.remove and not yes:
             _confirm(plan, now)
         _print_plan(plan, session, dry_run=dry_run, now=now)
+        for item_id, problem in plan.left_alone.items():
+            warn(f"{shown(item_id)} is left as it is: {problem}")
         if prune and plan.others and not session.chosen.json:
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")

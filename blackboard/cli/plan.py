@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from blackboard.display.layout import shown
+from blackboard.errors import BadInput
 from blackboard.model import Item, replace
 from blackboard.phrases import exactly, plural
 from blackboard.protocol.planning import spec_of
@@ -111,6 +112,8 @@ class ApplyPlan:
     unchanged: int
     others: int = 0
     """Items that are not declared, and belong to other files or to none."""
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    """Others whose settings cannot be computed, each with the reason."""
     first: Mapping[str, datetime] = field(default_factory=dict)
     """When those that are added run first, by id."""
 
@@ -191,13 +194,22 @@ def make_plan(
     gone = [one for one in there.values() if one.id not in named and one.declared_by in prune]
     removed = {one.id for one in gone}
     kept = [item for item in there.values() if item.id not in removed]
-    changed = [_change(item, named.get(item.id), resolve) for item in kept]
+    left_alone = dict[str, str]()
+    changed = []
+    for item in kept:
+        try:
+            changed.append(_change(item, named.get(item.id), resolve))
+        except (BadInput, ValueError) as problem:
+            if item.id in named:
+                raise
+            left_alone[item.id] = str(problem)
     return ApplyPlan(
         add=[one for one in declared if one.id not in there],
         change=[one for one in changed if one.differences],
         remove=gone,
         unchanged=sum(one.declared is not None and not one.differences for one in changed),
         others=sum(one.declared is None for one in changed),
+        left_alone=left_alone,
     )
 
 

@@ -90,9 +90,11 @@ class Session(Location):
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         async with self.open(create=create, on_made=lambda: note(made)) as board:
             yield board
-        if board.unreadable:
-            left_out = plural(len(board.unreadable), "item")
-            warn(f"{left_out} left out, whose rows cannot be read: `blackboard doctor` names them")
+        for unreadable, what in ((board.unreadable, "item"), (board.unreadable_runs, "run")):
+            if unreadable:
+                left_out = plural(len(unreadable), what)
+                remedy = "`blackboard doctor` names them"
+                warn(f"{left_out} left out, whose rows cannot be read: {remedy}")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -22,7 +22,7 @@ from blackboard.model import VERSION, Item, Lock, Run, State, Token, replace
 from blackboard.phrases import plural, since, span
 from blackboard.protocol import keys
 from blackboard.protocol.members import Sighting, takers, workers
-from blackboard.protocol.planning import planning_of
+from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.reading import PAGE, BoardTable, Pause, paged
 from blackboard.protocol.retention import Retention, prune_all
 from blackboard.protocol.rows import record_of, version_of
@@ -137,6 +137,7 @@ class _Judge:
             cycle=self._request.cycle,
             lease=_lease(self._board, item) if item else USUAL_LEASE,
             planning=planning_of(self._board, item) if item else None,
+            unplanned=why_unplanned(self._board, item) if item else "",
             served=item is not None and bool(takers(self._present, item.type)),
         )
 

@@ -16,6 +16,7 @@ Pure.
     D10  rows of a newer version cannot be judged by this program
     D11  no time of the past lies in the future, and no token waits for what its schedule does not
          lead to
+    D12  the settings of an item that is not removed can be computed
 
 These hold of rows that were read at one moment. Rows read one after another while workers work
 show a healthy item in two places or in none; `doctor/__init__.py` reads one moment.
@@ -122,6 +123,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """The lease that a lock of the item would have."""
     planning: Planning | None
     """What the item is planned by; None: that cannot be computed."""
+    unplanned: str
+    """Why its settings cannot be computed; "" where they can."""
     served: bool
     """Whether a worker is present that takes the item's type: else being late is not grave."""
 
@@ -240,7 +243,10 @@ def _asked_for(item: Item) -> bool:
 
 
 def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
-    """D7, D8 and D11. What is late for want of workers is not grave."""
+    """D7, D8, D11 and D12. What is late for want of workers is not grave."""
+    if bounds.unplanned and item.state is not State.REMOVED:
+        problem = f"no worker runs it: {bounds.unplanned}"
+        yield Finding(code="D12", subject=item.id, problem=problem)
     late = bounds.now - item.ready
     if item.waits and -late > HORIZON and not _asked_for(item):
         yield Finding(code="D7", subject=item.id, problem=f"is due {stamp(item.ready)}: too far")

@@ -28,6 +28,15 @@ def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
     return settings
 
 
+def why_unplanned(board: BoardTable, item: Item) -> str:
+    """Why the settings of an item cannot be computed; "" where they can."""
+    try:
+        settings_of(board, item, item.spec)
+    except (BadInput, ValueError) as problem:
+        return str(problem)
+    return ""
+
+
 def planning_of(board: BoardTable, item: Item) -> Planning | None:
     """None where it cannot be computed. A schedule that the settings have by now may not be the one
     that the waiting token was planned by: the item's row has that.

@@ -87,6 +87,8 @@ class BoardTable:
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
         self.passed_over: dict[int, set[str]] = {}
+        self.unreadable_runs = set[str]()
+        """Keys of rows of the history that could not be read."""
         """By shard, the keys of item rows that the latest reading has passed over."""
 
     def asked_through(
@@ -110,7 +112,7 @@ class BoardTable:
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
         other.shards = 1
-        other.in_flight, other.passed_over = set(), {}
+        other.in_flight, other.passed_over, other.unreadable_runs = set(), {}, set()
         return other
 
     def labels(self, item: Item) -> Labels:
@@ -284,11 +286,19 @@ class BoardTable:
         row = await read(self.table, self.partition(item_id), keys.run_key(item_id, fence))
         return None if row is None else _record(Run, row)
 
-    async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
-        """The history of an item, newest first."""
+    async def runs(
+        self, item_id: str, *, limit: int | None = None, whole: bool = False
+    ) -> AsyncIterator[Run]:
+        """The history of an item, newest first. Rows that cannot be read are passed over; where it
+        has to be `whole`, BadRow is raised.
+        """
         first, last = keys.runs_range(item_id)
         async for row in self.table.scan(self.partition(item_id), first, last, limit):
-            yield _record(Run, row)
+            run = _record(Run, row) if whole else self._readable(Run, row)
+            if run is None:
+                self.unreadable_runs.add(row.key)
+            else:
+                yield run
 
     async def walk(self, shard: int, *, until: datetime) -> AsyncIterator[Lock | Token]:
         """All locks of a shard and its tokens that are ready by `until`, most overdue first. Rows

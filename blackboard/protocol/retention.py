@@ -142,7 +142,8 @@ async def delete_tombstones(
     for one in tombstones:
         await pause()
         with suppress(BadRow):
-            found = [run async for run in board.runs(one.id) if run.fence <= one.fence]
+            history = board.runs(one.id, whole=True)
+            found = [run async for run in history if run.fence <= one.fence]
             for start in range(0, len(found), board.table.max_rows):
                 some = found[start : start + board.table.max_rows]
                 ops = [Delete(keys.run_key(one.id, run.fence), run.etag) for run in some]

@@ -88,6 +88,14 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     return following
 
 
+def missed_until(item: Item, *, settings: RunSettings, now: datetime) -> datetime:
+    """The latest slot that is missed, or earlier than the next one, where that of an item is: later
+    ones are not late by `missed_after` yet.
+    """
+    wait = part_of_jitter(item.id, settings)
+    return max(item.slot, now - settings.missed_after - wait - MILLISECOND)
+
+
 def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
     """The slot of a new item: `first` where an operator named it; else now for an `every`, or where
     there is no schedule, and the next slot of any other, if it has one.

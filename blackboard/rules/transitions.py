@@ -133,6 +133,7 @@ from blackboard.rules.next_run import (
     backoff,
     first_slot,
     is_set_back,
+    missed_until,
     no_later,
     planned_after,
     ready_for,
@@ -431,9 +432,10 @@ def unlocked(item: Item, run: Run) -> Item:
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
-    """Its slots up to `now` are not run: they are missed."""
+    """Its slot is not run, nor are those that are missed as well."""
     _check(ItemEvent.SKIP, item)
-    following = next_due(settings.schedule, now) if settings.schedule else None
+    missed = missed_until(item, settings=settings, now=now)
+    following = next_due(settings.schedule, missed) if settings.schedule else None
     return _replanned(item, following, settings=settings, now=now)
 
 

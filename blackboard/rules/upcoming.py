@@ -6,7 +6,7 @@ from itertools import islice
 
 from blackboard.model import Item, State, replace
 from blackboard.rules.due import is_closed, is_missed
-from blackboard.rules.next_run import jittered, part_of_jitter, ready_for
+from blackboard.rules.next_run import jittered, missed_until, part_of_jitter, ready_for
 from blackboard.schedule.schedule import Every, Schedule, next_due, opens
 from blackboard.spec import RunSettings
 
@@ -54,7 +54,9 @@ def _upcoming(
             started += (after - started) // schedule.interval * schedule.interval
         yield from times_of(schedule, started)
         return
-    passed = max(item.slot, started)
+    is_missed = pending is None and not item.running
+    passed = missed_until(item, settings=settings, now=now) if is_missed else started
+    passed = max(item.slot, passed)
     if item.slot != item.planned and item.planned > passed:
         passed = item.planned
         ready = jittered(schedule, item.planned, wait)

@@ -362,6 +362,23 @@ def test_a_damaged_spec_is_told_in_one_line(blackboard: CommandLine, args: list[
     assert blackboard(*args, code=1).err.startswith("blackboard: the spec of 'davis' cannot be")
 
 
+def test_an_item_of_others_that_cannot_be_computed_is_left_alone_and_named(
+    blackboard: CommandLine,
+) -> None:
+    blackboard.write('[calendars]\nhol = ["2027-03-30"]\n')
+    blackboard("init")
+    blackboard("add", "x", "--type", "t", "--every", "1h", "--blackout", "hol")
+    blackboard.write("")
+    blackboard.write('[[items]]\nid = "y"\ntype = "t"\n', "y.toml")
+    said = blackboard("apply", "y.toml")
+    assert "x is left as it is: blackout: there is no calendar 'hol'" in said.err
+    assert blackboard.ids() == ["x", "y"]
+    assert "nothing to do" in blackboard("apply", "y.toml").out
+    found = blackboard("doctor", "--json", code=1).json["findings"]
+    assert [(one["code"], one["subject"]) for one in found] == [("D12", "x")]
+    assert found[0]["problem"].startswith("no worker runs it: blackout: there is no calendar 'hol'")
+
+
 def test_what_toml_cannot_say_is_refused_with_a_remedy(blackboard: CommandLine) -> None:
     blackboard("init")
 

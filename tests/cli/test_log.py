@@ -259,6 +259,19 @@ def test_a_glob_means_removed_items_too(towns: CommandLine) -> None:
     assert towns("log", "da*", "--json").json == runs
 
 
+def test_a_run_whose_row_cannot_be_read_is_left_out(towns: CommandLine) -> None:
+    async def harm(board: BoardTable) -> None:
+        spoiled = Merge(run_key("davis", 1), {"lag": "x"}, ANY)
+        await board.table.commit(board.partition("davis"), [spoiled])
+
+    towns.on_board(harm)
+    for said in (towns("log", "--json"), towns("log", "davis", "keene", "--json")):
+        assert ("davis", 1) not in told(said)
+        assert {("davis", 2), ("keene", 1)} <= set(told(said))
+        assert "1 run left out, whose rows cannot be read" in said.err
+    assert towns("doctor", "--json", code=1).json["findings"]
+
+
 def test_a_run_taken_over_is_found_while_the_next_one_runs(towns: CommandLine) -> None:
     """An override tells the history before the item has a new stop."""
     towns("run", "davis")

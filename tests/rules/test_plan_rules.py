@@ -8,7 +8,7 @@ from blackboard.model import Item, Outcome, State, replace
 from blackboard.rules.next_run import phase
 from blackboard.rules.transitions import LateMove, added, late_move, passed_over, replanned
 from blackboard.spec import RunSettings
-from tests.support.plans import DAY, HOUR, HOURLY, NOON, after, item, running, settings
+from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, after, item, running, settings
 
 # ---- the first slot, jitter
 
@@ -93,13 +93,16 @@ def test_an_every_is_spread_by_its_first_run_and_keeps_that_phase() -> None:
 @pytest.mark.parametrize(
     ("said", "slot"),
     [
-        ({"cron": HOURLY}, NOON + HOUR),
+        ({"cron": HOURLY}, NOON),
+        ({"cron": "57 * * * *"}, NOON - 3 * MINUTE),
+        ({"cron": "55 * * * *"}, NOON - 5 * MINUTE),
+        ({"cron": "54 * * * *"}, NOON + 54 * MINUTE),
+        ({"cron": "54 * * * *", "missed_after": "10m"}, NOON - 6 * MINUTE),
         ({"at": "2026-11-21T11:00Z"}, None),
         ({}, None),
-        ({"every": "3h"}, NOON + 3 * HOUR),
     ],
 )
-def test_a_slot_that_is_passed_over_gives_way_to_the_first_after_now(
+def test_a_slot_that_is_passed_over_gives_way_to_the_first_that_is_not_missed(
     said: dict[str, object], slot: datetime | None
 ) -> None:
     waiting = item(slot=NOON - 2 * HOUR)
@@ -110,14 +113,16 @@ def test_a_slot_that_is_passed_over_gives_way_to_the_first_after_now(
 
 
 @pytest.mark.parametrize("jitter", ["1s", "10m", "59m", "3h"])
-def test_passing_over_a_missed_slot_with_jitter_skips_no_slot_to_come(jitter: str) -> None:
-    run = settings(cron=HOURLY, jitter=jitter)
-    waiting = item(start=NOON - 2 * HOUR, slot=NOON - HOUR)
+def test_passing_over_a_missed_slot_with_jitter_skips_none_that_is_not_missed(jitter: str) -> None:
+    run = settings(cron=HOURLY, jitter=jitter, missed="none")
+    waiting = item(start=NOON - 5 * HOUR, slot=NOON - 4 * HOUR)
+    wait = timedelta(seconds=int(run.jitter.total_seconds())) * phase("davis")
     for minutes in (1, 30, 59):
         now = NOON + timedelta(minutes=minutes)
         plan = passed_over(waiting, settings=run, now=now)
-        assert plan.slot == plan.planned == NOON + HOUR
-        wait = timedelta(seconds=int(run.jitter.total_seconds())) * phase("davis")
+        hours = (NOON + number * HOUR for number in range(-3, 3))
+        first = next(one for one in hours if now - (one + wait) <= run.missed_after)
+        assert plan.slot == plan.planned == first
         assert timedelta(0) <= plan.slot + wait - plan.ready < timedelta(milliseconds=1)
 
 
