@@ -26,7 +26,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
 from blackboard.model import (
     Claim,
     Ended,
@@ -522,7 +522,8 @@ class Election:
         self._lost = TermLost(lambda: self._term != claim.fence or not self.is_leader)
         self._won.set()
         if prunes_after(claim.fence, retention=RETENTION):
-            await prune(self._board, self.name, retention=RETENTION)
+            with suppress(BadRow):  # for `blackboard doctor`
+                await prune(self._board, self.name, retention=RETENTION)
 
     async def _renew(self, claim: Claim) -> None:
         renewed = await claims.renew(self._board, claim)

@@ -77,11 +77,11 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
 
 
 async def prune(board: BoardTable, item_id: str, *, retention: Retention) -> int:
-    """Delete the runs of an item that are not kept; their number."""
+    """Delete the runs of an item that are not kept; their number. Raises BadRow."""
     now = await board.table.now()
     place = pruned = 0
     batch: list[Op] = []
-    async for run in board.runs(item_id):
+    async for run in board.runs(item_id, whole=True):
         if not is_kept(run, place=place, retention=retention, now=now):
             batch.append(Delete(keys.run_key(item_id, run.fence), run.etag))
         place += 1

@@ -462,7 +462,7 @@ async def test_what_nobody_can_run_is_not_adopted_and_grows_stale(scene: Scene) 
 @story
 async def test_a_missed_slot_is_passed_over_without_a_run(scene: Scene) -> None:
     await scene.add("davis", cron="0 * * * *", missed="none")
-    now = scene.later(hours=5)
+    now = scene.later(hours=5, minutes=6)
     token = await scene.token()
     settings = settings_of(token.type, token.spec)
     assert await pass_over(scene.board, token, move=Move.SKIP, settings=settings)

@@ -419,7 +419,7 @@ async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
     stray = replace(token, ready=token.ready - timedelta(minutes=1))
     partition, key = place.other.partition("davis"), keys.next_key(stray.ready, "davis")
     await place.other.table.commit(partition, [Insert(key, data_of(stray))])
-    place.later(hours=1)
+    place.later(hours=1, minutes=10)
     yield
     await place.other.table.commit(partition, [Delete(key, ANY)])
 
