@@ -42,7 +42,7 @@ ABOUT = 30.0
 """Seconds before and after its deletion at which the id of a tombstone is added anew."""
 MOST = 40
 """Worlds in which each bug is found."""
-HONEST = 100 if LONG else 15
+HONEST = 100 if LONG else 8
 """Worlds without a bug."""
 
 
