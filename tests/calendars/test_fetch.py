@@ -192,7 +192,9 @@ def test_what_is_not_compressed_is_taken_as_it_is(encoding: str, body: bytes) ->
     assert read([body[at : at + 1] for at in range(len(body))], encoding, 100_000) == body
 
 
-@pytest.mark.parametrize("body", [b"Gone for good", gzip.compress(b"Gone for good")])
+@pytest.mark.parametrize(
+    "body", [b"Gone for good", gzip.compress(b"Gone for good")], ids=["plain", "gzip"]
+)
 def test_the_words_of_an_error_are_read_compressed_or_not(body: bytes) -> None:
     answer = Answer(body, status=404, headers={"Content-Encoding": "gzip"})
     with serving({"/": answer}) as site, pytest.raises(FetchFailed) as failure:
