@@ -131,13 +131,14 @@ class _Judge:
     def bounds(self, case: Case) -> Bounds:
         """What a case is judged by."""
         item = case.item
+        planning = planning_of(self._board, item) if item else None
         return Bounds(
             now=self._now,
             shards=self._board.shards,
             cycle=self._request.cycle,
             lease=_lease(self._board, item) if item else USUAL_LEASE,
-            planning=planning_of(self._board, item) if item else None,
-            unplanned=why_unplanned(self._board, item) if item else "",
+            planning=planning,
+            unplanned=why_unplanned(self._board, item) if item and planning is None else "",
             served=item is not None and bool(takers(self._present, item.type)),
         )
 

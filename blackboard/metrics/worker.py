@@ -252,7 +252,8 @@ class WorkerMetrics:
             self._types.add(name)
             self._show_from_the_start(name)
         self._has_walked = self._is_stopping = False
-        self._is_away("", away=False)
+        self._boards_away.clear()
+        self._away.set(0)
 
     def _show_from_the_start(self, name: str) -> None:
         """Counters of a type that count from 0: the first event is an increase, too."""

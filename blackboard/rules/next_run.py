@@ -89,8 +89,8 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
 
 
 def missed_until(item: Item, *, settings: RunSettings, now: datetime) -> datetime:
-    """The latest slot that is missed, or earlier than the next one, where that of an item is: later
-    ones are not late by `missed_after` yet.
+    """Of an item whose slot is missed: slots up to this moment are missed as well, and later ones
+    are not late by `missed_after` yet.
     """
     wait = part_of_jitter(item.id, settings)
     return max(item.slot, now - settings.missed_after - wait - MILLISECOND)

@@ -54,8 +54,8 @@ def _upcoming(
             started += (after - started) // schedule.interval * schedule.interval
         yield from times_of(schedule, started)
         return
-    is_missed = pending is None and not item.running
-    passed = missed_until(item, settings=settings, now=now) if is_missed else started
+    is_passed_over = pending is None and not item.running
+    passed = missed_until(item, settings=settings, now=now) if is_passed_over else started
     passed = max(item.slot, passed)
     if item.slot != item.planned and item.planned > passed:
         passed = item.planned

@@ -263,6 +263,9 @@ def test_a_worker_is_ready_when_it_has_walked_and_the_store_answers() -> None:
     assert after(StoreChanged("w", board="b", away=True)) == "the store does not answer"
     assert after(walked()) == "the store does not answer", "it answers pages, and no batch"
     assert after(StoreChanged("w", board="b", away=False)) == ""
+    metrics(StoreChanged("w", board="b", away=True))
+    assert after(STARTED) == "it has not walked the board yet", "a new worker asks for itself"
+    assert after(walked()) == ""
     assert after(WorkerStopping("w", message="nothing runs")) == "it is stopping"
 
 
