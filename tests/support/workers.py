@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import pytest
@@ -44,6 +45,10 @@ SINGLY, IN_BULK = 2.2, 0.085
 """Requests of a run, at the most."""
 PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
+TURNS = 100
+"""Of the loop, before it rests."""
+REST = 0.0005
+"""Seconds."""
 
 
 @handler("feed", retries=0)
@@ -80,12 +85,20 @@ _ALL = (_feed, _plain, _rare, _fenced, _scarce, _polite)
 HANDLERS: Mapping[str, Handler] = {one.type: one for each in _ALL for one in handlers_of(each)}
 
 
+def rests() -> Iterator[float]:
+    """Seconds to sleep between two looks at what others do: none while tasks may be about to do it,
+    then a moment, because a loop that never rests keeps the threads of stores from working.
+    """
+    return chain(repeat(0.0, TURNS), repeat(REST))
+
+
 async def until(condition: Callable[[], object], what: str) -> None:
     """Let others work until it is so."""
+    rest = rests()
     try:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110 - of whatever it may be made
-                await asyncio.sleep(0)
+                await asyncio.sleep(next(rest))
     except TimeoutError:
         raise AssertionError(f"it did not happen: {what}") from None
 
@@ -273,11 +286,12 @@ class WorkerScene:
         await asyncio.wait_for(asyncio.shield(self.task), PATIENCE)
 
     async def stop(self) -> None:
+        rest = rests()
         while not self.task.done():
             self.worker.stop()
             await self.inline.close()
             await self.process.close()
-            await asyncio.sleep(0)
+            await asyncio.sleep(next(rest))
         await self.task
 
 
@@ -359,9 +373,10 @@ class Workplace(Scene):
 
     async def ended(self, item_id: str, *, runs: int = 1) -> list[tuple[int, str]]:
         """The outcomes of an item, once there are so many."""
+        rest = rests()
         async with asyncio.timeout(PATIENCE):
             while len(found := await self.outcomes(item_id)) < runs:  # noqa: ASYNC110 - rows
-                await asyncio.sleep(0)
+                await asyncio.sleep(next(rest))
         return found
 
 
