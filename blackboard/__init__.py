@@ -50,7 +50,7 @@ _HOMES = {
     "Item": ("blackboard.handlers.context", "HandlerItem"),
     "LeaseLost": ("blackboard.errors", "LeaseLost"),
     "LogLine": ("blackboard.model", "LogLine"),
-    "Missing": ("blackboard.protocol.edits", "Missing"),
+    "Missing": ("blackboard.errors", "Missing"),
     "MissingStore": ("blackboard.errors", "MissingStore"),
     "Outcome": ("blackboard.model", "Outcome"),
     "Retry": ("blackboard.handlers.context", "Retry"),

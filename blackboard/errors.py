@@ -33,6 +33,13 @@ class Missing(BadInput):
         super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
 
 
+class AlreadyThere(BadInput):
+    """An item with this id is on the board."""
+
+    def __init__(self, item_id: str, remedy: str = "`blackboard edit` changes it") -> None:
+        super().__init__("id", f"{item_id!r} is on this board already", remedy)
+
+
 class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun."""
 

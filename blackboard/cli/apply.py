@@ -30,7 +30,7 @@ from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
 from blackboard.display.queries import select
 from blackboard.display.toml_text import lines_of
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError, Missing
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import (
     check_id,
@@ -48,6 +48,9 @@ from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin,
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
 from blackboard.toml_lines import line_of
+
+TRIES = 20
+"""Plans of one `apply`, while others add or remove the items that it is about."""
 
 APPLY_EPILOG = """\b
 Examples:
@@ -211,25 +214,15 @@ def _line(source: ItemFile, number: int) -> Iterator[None]:
 async def _apply(
     session: Session, sources: Sequence[ItemFile], *, prune: bool, yes: bool, dry_run: bool
 ) -> int:
-    declared = [one for source in sources for one in source.declared]
-    owners = {one.by for one in sources} if prune else set()
     if dry_run and not await session.has_board():
         now = SystemClock().now()
+        declared = [one for _, _, one in _each(sources)]
         plan = _with_first(make_plan(declared, {}), session.resolve, sources, now)
         _print_plan(plan, session, dry_run=dry_run, now=now)
         return 0
     async with session.board(create=not dry_run) as board:
-        async with counted(board, "reading items") as through:
-            found = {
-                item.id: item
-                for number in range(board.shards)
-                async for item in through.items_and_tombstones(number)
-            }
-        there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
-        _check_against(there, sources, limit=board.table.max_value)
-        now = await board.table.now()
-        plan = make_plan(declared, there, prune=owners, resolve=board.resolve)
-        plan = _with_first(plan, board.resolve, sources, now)
+        found = await _read_all(board)
+        plan, now = await _planned(board, sources, found, prune=prune)
         if not dry_run and plan.remove and not yes:
             _confirm(plan, now)
         _print_plan(plan, session, dry_run=dry_run, now=now)
@@ -238,16 +231,41 @@ async def _apply(
         if prune and plan.others and not session.chosen.json:
             others = plural(plan.others, "item")
             note(f"{others} of other files, or added by hand: left alone")
-        if not dry_run:
-            done = set[str]()
+        for tries_left in () if dry_run else reversed(range(TRIES)):
             try:
-                await _carry_out(board, plan, tombstones=found, on_done=done.update)
-            finally:
-                if done:
-                    wake_workers(session.store)
-                    made = plan.only(done)
-                    await record(session, board, "apply", made.ids, details=made.counts)
+                await _carry_out(session, board, plan, tombstones=found)
+                break
+            except (AlreadyThere, Missing):  # somebody else was faster, such as another `apply`
+                if not tries_left:
+                    raise
+            found = await _read_all(board)
+            plan, now = await _planned(board, sources, found, prune=prune)
+            if plan.remove and not yes:
+                _confirm(plan, now)
     return 0
+
+
+async def _read_all(board: BoardTable) -> dict[str, Item]:
+    """Items and tombstones, by id."""
+    async with counted(board, "reading items") as through:
+        return {
+            item.id: item
+            for number in range(board.shards)
+            async for item in through.items_and_tombstones(number)
+        }
+
+
+async def _planned(
+    board: BoardTable, sources: Sequence[ItemFile], found: Mapping[str, Item], *, prune: bool
+) -> tuple[ApplyPlan, datetime]:
+    """The plan for what was found on the board, and when it was made."""
+    there = {one: item for one, item in found.items() if item.state is not State.REMOVED}
+    _check_against(there, sources, limit=board.table.max_value)
+    now = await board.table.now()
+    declared = [one for _, _, one in _each(sources)]
+    owners = {one.by for one in sources} if prune else set()
+    plan = make_plan(declared, there, prune=owners, resolve=board.resolve)
+    return _with_first(plan, board.resolve, sources, now), now
 
 
 def _confirm(plan: ApplyPlan, now: datetime) -> None:
@@ -289,15 +307,30 @@ def _print_plan(plan: ApplyPlan, session: Session, *, dry_run: bool, now: dateti
         click.echo("dry run: nothing was changed")
 
 
+async def _carry_out(
+    session: Session, board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item]
+) -> None:
+    """Do it, wake the workers and record what was done, also when not all could be."""
+    done = set[str]()
+    try:
+        await _change(board, plan, tombstones=tombstones, on_done=done.update)
+    finally:
+        if done:
+            wake_workers(session.store)
+            made = plan.only(done)
+            await record(session, board, "apply", made.ids, details=made.counts)
+
+
 OnDone = Callable[[Iterable[str]], None]
 
 
-async def _carry_out(
+async def _change(
     board: BoardTable, plan: ApplyPlan, *, tombstones: Mapping[str, Item], on_done: OnDone
 ) -> None:
     """Each item by itself, or many in a batch: an apply that was ended in the middle is repeated,
     and goes on. `tombstones` has those of the items that are added; `on_done` is called with the
-    ids of those that are done.
+    ids of those that are done. Raises AlreadyThere or Missing where others add or remove the items
+    meanwhile.
     """
     now = await board.table.now()
     new = [

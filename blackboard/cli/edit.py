@@ -27,7 +27,7 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.layout import shown
-from blackboard.errors import BadInput, BlackboardError
+from blackboard.errors import AlreadyThere, BadInput, BlackboardError
 from blackboard.handlers.handler import check_type
 from blackboard.inputs import check_id, check_size, checkpoint_text, first_of
 from blackboard.model import Item
@@ -134,8 +134,7 @@ async def _check_new(board: BoardTable, ids: Sequence[str]) -> None:
     """All or none: one id that is taken refuses them all."""
     for one in ids:
         if await board.existing(one) is not None:
-            problem = f"{one!r} is on this board already"
-            raise BadInput("id", problem, "`blackboard edit` changes it")
+            raise AlreadyThere(one)
 
 
 EDIT_EPILOG = """\b

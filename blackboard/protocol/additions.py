@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from blackboard.errors import BadInput
+from blackboard.errors import AlreadyThere
 from blackboard.model import Item, State, replace
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.edits import TRIES, Changed, check_in_time, remembered, uncertain
@@ -60,7 +60,7 @@ async def add(
     first: datetime | None = None,
     declared_by: str = "",
 ) -> Changed:
-    """Add an item, due at once or at `first`. Raises BadInput when it is there already."""
+    """Add an item, due at once or at `first`. Raises AlreadyThere."""
     new = New(id=item_id, type=item_type, spec=spec, first=first, declared_by=declared_by)
     return await _add(board, new, await Addition.begin(board))
 
@@ -78,7 +78,7 @@ async def _add(
         if doubtful:
             check_in_time(new.id, first=addition.began, now=now)
         if old is not None and old.state is not State.REMOVED:
-            raise BadInput("id", f"{new.id!r} is on this board already", "`blackboard edit`")
+            raise AlreadyThere(new.id)
         floor = 0 if old else await board.floor()
         item = _new_item(board, new, addition, over=old, floor=floor, now=now)
         try:
@@ -128,7 +128,7 @@ async def add_many(
 ) -> None:
     """Add items, many in a batch; `tombstones` are those of the board, by id. An addition that was
     interrupted has added whole items. `on_added` is called with each batch. Raises
-    BadInput when another process adds one of them meanwhile.
+    AlreadyThere when another process adds one of them meanwhile.
     """
     for some in _batches(board, new):
         await _add_divided(board, some, tombstones)
@@ -200,7 +200,7 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> None:
         try:
             for some in _batches(board, missing):
                 await _add_batch(board, some, gone)
-        except (Conflict, BadInput):  # another worker was faster
+        except (Conflict, AlreadyThere):  # another worker was faster
             if not tries_left:
                 raise
         else:

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import AlreadyThere, BlackboardError, Missing
 from blackboard.model import Applied, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, remove_ops
@@ -31,7 +31,7 @@ from blackboard.table import Conflict, Unknown
 async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Changed:
     """Rename an item, or finish a rename that was interrupted. `mark` says who does it.
 
-    Raises Missing, BadInput when the new id is taken or the schedule cannot be computed,
+    Raises Missing, AlreadyThere, BadInput when the schedule cannot be computed,
     BlackboardError when the item runs, keeps changing or has a damaged spec.
     """
     to, of = RENAMED_TO + new_id, RENAMED_FROM + item_id
@@ -41,7 +41,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
         old, new = await board.item(item_id), await board.item(new_id)
         is_made = _is_there(new) and is_applied(new, name)
         if _is_there(new) and not is_made:
-            raise BadInput("id", f"{new_id!r} is on this board already", "choose another name")
+            raise AlreadyThere(new_id, "choose another name")
         if not _is_there(old):
             if is_made:
                 return await _resumed(board, new_id, replace(mark, reason=of))

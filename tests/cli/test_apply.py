@@ -11,6 +11,7 @@ import pytest
 
 from blackboard.cli.plan import Declaration, differences, make_plan
 from blackboard.model import Item, State, replace
+from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import add
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.reading import BoardTable
@@ -210,6 +211,34 @@ def test_a_new_default_of_a_type_moves_its_items(blackboard: CommandLine) -> Non
     assert blackboard.item("davis").schedule == "every 4h"
     assert blackboard.item("keene").schedule == "every 4h"
     assert blackboard("apply").out == "nothing to do: 2 items as declared\n"
+
+
+def test_what_others_add_and_remove_meanwhile_is_planned_anew(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when all hosts of a deployment apply the file at the same moment."""
+    blackboard.write(items("leaves", "stays"))
+    blackboard("apply")
+    blackboard.write(items("stays", "comes", "is new"))
+    before = {"add_many": additions.add_many, "remove": edits.remove}
+
+    async def adds(board: BoardTable, new: Any, **about: Any) -> None:
+        if not await board.existing("comes"):
+            await add(board, item_id="comes", item_type="calendars", spec=Spec(every="2h"))
+        await before["add_many"](board, new, **about)
+
+    async def removes(board: BoardTable, item_id: str) -> Any:
+        await before["remove"](board, item_id)
+        return await before["remove"](board, item_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(additions, "add_many", adds)
+        patch.setattr(edits, "remove", removes)
+        said = blackboard("apply", "--prune", "--yes").out
+    assert said.endswith("2 to add, 0 to change, 1 to remove, 1 unchanged\n")
+    assert blackboard.ids() == ["comes", "is new", "stays"]
+    assert blackboard.item("comes").schedule == blackboard.item("stays").schedule
+    assert blackboard("apply").out == "nothing to do: 3 items as declared\n"
 
 
 def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:
