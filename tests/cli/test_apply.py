@@ -220,16 +220,16 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     blackboard.write(items("leaves", "stays"))
     blackboard("apply")
     blackboard.write(items("stays", "comes", "is new"))
-    before = {"add_many": additions.add_many, "remove": edits.remove}
+    add_many, remove = additions.add_many, edits.remove
 
     async def adds(board: BoardTable, new: Any, **about: Any) -> None:
         if not await board.existing("comes"):
             await add(board, item_id="comes", item_type="calendars", spec=Spec(every="2h"))
-        await before["add_many"](board, new, **about)
+        await add_many(board, new, **about)
 
     async def removes(board: BoardTable, item_id: str) -> Any:
-        await before["remove"](board, item_id)
-        return await before["remove"](board, item_id)
+        await remove(board, item_id)
+        return await remove(board, item_id)
 
     with monkeypatch.context() as patch:
         patch.setattr(additions, "add_many", adds)
