@@ -58,7 +58,11 @@ class Portal:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._started.result()
+        try:
+            self._started.result()
+        except BaseException:  # Ctrl-C
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +70,8 @@ class Portal:
             loop, closed = self._started.result()
             with self._lock:  # what came before is on the loop now, and has its answer
                 self._is_closed = True
-            loop.call_soon_threadsafe(closed.set)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(closed.set)
             self._thread.join()
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -156,8 +161,11 @@ class Portal:
 
     def _run(self) -> None:
         try:
-            run_loop(self._until_closed())
+            with suppress(asyncio.CancelledError):  # somebody cancelled all tasks of the loop
+                run_loop(self._until_closed())
         finally:
+            with self._lock:
+                self._is_closed = True
             for future in tuple(self._waiting):
                 with suppress(InvalidStateError):  # it is done
                     future.set_exception(BlackboardError(CLOSED))

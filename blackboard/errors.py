@@ -3,8 +3,18 @@
 Errors of a store are part of its contract and live in `table.py`.
 """
 
+import copyreg
+from typing import Any
 
-class BlackboardError(Exception):
+
+class Copyable(Exception):
+    """An exception that another process gets as it is, whatever its `__init__` takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class BlackboardError(Copyable):
     """A broken promise or a refusal, told in one line that says what to do. `exit_code` is the
     command's: 1 the answer is no, 2 bad input. (3 is for a store that is away: `table.TableError`.)
     """

@@ -31,6 +31,9 @@ class Location:
     store: str
     name: str
     handlers: Mapping[str, Handler] = field(default_factory=dict)
+    unread: str = ""
+    """Why the handlers could not be read, where items are changed: an item whose schedule may be
+    theirs cannot be computed then."""
     clock: Clock = field(default_factory=SystemClock)
     via: Via | None = "python"
     """Through what the verbs of the board are called, for the record of actions. None: they record
@@ -39,7 +42,7 @@ class Location:
     @property
     def resolve(self) -> Resolve:
         """What a run of an item is run with, as far as the handlers of this process say."""
-        return resolver(self.settings, self.handlers)
+        return resolver(self.settings, self.handlers, unread=self.unread)
 
     def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
         """Refuses params that the type's handler does not take, as far as it declares them and is

@@ -233,6 +233,9 @@ def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput("config", _placed(file, error), "mend the TOML") from None
+    except ValueError:
+        problem = f"{file}: a number has thousands of digits"
+        raise BadInput("config", problem, "mend the TOML") from None
     except RecursionError:
         raise BadInput("config", f"{file} is nested too deeply") from None
     for table in _with_schedules(data):
@@ -426,9 +429,10 @@ def _is_type(table: Any) -> bool:
     return True
 
 
-def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
+def resolver(settings: Settings, handlers: Mapping[str, Handler], *, unread: str = "") -> Resolve:
     """Settings of a run: item, else `[types]`, else `@handler`. Caches them: specs that differ in
-    nothing but their params are resolved once.
+    nothing but their params are resolved once. `unread` is why there are no handlers: what has no
+    schedule without them raises BadInput.
     """
     cached: dict[tuple[str, str], RunSettings] = {}
 
@@ -440,6 +444,9 @@ def resolver(settings: Settings, handlers: Mapping[str, Handler]) -> Resolve:
             own = decode_spec(spec)
             bare = encode_spec(msgspec.structs.replace(own, params={})) if own.params else spec
             found = cached.get((item_type, bare)) or _resolved(settings, handlers, item_type, bare)
+            if unread and found.schedule is None:
+                problem = f"{unread}; {item_type!r} may have its schedule there"
+                raise BadInput("jobs", problem, "mend that first, or say when the item runs")
             cached[item_type, spec] = cached[item_type, bare] = found
         return found
 

@@ -25,6 +25,8 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from blackboard.errors import Copyable
+
 Value = str | int | float | bool | datetime
 Data = Mapping[str, Value]
 Etag = str
@@ -85,7 +87,7 @@ class ConflictKind(StrEnum):
     CHANGED = "changed"
 
 
-class TableError(Exception):
+class TableError(Copyable):
     """The base of the answers below, which `commit` raises and its callers handle."""
 
     def __str__(self) -> str:

@@ -111,7 +111,7 @@ def _applied(
         raise BadInput(
             "owner", "what is no file has no name", "say to whom its items belong: --owner"
         )
-    session = _session(chosen, sources).with_defaults()
+    session = _session(chosen, sources).with_defaults(changes=True)
     _check(session, sources)
     return run(_apply(session, sources, prune=prune, yes=yes, dry_run=dry_run))
 

@@ -84,7 +84,7 @@ def add_command(
     """
     wanted = [check_id(one) for one in dict.fromkeys(ids)]
     check_type(item_type)
-    session = Session.start(chosen).with_defaults()
+    session = Session.start(chosen).with_defaults(changes=True)
     now = SystemClock().now()
 
     def zone_of(spec: Spec) -> str:
@@ -182,7 +182,7 @@ def edit_command(
     parse_pairs(pairs)
     parse_keys(unset)
     now = SystemClock().now()
-    session = Session.start(chosen).with_defaults()
+    session = Session.start(chosen).with_defaults(changes=True)
     warn_idle_steps([edited(Spec(), with_times(said, Spec(), lambda _: "UTC", now))])
 
     resolve = session.resolve
@@ -249,7 +249,11 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
     """Give an item another id. Its history stays with the old id; a file that declares the item is
     to be changed as well. A rename that was interrupted is finished when it is asked for again.
     """
-    return run(_rename(Session.start(chosen).with_defaults(), check_id(item_id), check_id(new_id)))
+    return run(
+        _rename(
+            Session.start(chosen).with_defaults(changes=True), check_id(item_id), check_id(new_id)
+        )
+    )
 
 
 async def _rename(session: Session, item_id: str, new_id: str) -> int:

@@ -113,7 +113,7 @@ def resume_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
     if chosen.whole:
         return run(_resume_board(session, reason))
     _check_named(ids)
-    session = session.with_defaults()
+    session = session.with_defaults(changes=True)
 
     async def resume(board: BoardTable, item: Item) -> Answer:
         done = await edits.resume(board, item.id, await mark_now(board, reason))
@@ -182,7 +182,7 @@ def cancel_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, reason:
         due = due_words(board, done.item, await board.table.now())
         return Answer(item=done.item, words=f"is cancelled (was with {item.owner}) and {due}")
 
-    session = Session.start(chosen).with_defaults()
+    session = Session.start(chosen).with_defaults(changes=True)
     return run(change_each(session, ids, cancel, verb="cancel", exact=exact, reason=reason))
 
 

@@ -72,15 +72,16 @@ class Session(Location):
         """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""
         return (jobs, Path.cwd()) if jobs else (self.settings.board.jobs, self.folder)
 
-    def with_defaults(self) -> "Session":
+    def with_defaults(self, *, changes: bool = False) -> "Session":
         """With the types of `[board] jobs`, for the defaults that they declare. Jobs that cannot
-        be loaded are a warning, because only workers need them.
+        be loaded are a warning, because only workers need them; but no item is added or changed
+        whose schedule may be theirs.
         """
         try:
             return self.with_types()
         except BadInput as problem:
             warn(f"{problem}; the defaults of its handlers do not count here")
-            return self
+            return replace(self, unread=problem.problem) if changes else self
 
     @asynccontextmanager
     async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:

@@ -47,7 +47,7 @@ from blackboard.runners.output import (
     fitting_warning,
     name_of,
 )
-from blackboard.runners.resources import LoopResources
+from blackboard.runners.resources import LoopResources, of_resources
 
 Answer = TypeVar("Answer")
 _Work = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -110,10 +110,13 @@ class _InlineRun:
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
+        self._was_refused = False
         self._ended: Ended | None = None
         self._to_call: list[Callable[[Ended], None]] = []
         task = self._loop.create_task(self._run(call), name=f"{call.item.type} handler")
         task.add_done_callback(self._settle)
+        if isinstance(task, _OwnedTask):
+            task.owner = self
         self._task: asyncio.Task[Ended] | None = task
 
     async def wait(self) -> Ended:
@@ -147,6 +150,13 @@ class _InlineRun:
         what = f"what the {self._type} handler of {self._id} left behind"
         message = f"{what} raised {name_of(problem)} after its run had ended"
         _log_masked(lambda: message, self)
+
+    def refuse_to_cancel(self) -> None:
+        """Logs, once, that the run cancels what is not its own: such as all tasks of the loop."""
+        if not self._was_refused:
+            self._was_refused = True
+            what = f"the {self._type} handler of {self._id} cancels tasks of its worker"
+            _log_masked(lambda: f"{what}: they go on", self)
 
     def masked(self, text: str) -> str:
         """`text` without the values that `${NAME}` in the run's params stands for."""
@@ -362,6 +372,15 @@ class _OwnedTask(asyncio.Task[Any]):
     """A task with the run that made it, also while it is being destroyed."""
 
     owner: _InlineRun | None = None
+    is_guarded: bool = False
+    """Whether no run may cancel it but its own: it belongs to the worker, or is a whole run."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        caller = _owner.get()
+        if self.is_guarded and caller is not None and caller is not self.owner:
+            caller.refuse_to_cancel()
+            return False
+        return super().cancel(msg)
 
 
 def _task_factory(loop: asyncio.AbstractEventLoop, work: _Work, **about: Any) -> asyncio.Task[Any]:
@@ -370,6 +389,8 @@ def _task_factory(loop: asyncio.AbstractEventLoop, work: _Work, **about: Any) ->
     if (owner := _owner.get()) is not None:
         task.owner = owner
         task.add_done_callback(_on_done)
+    else:
+        task.is_guarded = not of_resources.get()
     return task
 
 

@@ -14,7 +14,7 @@ kept.
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -39,8 +39,14 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
     """Its name; "" for `ctx.log`."""
 
     def masked(self, mask: Mask) -> "Logged":
-        text = self.text.encode("utf-8", "backslashreplace").decode()
-        return replace(self, text=mask.short(text))
+        return replace(
+            self, text=mask.short(_encodable(self.text)), logger=mask.short(_encodable(self.logger))
+        )
+
+
+def _encodable(text: str) -> str:
+    """Without the halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 Send = Callable[[Logged], None]
@@ -145,7 +151,8 @@ def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        _here.reset(token)
+        with suppress(ValueError):  # a coroutine that never ends is closed in another context
+            _here.reset(token)
         if everywhere:
             _everywhere = None
 

@@ -13,9 +13,13 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from contextvars import Context as ContextVars
+from contextvars import ContextVar
 from typing import Any
 
 from blackboard.errors import BadInput
+
+of_resources: ContextVar[bool] = ContextVar("of resources", default=False)
+"""Whether a task of the worker's loop belongs to what runs share: each of them may cancel it."""
 
 Lifespan = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 
@@ -94,7 +98,9 @@ class _OpenedOnLoop:
         self.value: asyncio.Future[Any] = loop.create_future()
         self._closing = asyncio.Event()
         # Outside the context of the run that comes first: its output is not that of the others.
-        self._task = loop.create_task(self._hold(lifespan), context=ContextVars())
+        outside = ContextVars()
+        outside.run(of_resources.set, True)
+        self._task = loop.create_task(self._hold(lifespan), context=outside)
 
     @property
     def is_over(self) -> bool:

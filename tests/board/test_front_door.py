@@ -560,6 +560,20 @@ def test_a_cancelled_worker_puts_back_what_it_runs(url: str) -> None:
     asyncio.run(story())
 
 
+def test_a_board_whose_loop_was_ended_is_closed(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db")) as board:
+        loop, _ = board._portal._started.result()
+
+        def cancel_all() -> None:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+
+        loop.call_soon_threadsafe(cancel_all)
+        board._portal._thread.join(patience(60))
+        with pytest.raises(BlackboardError, match="this board is closed"):
+            board.add("davis", "feed")
+
+
 def test_a_closed_board_says_so(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(str(tmp_path / "app.db")) as board:

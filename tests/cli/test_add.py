@@ -256,9 +256,33 @@ def test_what_is_not_added_is_not_warned_about(blackboard: CommandLine) -> None:
 
 def test_jobs_that_cannot_be_loaded_are_a_warning(blackboard: CommandLine) -> None:
     blackboard.write('[board]\njobs = ["absent.module"]\n')
-    said = blackboard("add", "a", "--type", "calendars")
+    said = blackboard("add", "a", "--type", "calendars", "--every", "8h")
     assert "warning: jobs 'absent.module': " in said.err
     assert blackboard.ids() == ["a"]
+
+
+def test_where_jobs_cannot_be_loaded_no_item_is_due_that_may_have_a_schedule_there(
+    blackboard: CommandLine,
+) -> None:
+    nightly = """
+from blackboard import handler
+
+@handler("nightly", cron="0 3 * * *")
+def nightly(item, ctx): ...
+"""
+    blackboard.write('[board]\njobs = ["mine.py"]\n[[items]]\nid = "c"\ntype = "nightly"\n')
+    blackboard.write(nightly, "mine.py")
+    blackboard("add", "a", "b", "--type", "nightly")
+    blackboard("pause", "b")
+    before = blackboard.rows()
+    blackboard.write(nightly + "def f(:", "mine.py")
+    for command in ("add c --type nightly", "edit a --set x=1", "rename a d", "apply"):
+        refused = blackboard(*command.split(), code=2).err
+        assert "'nightly' may have its schedule there" in refused
+    assert blackboard.rows() == before
+    blackboard("edit", "a", "--cron", "0 4 * * *")
+    blackboard("pause", "a")
+    assert "no handler" not in blackboard("resume", "a").err
 
 
 def test_an_unknown_type_is_a_warning_and_allowed(blackboard: CommandLine) -> None:

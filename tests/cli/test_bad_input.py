@@ -178,6 +178,12 @@ TYPOS = {
         "did you mean cron?",
     ),
     "no TOML": ("[board\n", "config: ", ":1: ", "mend the TOML"),
+    "a number of too many digits": (
+        "slots = " + "9" * 5000,
+        "config: ",
+        ": a number has",
+        "mend the TOML",
+    ),
     "a text for a number": ('[worker]\nslots = "4"', "slots: ", ":2: ", "leave out the quotes"),
     "a time without quotes": (
         '[[items]]\nid = "a"\ntype = "hello"\nevery = 2027-01-01T00:00:00',

@@ -121,7 +121,7 @@ def test_jobs_that_cannot_be_imported_are_a_warning_but_for_types(
     town: CommandLine, text: str
 ) -> None:
     town.write(text, "townjobs/bad.py")
-    said = town("add", "a", "--type", "report")
+    said = town("add", "a", "--type", "report", "--every", "1h")
     assert "warning: jobs" in said.err
     assert town.item("a").type == "report"
     refused = town.refused("types")

@@ -195,14 +195,18 @@ async def end_the_worker_where_it_blames(item: Item, ctx: Context) -> None:
     await asyncio.sleep(0 if later else 0.02)
 
 
+@handler("a-cancels-all-tasks")
+async def cancel_all_tasks(item: Item, ctx: Context) -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(60)
+
+
 @handler("a-ends-its-worker")
 async def end_the_worker(item: Item, ctx: Context) -> None:
     match item.params["how"]:
         case "os._exit":
             os._exit(item.params["code"])
-        case "cancel":
-            for task in asyncio.all_tasks():
-                task.cancel()
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
     sys.exit(item.params["code"])

@@ -93,6 +93,21 @@ def test_what_a_handler_left_behind_ends_nothing(
         assert f"{what} raised {name} after its run had ended" in told
 
 
+def test_a_handler_that_cancels_all_tasks_cancels_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(runner: InlineRunner) -> None:
+        beside = runner.start(call_of("a-describe"), Told(), math.inf)
+        ended = await run(runner, "a-cancels-all-tasks")
+        assert ended.outcome is Outcome.FAILED
+        assert ended.error.startswith("CancelledError")
+        assert (await beside.wait()).outcome is Outcome.OK
+
+    on_a_contained_loop(story)
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["the a-cancels-all-tasks handler of x cancels tasks of its worker: they go on"]
+
+
 @pytest.mark.usefixtures("_collects_its_own")
 @pytest.mark.parametrize("later", [0.0, 0.04])
 @pytest.mark.parametrize(
@@ -252,7 +267,7 @@ def test_no_system_exit_decides_the_exit_code_of_a_worker(
 
 
 def test_a_worker_that_a_handler_ends_is_followed_by_another(place: Place) -> None:
-    ends = {("os._exit", 0): "0", ("os._exit", 2): "2", ("cancel", 0): "1", ("kill", 0): "-9"}
+    ends = {("os._exit", 0): "0", ("os._exit", 2): "2", ("kill", 0): "-9"}
     place.declare(
         {
             f"{how} {code}": ("a-ends-its-worker", f"{{ how = {how!r}, code = {code} }}")

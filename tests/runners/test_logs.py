@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from blackboard.model import LogLine, Outcome, replace
-from blackboard.phrases import LONGEST_LINE, LONGEST_LOG
+from blackboard.phrases import LONGEST_ERROR, LONGEST_LINE, LONGEST_LOG
 from blackboard.runner import Runner
 from blackboard.runners.logs import Logged, kept_logs, own_logs
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.secrets import Mask
+from tests.support.clocks import START
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, run, with_processes
 
 KINDS = [(on_the_loop, "a-log"), (with_processes, "log")]
@@ -81,6 +82,14 @@ def test_secrets_in_a_log_are_masked(on: Any, type_: str) -> None:
         assert "hunter2hunter2" not in repr(ended)
 
     on(story)
+
+
+def test_the_name_of_a_logger_is_masked_and_can_be_written() -> None:
+    named = f"client.hunter2hunter2.\ud800.{'x' * 3_000_000}"
+    logged = Logged(level=20, text="hello", at=START, logger=named)
+    masked = logged.masked(Mask({"TOKEN": "hunter2hunter2"}))
+    assert masked.logger.startswith("client.${TOKEN}.\\ud800.x")
+    assert len(masked.logger) <= LONGEST_ERROR
 
 
 def test_a_run_that_is_killed_leaves_its_log() -> None:
