@@ -73,7 +73,7 @@ def serve_command(
     host, port = address(listen)
     token = os.environ.pop("BLACKBOARD_WEB_TOKEN", "")
     check_open(host, token=token, user_header=user_header, proxies=proxies)
-    session = Session.start(chosen).with_defaults()
+    session = Session.start(chosen).with_defaults(changes=True)
 
     async def work() -> None:
         async with session.board() as table:
