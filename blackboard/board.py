@@ -511,12 +511,13 @@ class Board:
         Raises BadInput for what cannot be used, and when the block is entered for a kind or a lease
         that is not that of the other candidates.
         """
-        from blackboard.election import Election
+        from blackboard.election import Election, name_of_program
 
         self._check_open()
+        check_length("name", name)
         election = Election(
             self._table,
-            name=check_id(name),
+            name=name_of_program(name),
             owner=identity(self._table.chance),
             kind=kind,
             lease=lease,

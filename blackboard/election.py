@@ -66,6 +66,8 @@ from blackboard.worker.membership import new_member
 
 Kind = Literal["mutex", "bully", "ring"]
 
+COORDINATOR = "coordinator"
+"""The election of the workers, which no program can enter."""
 LONGEST_LEASE = timedelta(hours=1)
 HIGHEST_RANK = 10**9
 JITTER = 0.2
@@ -159,7 +161,7 @@ class Election:
         SIGTERM is left to the program. At the end of the block it waits for the store for
         `resigns_within`, a lease if none is given.
         """
-        self.name = _checked_name(name)
+        self.name = name
         self.kind = _checked_kind(kind)
         self.lease = _checked_lease(lease)
         self.owner = owner
@@ -578,7 +580,17 @@ def _deadline(claim: Claim) -> float:
 # ---- what a caller says
 
 
-def _checked_name(name: str) -> str:
+def name_of_program(name: str) -> str:
+    """The name of an election that programs may enter. Raises BadInput."""
+    if not name:
+        raise BadInput("name", "it is empty", "give the election a name")
+    if name == COORDINATOR:
+        problem = f"{name!r} is taken: workers elect their coordinator in it"
+        raise BadInput("name", problem, "use another name")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise BadInput("name", f"{name!r} is not UTF-8 text", "use another name") from None
     if "," in name:
         raise BadInput("name", f"{name!r} has a comma", "use another character")
     return name

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from blackboard.errors import BadInput
-from blackboard.model import NEVER, Item, Lock, Mark, State, replace
+from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.maintenance import paused_by
@@ -32,6 +32,8 @@ from blackboard.spec import Labels, RunSettings
 LONGEST_CHECKPOINT = 200
 """Characters of it that are shown."""
 MORE_SLOTS = "start another worker, or one with more `--slots`"
+NEWER = "a newer version of blackboard wrote it: workers of this version leave it alone"
+RESUME_BOARD = "`blackboard resume --board`"
 MOST_OCCUPANTS = 5
 """Items in full slots that are shown."""
 MOVES = {
@@ -104,9 +106,9 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
     """The decision about an item, and its reasons."""
     item, lock = one.item, one.lock
     move = _move(one, facts)
-    may_start = item.state is State.ACTIVE and not item.running
     found = {
         "schedule": _schedule(item, facts),
+        "version": NEWER if _is_newer(item) else "",
         "started": _started(item, facts) if item.running else "",
         "progress": _progress(lock) if lock else "",
         "worker": _silence(facts) if item.running else "",
@@ -115,7 +117,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "paused": _paused(item, facts) if item.is_paused else "",
         "due": _due(item, facts) if item.state is not State.DONE and not item.running else "",
         "requests": _queue(item),
-        "next": _taken(item, move, facts) if may_start else _afterwards(item, facts),
+        "next": _next(item, move, facts),
         "labels": _labels(facts.settings.labels) if facts.settings else "",
         "saved": _checkpoint(item),
         "last run": _last(item, facts),
@@ -131,6 +133,8 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
 
 def _move(one: ItemStatus, facts: Circumstances) -> Move:
     item, types = one.item, {one.item.type}
+    if _is_newer(item) or (facts.board_paused and (item.waits or one.stale)):
+        return Move.LEAVE
     if one.lock is not None:
         return decide_lock(
             one.lock, owner="", types=types, in_flight=(), resolution=facts.resolution
@@ -138,6 +142,11 @@ def _move(one: ItemStatus, facts: Circumstances) -> Move:
     if not item.waits or facts.settings is None:
         return Move.LEAVE
     return decide_token(token_of(item), now=facts.now, types=types, settings=facts.settings)
+
+
+def _is_newer(item: Item) -> bool:
+    """Whether workers of this version leave it alone."""
+    return item.version > VERSION
 
 
 def _headline(one: ItemStatus, move: Move, facts: Circumstances) -> str:
@@ -222,6 +231,17 @@ def _delayed_by(item: Item, facts: Circumstances) -> str:
     if before >= item.slot and opens(facts.settings.schedule, before) != before:
         return " after its blackout"
     return " with its share of the jitter" if facts.settings.jitter else ""
+
+
+def _next(item: Item, move: Move, facts: Circumstances) -> str:
+    """When it runs next, and what it waits for until then."""
+    if item.state is not State.ACTIVE or item.running:
+        return _afterwards(item, facts)
+    if _is_newer(item):
+        return ""
+    if facts.board_paused and facts.settings is not None:
+        return "it waits until the board is resumed"
+    return _taken(item, move, facts)
 
 
 def _taken(item: Item, move: Move, facts: Circumstances) -> str:
@@ -309,11 +329,18 @@ def _lock(one: ItemStatus, facts: Circumstances) -> str:
     touched = last_seen(lock.age)
     if not one.stale:
         left = span(max(lock.stale_after - lock.age, 0.0))
-        return (
+        text = (
             f"last renewed {touched}; unless renewed, it is good for {left} more (of {good}) and "
-            f"then stale: any worker that takes {one.item.type} may override it"
+            "then stale"
         )
-    text = f"last renewed {touched}, and it was good for {good}: "
+        if _is_newer(one.item) or facts.board_paused:
+            return text
+        return f"{text}: any worker that takes {one.item.type} may override it"
+    text = f"last renewed {touched}, and it was good for {good}"
+    if _is_newer(one.item):
+        return text
+    if facts.board_paused:
+        return f"{text}: no worker overrides it until the board is resumed"
     retries = facts.settings.retries if facts.settings else 0
     if one.item.state is not State.ACTIVE or not may_take_over(
         lock.attempt, retries=retries, stood_still=lock.stood_still
@@ -322,8 +349,8 @@ def _lock(one: ItemStatus, facts: Circumstances) -> str:
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     if facts.takers == 0:
-        return f"{text}the first worker that takes {one.item.type} {follows}, but none is at work"
-    return f"{text}the next walk of any worker that takes {one.item.type} {follows}"
+        return f"{text}: the first worker that takes {one.item.type} {follows}, but none is at work"
+    return f"{text}: the next walk of any worker that takes {one.item.type} {follows}"
 
 
 def _afterwards(item: Item, facts: Circumstances) -> str:
@@ -343,7 +370,7 @@ def _afterwards(item: Item, facts: Circumstances) -> str:
 
 
 def _paused_by(mark: Mark, facts: Circumstances) -> str:
-    return f"paused {_by(mark, facts)}; no run starts on it (`blackboard resume --board`)"
+    return f"paused {_by(mark, facts)}; no run starts on it ({RESUME_BOARD})"
 
 
 def _by(mark: Mark, facts: Circumstances) -> str:
@@ -394,16 +421,31 @@ def _acknowledged(item: Item, facts: Circumstances) -> str:
 def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
     """What would change it."""
     item = one.item
+    if _is_newer(item):
+        return "upgrade blackboard and its workers"
     if facts.settings is not None and facts.settings.endless:
         return ""
-    if item.running and (one.stale or facts.silence is not None):
-        return f"`blackboard unlock {shlex.quote(item.id)}` takes the lock at once"
     if item.running:
-        return f"`blackboard cancel {shlex.quote(item.id)}` ends the run"
+        return _remedy_of_run(one, facts)
     if item.is_paused:
-        return _renaming(item) or f"`blackboard resume {shlex.quote(item.id)}`"
+        remedy = _renaming(item) or f"`blackboard resume {shlex.quote(item.id)}`"
+        return f"{remedy}; and {RESUME_BOARD}" if facts.board_paused else remedy
     if item.state is State.DONE:
-        return f"`blackboard run {shlex.quote(item.id)}` runs it once again"
+        when = ", when the board is resumed" if facts.board_paused else ""
+        return f"`blackboard run {shlex.quote(item.id)}` runs it once again{when}"
+    return RESUME_BOARD if facts.board_paused else _remedy_of_wait(item, move, facts)
+
+
+def _remedy_of_run(one: ItemStatus, facts: Circumstances) -> str:
+    item_id = shlex.quote(one.item.id)
+    if one.stale and facts.board_paused:
+        return RESUME_BOARD
+    if one.stale or facts.silence is not None:
+        return f"`blackboard unlock {item_id}` takes the lock at once"
+    return f"`blackboard cancel {item_id}` ends the run"
+
+
+def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
     if facts.settings is None:
         return "mend that in the settings or `blackboard edit` the item, for all workers"
     if facts.takers == 0:

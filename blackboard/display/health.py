@@ -11,8 +11,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from blackboard.display.sharing import GroupLeases, read_groups
-from blackboard.election import read_elections
-from blackboard.model import Mark, Statistics
+from blackboard.election import COORDINATOR, read_elections
+from blackboard.model import VERSION, Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.maintenance import paused_by
 from blackboard.protocol.members import Sighting, silence, takers, workers
@@ -21,7 +21,7 @@ from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.protocol.statistics import count, read_statistics
 from blackboard.rules.next_run import Planning, ahead
 from blackboard.rules.status import ItemStatus, is_current
-from blackboard.worker.coordinator import ELECTION
+from blackboard.why import NEWER
 
 UNREADABLE = "the row of this item cannot be read: no worker runs it (`blackboard doctor`)"
 OF_A_PAUSE = {"overdue", "unserved", "stale"}
@@ -82,7 +82,10 @@ def alarms_of(
     alone = not takers(present, item.type)
     if one.overdue or (one.waiting and alone and item.ready <= now):
         words = f"ready for {span((now - item.ready).total_seconds())}"
-        words += f", and no live worker takes {item.type}" if alone else ""
+        if item.version > VERSION:
+            words += f": {NEWER}"
+        elif alone:
+            words += f", and no live worker takes {item.type}"
         problem = "overdue" if one.overdue else "unserved"
         yield Alarm(id=item.id, type=item.type, problem=problem, since=item.ready, message=words)
     quiet = silence(present, item.owner) if item.running else None
@@ -136,7 +139,7 @@ class Overview:
     @property
     def coordinator(self) -> ItemStatus | None:
         """Its election; None where no worker leads it."""
-        found = (one for one in self.elections if one.item.id == ELECTION and has_leader(one))
+        found = (one for one in self.elections if one.item.id == COORDINATOR and has_leader(one))
         return next(found, None)
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.model import Outcome
 from blackboard.phrases import first_line
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
@@ -106,10 +107,11 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
 
 def last_move(one: ItemStatus) -> str:
     """Why a partition came to its present owner, as far as the item says; "" for the first one.
-    Where one was taken over, its error is of the run before that.
+    Where one was taken over, its error is of the run before that. The item does not say that one
+    was taken over after it had been let go: of that, the words are those of the letting go.
     """
     item = one.item
-    if item.attempt > 1 and item.outcome not in FAILING:
+    if item.attempt > 1 and item.outcome not in {*FAILING, Outcome.CANCELLED}:
         return "taken over"
     return first_line(item.error)
 

@@ -27,7 +27,7 @@ from blackboard.display.report import (
     words_of,
 )
 from blackboard.display.sharing import has_no_leader, last_move, read_groups
-from blackboard.election import read_elections
+from blackboard.election import COORDINATOR, read_elections
 from blackboard.errors import BadInput, Missing
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
@@ -45,7 +45,6 @@ from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage, pairs_of
 from blackboard.web.snapshot import Entry
 from blackboard.why import explained
-from blackboard.worker.coordinator import ELECTION
 
 COLUMNS = (
     ("id", "id"),
@@ -398,7 +397,7 @@ async def coordinator_of(site: Site) -> ItemStatus | None:
     """The election of the coordinator, where a worker leads it."""
     found = await read_elections(site.board)
     for one in found.statuses if found else ():
-        if one.item.id == ELECTION and one.running and not one.stale:
+        if one.item.id == COORDINATOR and one.running and not one.stale:
             return one
     return None
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.doctor import Examination, examine
-from blackboard.election import Election, open_elections
+from blackboard.election import COORDINATOR, Election, open_elections
 from blackboard.errors import BadInput, BadRow
 from blackboard.events import (
     BoardExamined,
@@ -44,7 +44,6 @@ from blackboard.rules.status import COUNTED_EVERY
 from blackboard.subscribers import Events
 from blackboard.table import TableError
 
-ELECTION = "coordinator"
 LARGEST_EXAMINED = 20_000
 """Items of a board that is examined: all rows of a shard are in memory meanwhile."""
 RESIGNS_WITHIN = timedelta(seconds=3)
@@ -181,7 +180,7 @@ class Coordinator:
     async def _take_part(self) -> None:
         election = Election(
             self.board,
-            name=ELECTION,
+            name=COORDINATOR,
             owner=self.owner,
             lease=self.rules.times.lease,
             ends_at_sigterm=False,

@@ -20,23 +20,32 @@ JobSettings, `[jobs.calendars]`:
 Feeds are parsed in child processes that can be killed, so no feed can stop a run; a feed that fails
 is in the report and spoils nothing. Not promised: that a calendar is complete. What a feed leaves
 unclear, such as the zone of a time, is decided in favour of the city.
+
+It needs the packages of the extra `calendars`. They are looked for when this module is imported, so
+that a worker without them refuses to start, instead of claiming cities that it cannot run.
 """
 
 import asyncio
+from importlib.util import find_spec
 from typing import Any
 
 from blackboard import BadInput, Context, Item, handler
+
+for _package in ("httpx2", "icalendar", "recurring_ical_events"):
+    if find_spec(_package) is None:
+        raise BadInput(
+            "jobs",
+            f"the type calendars needs the package {_package}",
+            "pip install 'blackboard-scheduler[calendars]'",
+        )
 
 
 @handler("calendars", every="8h", timeout="10m", retries=2, fenced=True)
 def aggregate(item: Item, ctx: Context) -> dict[str, Any]:
     """Makes the calendar of a city; the result is the summary of the run."""
-    try:
-        from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
-        from .params import RunContext, city_of, job_settings  # noqa: PLC0415
-    except ModuleNotFoundError as missing:
-        problem = f"the type calendars needs the package {missing.name}"
-        raise BadInput("jobs", problem, "pip install 'blackboard-scheduler[calendars]'") from None
+    from .aggregation import aggregate_city  # noqa: PLC0415 - workers that only list it wait less
+    from .params import RunContext, city_of, job_settings  # noqa: PLC0415
+
     city = city_of(item.id, item.params, due=ctx.due, zone=item.timezone, log=ctx.log)
     run = RunContext(
         fence=ctx.fence,

@@ -18,7 +18,14 @@ import pytest
 
 import blackboard
 from blackboard.display.sharing import has_no_leader
-from blackboard.election import GONE, RESIGNED, UNANSWERED, YET, Election, open_elections
+from blackboard.election import (
+    GONE,
+    RESIGNED,
+    UNANSWERED,
+    YET,
+    Election,
+    open_elections,
+)
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Message, MessageKind, Outcome, Run
 from blackboard.protocol import edits, keys
@@ -474,7 +481,6 @@ async def test_sigterm_is_caught_for_the_length_of_the_block_and_only_if_that_is
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"name": "a,b"}, "name: 'a,b' has a comma (use another character)"),
         ({"kind": "vote"}, "kind: 'vote' is none (one of mutex, bully, ring)"),
         ({"lease": "15"}, "lease: '15' has no unit (write 15s for seconds)"),
         (
@@ -541,6 +547,13 @@ async def test_outside_of_its_block_a_candidate_is_none(town: Town) -> None:
         await one.won()
     with pytest.raises(BlackboardError, match="entered once"):
         await one.__aenter__()
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "\ud800", "x" * 1_001, "coordinator"])
+def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> None:
+    opened = blackboard.open_blocking(tmp_path / "app.db", create=True)
+    with opened as board, pytest.raises(BadInput, match=r"^name: "):
+        board.election(name)
 
 
 @of_town

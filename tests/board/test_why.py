@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Item, Lock, Outcome, QueuedRun, State, replace
+from blackboard.model import Item, Lock, Mark, Outcome, QueuedRun, State, replace
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
 from blackboard.rules.due import Move
@@ -351,3 +351,22 @@ def test_a_partition_has_no_schedule_to_speak_of() -> None:
     assert "it is a partition, whose pump runs until its worker lets it go" in running
     assert "after this run" not in running
     assert "it is a partition" in why(BEFORE, settings=pumped).text
+
+
+def test_a_stale_lock_on_a_paused_board_waits_until_that_is_resumed() -> None:
+    one = status_of(replace(ITEM, **RUNS), replace(LOCK, age=300.0), now=NOW, resolution=0.01)
+    paused = Mark(by="ann", at=NOW, reason="an upgrade")
+    facts = Circumstances(now=NOW, resolution=0.01, settings=EVERY, takers=1, board_paused=paused)
+    told = explain(one, facts)
+    assert told.move is Move.LEAVE
+    assert dict(told.facts)["lock"].endswith("no worker overrides it until the board is resumed")
+    assert dict(told.facts)["to change"] == "`blackboard resume --board`"
+
+
+def test_a_stale_lock_of_an_item_of_a_newer_version_is_left_alone() -> None:
+    told = why(RUNS | {"version": 2}, replace(LOCK, age=300.0), takers=1)
+    assert told.move is Move.LEAVE
+    assert dict(told.facts)["lock"].endswith("and it was good for 2m")
+    assert dict(told.facts)["to change"] == "upgrade blackboard and its workers"
+    fresh = why(RUNS | {"version": 2}, LOCK, takers=1)
+    assert dict(fresh.facts)["lock"].endswith("and then stale")

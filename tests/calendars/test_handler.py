@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,8 @@ from blackboard.errors import BlackboardError
 from jobs.calendars import aggregate
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import calendar, event
+from tests.support.page_commands import environment
+from tests.support.patience import patience
 
 ONE = calendar(event("1", "One"))
 
@@ -73,3 +77,40 @@ def test_bad_params_and_settings_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"jobs\.calendars\.allow"):
         aggregate(Item("town", "calendars", params), context([], allow=[7]))
     assert list(tmp_path.iterdir()) == []
+
+
+WITHOUT_HTTPX = """
+import sys
+from blackboard.cli import main
+sys.modules["httpx2"] = None
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["worker --until-idle", "run davis --here", "types --check"])
+def test_without_its_packages_it_is_refused_before_anything_is_claimed(
+    tmp_path: Path, command: str
+) -> None:
+    def called(program: list[str], args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *program, *args.split()],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(60),
+        )
+
+    (tmp_path / "blackboard.toml").write_text('[board]\njobs = ["calendars"]\n')
+    installed = ["-m", "blackboard"]
+    assert called(installed, "init").returncode == 0
+    assert called(installed, "add davis --type calendars").returncode == 0
+    refused = called(["-c", WITHOUT_HTTPX], command)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.endswith(
+        "the type calendars needs the package httpx2 "
+        "(pip install 'blackboard-scheduler[calendars]')"
+    )
+    assert json.loads(called(installed, "show --json").stdout)[0]["runs"] == 0

@@ -129,6 +129,62 @@ def test_why_uses_the_defaults_of_the_jobs_it_can_load(towns: CommandLine) -> No
     assert "every 3 hours" in towns("why", "luna").out
 
 
+NEWER = "a newer version of blackboard wrote it: workers of this version leave it alone"
+
+
+def raise_version(towns: CommandLine, item_id: str) -> None:
+    send(towns, Merge(keys.item_key(item_id), {"version": 2}, ANY))
+
+
+@pytest.mark.parametrize("state", ["waiting", "running", "paused"])
+def test_an_item_of_a_newer_version_waits_for_newer_workers(towns: CommandLine, state: str) -> None:
+    appear(towns, "rabbit:7:abc")
+    if state == "running":
+        towns.start("davis")
+    elif state == "paused":
+        towns("pause", "davis")
+    raise_version(towns, "davis")
+    told = towns("why", "davis").out
+    assert f"  version    {NEWER}\n" in told
+    assert "  to change  upgrade blackboard and its workers\n" in told
+    assert "starts it" not in told
+    assert "`blackboard" not in told
+    assert towns("why", "davis", "--json").json[0]["decision"] == "leave"
+
+
+def test_check_says_that_a_newer_version_wrote_what_no_worker_starts(towns: CommandLine) -> None:
+    raise_version(towns, "davis")
+    appear(towns, "rabbit:7:abc", types="shell")
+    davis, keene = towns("check", code=1).out.splitlines()
+    assert davis.startswith("unserved")
+    assert davis.endswith(f": {NEWER}")
+    assert keene.endswith(", and no live worker takes calendars")
+    appear(towns, "fox:8:def")
+    overdue = towns("check", "--overdue", "1ms", code=1).out.splitlines()
+    assert [one.startswith("overdue") for one in overdue] == [True, True]
+    assert [one.endswith(NEWER) for one in overdue] == [True, False]
+
+
+def test_why_waits_for_a_paused_board_to_be_resumed(towns: CommandLine) -> None:
+    towns("pause", "keene")
+    towns("add", "over", "--type", "calendars", "--at", "2020-01-01T00:00Z", "--missed", "none")
+    towns("pause", "--board")
+    for workers in range(2):
+        told = towns("why", "davis").out
+        assert "  next       it waits until the board is resumed\n" in told
+        assert "  to change  `blackboard resume --board`\n" in told
+        assert "worker" not in told, f"{workers} workers take it"
+        appear(towns, "rabbit:7:abc")
+    assert towns("why", "davis", "--json").json[0]["decision"] == "leave"
+    told = towns("why", "keene").out
+    assert "  to change  `blackboard resume keene`; and `blackboard resume --board`\n" in told
+    told = towns("why", "over").out
+    assert "reschedules it" not in told
+    assert "  next       it waits until the board is resumed\n" in told
+    towns("resume", "--board")
+    assert "the one worker that takes calendars starts it" in towns("why", "davis").out
+
+
 def test_why_of_what_is_not_there_is_refused(towns: CommandLine) -> None:
     assert towns.refused("why", "nobody").startswith("id: no item 'nobody'")
     assert towns("why", code=2).out == ""

@@ -36,7 +36,7 @@ def _elections(blackboard: CommandLine) -> Iterator[CommandLine]:
     with ExitStack() as stack:
         with candidate("old"):
             pass
-        stack.enter_context(candidate("coordinator"))
+        stack.enter_context(candidate("billing"))
         stack.enter_context(candidate("report", kind="bully", rank=3, lease="30s"))
         yield blackboard
 
@@ -53,10 +53,10 @@ def lines(text: str) -> list[list[str]]:
 
 
 def test_the_leaders_are_shown(elections: CommandLine) -> None:
-    titles, coordinator, old, report = lines(elections("leader").out)
+    titles, billing, old, report = lines(elections("leader").out)
     assert titles == ["election", "leader", "since", "term", "kind", "renewed"]
-    assert (coordinator[0], coordinator[-4:-2]) == ("coordinator", ["1", "mutex"])
-    assert coordinator[-1] == report[-1] == "ago"
+    assert (billing[0], billing[-4:-2]) == ("billing", ["1", "mutex"])
+    assert billing[-1] == report[-1] == "ago"
     assert (report[0], report[-4:-2]) == ("report", ["1", "bully"])
     assert old == ["old", "none", "-", "1", "mutex", "-"]
 
@@ -161,5 +161,5 @@ def test_watching_needs_a_terminal(elections: CommandLine) -> None:
 def test_what_is_watched_has_a_line_for_each_election(elections: CommandLine) -> None:
     page = listing(elections).page(80)
     lines = [text_of(line, colour=False).split() for line in page.body]
-    assert [line[0] for line in lines] == ["election", "coordinator", "old", "report"]
+    assert [line[0] for line in lines] == ["election", "billing", "old", "report"]
     assert (page.head, page.summary) == (1, "3 elections")

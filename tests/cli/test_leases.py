@@ -138,7 +138,8 @@ def test_a_group_that_is_not_there_is_refused_by_name(town: CommandLine) -> None
         (None, "", 1, ""),
         (None, "", 2, "taken over"),
         ("cancelled", "let go for another worker", 1, "let go for another worker"),
-        ("cancelled", "let go for another worker", 2, "taken over"),
+        ("cancelled", "let go for another worker", 2, "let go for another worker"),
+        ("ok", "", 2, "taken over"),
         ("failed", "OSError: no route\nmore", 2, "OSError: no route"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.page_commands import blocks, commands, follow
+from tests.support.page_commands import Command, blocks, commands, follow, typed
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -33,6 +33,15 @@ CHECKED_ELSEWHERE = {
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_every_command_of_a_page_does_what_is_shown(name: str, tmp_path: Path) -> None:
     assert follow((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), tmp_path)
+    if (tmp_path / "jobs").is_dir():  # what later sections add fits to what is there
+        typed(Command("blackboard types --check", ""), tmp_path)
+
+
+def test_what_a_simulation_shows_is_what_it_finds(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "simulate.md").read_text(encoding="utf-8")
+    shown = [one for block in blocks(page) for one in commands(block) if one.shown]
+    found = [typed(one, tmp_path) for one in shown]
+    assert found == [one.shown for one in shown], "write into docs/simulate.md what is found now"
 
 
 def test_every_page_with_commands_is_followed_or_says_why_not() -> None:
@@ -58,6 +67,14 @@ def test_links_and_files_that_are_named_are_there(page: Path) -> None:
             titles = re.findall(r"^#+ (.*)$", target, re.MULTILINE)
             slugs = [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in titles]
             assert anchor in slugs, f"{path}#{anchor}"
+
+
+def test_every_command_for_a_cluster_names_its_namespace() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    text += (ROOT / "deploy" / "kubernetes" / "web.yaml").read_text(encoding="utf-8")
+    calls = re.findall(r"kubectl (?:apply|create|exec)[^`\n]+(?:\n--)?", text)
+    assert len(calls) > 4
+    assert [one for one in calls if "--namespace NAMESPACE" not in one] == []
 
 
 def test_the_index_names_every_page() -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from blackboard.election import open_elections
+from blackboard.election import COORDINATOR, open_elections
 from blackboard.errors import BadInput
 from blackboard.events import (
     BoardExamined,
@@ -37,7 +37,6 @@ from blackboard.subscribers import Events
 from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (
-    ELECTION,
     CoordinatorTimes,
     Housekeeping,
     HouseRules,
@@ -206,7 +205,7 @@ async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplac
 async def test_items_run_while_no_worker_can_be_elected(place: Workplace) -> None:
     """The election is of another kind: it belongs to a program."""
     elections = await open_elections(place.other, create=True)
-    await additions.add(elections, item_id=ELECTION, item_type="bully", spec=Spec(every="1s"))
+    await additions.add(elections, item_id=COORDINATOR, item_type="bully", spec=Spec(every="1s"))
     made = await worker(place, at_once=True, coordinator=True)
     await happens(place, lambda: made.of(HousekeepingTrouble), "it is reported")
     assert "'coordinator' is a bully" in made.of(HousekeepingTrouble)[0].message
@@ -252,13 +251,13 @@ async def test_a_coordinator_that_was_overtaken_stops(place: Workplace) -> None:
     made = await worker(place, coordinator=True)
     await coordinating(place, made)
     elections = await open_elections(place.other)
-    await edits.pause(elections, ELECTION, place.mark())
-    await edits.unlock(elections, ELECTION, place.mark(), fence=1)
+    await edits.pause(elections, COORDINATOR, place.mark())
+    await edits.unlock(elections, COORDINATOR, place.mark(), fence=1)
     await happens(place, lambda: made.of(CoordinatorEnded), "its term ends")
     found = await read_statistics(place.other)
     await passes(place.clock, 3 * COUNTED_EVERY.total_seconds())
     assert await read_statistics(place.other) == found
-    await edits.resume(elections, ELECTION, place.mark())
+    await edits.resume(elections, COORDINATOR, place.mark())
     await happens(place, lambda: len(made.of(CoordinatorElected)) > 1, "it is elected again")
     assert made.of(CoordinatorElected)[1].term == 3
 
