@@ -3,8 +3,18 @@
 import os
 from pathlib import Path
 
+from blackboard.errors import BadInput
+
 
 def cache_folder() -> Path:
-    """Of this user: `blackboard` in XDG_CACHE_HOME, or in `~/.cache`. It may not be there yet."""
+    """Of this user: `blackboard` in XDG_CACHE_HOME, or in `~/.cache`. It may not be there yet.
+    Raises BadInput for a user without a home.
+    """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "blackboard"
+    if named.is_absolute():
+        return named / "blackboard"
+    try:
+        return Path.home() / ".cache" / "blackboard"
+    except RuntimeError:
+        problem = "it is not set, and this user has no home"
+        raise BadInput("XDG_CACHE_HOME", problem, "name a folder in it") from None

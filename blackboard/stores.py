@@ -42,6 +42,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
     kind, rest = _parts(url)
     match kind:
         case "path":
+            _check_no_options(rest)
             return await _sqlite(rest, clock, Opening(create=create))
         case "sqlite":
             path, _, options = rest.partition("?")
@@ -58,6 +59,13 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
             return await _azure(url, clock, create=create)
         case other:
             raise BadInput("store", f"no store is named {other!r}", "a path is written sqlite:PATH")
+
+
+def _check_no_options(path: str) -> None:
+    """Refuse a path that ends like `?synchronous=full`: it would be the name of the file."""
+    name, _, options = path.rpartition("?")
+    if name and options.partition("=")[0] in _SQLITE_OPTIONS:
+        raise BadInput("store", f"{path!r} has options, as only a URL has", f"write sqlite:{path}")
 
 
 def wake_workers(url: str) -> None:

@@ -43,7 +43,7 @@ from blackboard.phrases import iso, plural
 from blackboard.protocol import additions, edits
 from blackboard.protocol.planning import spec_of
 from blackboard.protocol.reading import BoardTable, Resolve
-from blackboard.rules.next_run import first_slot
+from blackboard.rules.next_run import first_slot, ready_for
 from blackboard.settings import FILE_NAME, Settings, parse_settings, read_stdin, read_text
 from blackboard.spec import check_first
 from blackboard.stores import wake_workers
@@ -294,7 +294,8 @@ def _with_first(
             settings = one.settings(resolve)
             with _line(source, number):
                 named = first_of(one.item.first, settings, now)
-            first[one.id] = first_slot(settings, first=named, now=now)
+            slot = first_slot(settings, first=named, now=now)
+            first[one.id] = ready_for(one.id, slot, settings=settings, first=True)
     return replace(plan, first=first)
 
 
@@ -361,7 +362,7 @@ async def _change(
         on_done([one.id])
 
     async def remove(item: Item) -> None:
-        await edits.remove(board, item.id)
+        await edits.remove(board, item.id, declared_by=item.declared_by)
         on_done([item.id])
 
     await for_each(plan.change, change, "changing")
@@ -380,13 +381,25 @@ Examples:
 @ids_argument(required=False)
 @common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
-    """Write items as TOML that `apply` reads back: their declarations, without their state."""
+    """Write items as TOML that `apply` reads back: their declarations, without their state. On
+    another board those that are done or paused here run again, of which a warning tells.
+    """
     items = run(_read_items(Session.start(chosen), ids, exact=exact))
     if chosen.json:
         emit([declared(item) for item in items])
     else:
         click.echo("\n".join(map(_toml, items)), nl=False)
+    _warn_of_states(items)
     return 0
+
+
+def _warn_of_states(items: Sequence[Item]) -> None:
+    """Of the items whose state a declaration does not have."""
+    for state in (State.DONE, State.PAUSED):
+        if ids := [shown(item.id) for item in items if item.state is state]:
+            some = ", ".join(ids[:NAMED]) + (", ..." if len(ids) > NAMED else "")
+            which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
+            warn(f"{which} and would run on a board that this is applied to: {some}")
 
 
 def _toml(item: Item) -> str:

@@ -1,5 +1,7 @@
 """The log of a worker: one line for each event, as text on a terminal and as JSON elsewhere."""
 
+import codecs
+import json
 import sys
 from datetime import datetime
 from typing import Literal, TextIO
@@ -26,7 +28,7 @@ def subscriber(
 
         line = event_line(stream)
     else:
-        line = json_line
+        line = json_line if _takes_all(stream) else ascii_json_line
     is_torn = False
 
     def write(event: BoardEvent) -> None:
@@ -40,6 +42,20 @@ def subscriber(
         is_torn = False
 
     return write
+
+
+def _takes_all(stream: TextIO) -> bool:
+    """Whether any character can be written to it: else a line would be no JSON."""
+    try:
+        return codecs.lookup(stream.encoding).name == "utf-8"
+    except (AttributeError, LookupError, TypeError):  # a stream of somebody's own
+        return True
+
+
+def ascii_json_line(event: BoardEvent, at: datetime) -> str:
+    """As `json_line`, for a stream that takes no other characters."""
+    line = json_line(event, at)
+    return line if line.isascii() else json.dumps(json.loads(line)) + "\n"
 
 
 def json_line(event: BoardEvent, at: datetime) -> str:

@@ -122,16 +122,15 @@ def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
     """The types of all entries, as `load` takes them. Raises BadInput as that does."""
     if not jobs:
         return Manifest()
-    kept = _kept(jobs, base)
-    with suppress(OSError, msgspec.MsgspecError):
-        found = msgspec.json.decode(kept.read_bytes(), type=Manifest)
+    with suppress(OSError, msgspec.MsgspecError, BadInput):
+        found = msgspec.json.decode(_kept(jobs, base).read_bytes(), type=Manifest)
         if found.is_fresh():
             return found
     found = _described_elsewhere(jobs, base)
     if found.problem is not None:
         raise BadInput(*found.problem)
-    with suppress(OSError):  # there is no cache, then
-        _keep(kept, found)
+    with suppress(OSError, BadInput):  # there is no cache, then
+        _keep(_kept(jobs, base), found)
     return found
 
 

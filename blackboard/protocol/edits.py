@@ -300,12 +300,14 @@ def _check_room(item: Item, *, limit: int) -> None:
         )
 
 
-async def remove(board: BoardTable, item_id: str) -> Changed:
+async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
     """Leave a tombstone; a run that is under way loses its lock. The history stays until its
-    time is up.
+    time is up. Where `declared_by` is given, an item of another file or owner is missing.
     """
 
     def build(item: Item, now: datetime) -> Item:
+        if declared_by not in {None, item.declared_by}:
+            raise Missing(item_id)
         return removed(item, now=now)
 
     return await change_item(board, item_id, build, write=remove_ops, gone_is_done=True)

@@ -1,8 +1,9 @@
 """Wakes the workers of this host when a board in a file of SQLite was changed.
 
-A worker listens on a datagram socket beside the file, FILE-wake-PID-NUMBER. Whatever changes the
-board sends a byte to each of them. Nothing depends on it: a worker that cannot be reached finds the
-change in its next walk. A socket on which nothing listens any more is removed by the next sender.
+A worker listens on a datagram socket beside the file, FILE-wake-PID-NONCE: in containers many have
+the same PID. Whatever changes the board sends a byte to each of them. Nothing depends on it: a
+worker that cannot be reached finds the change in its next walk. A socket on which nothing listens
+any more is removed by the next sender.
 """
 
 import asyncio
@@ -11,11 +12,9 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 
 _INFIX = "-wake-"
-_NUMBERS = count()
 _LONGEST = 100
 """Bytes of the path of a socket; most systems take 103."""
 _READ_AT_ONCE = 1_000
@@ -42,7 +41,7 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
     socket, it is never called.
     """
     loop = asyncio.get_running_loop()
-    path = file.with_name(f"{file.name}{_INFIX}{os.getpid()}-{next(_NUMBERS)}")
+    path = file.with_name(f"{file.name}{_INFIX}{os.getpid()}-{os.urandom(4).hex()}")
     with _socket() as receiver:
 
         def heard() -> None:

@@ -227,9 +227,9 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
             await add(board, item_id="comes", item_type="calendars", spec=Spec(every="2h"))
         await add_many(board, new, **about)
 
-    async def removes(board: BoardTable, item_id: str) -> Any:
+    async def removes(board: BoardTable, item_id: str, **about: Any) -> Any:
         await remove(board, item_id)
-        return await remove(board, item_id)
+        return await remove(board, item_id, **about)
 
     with monkeypatch.context() as patch:
         patch.setattr(additions, "add_many", adds)
@@ -239,6 +239,44 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
     assert blackboard.ids() == ["comes", "is new", "stays"]
     assert blackboard.item("comes").schedule == blackboard.item("stays").schedule
     assert blackboard("apply").out == "nothing to do: 3 items as declared\n"
+
+
+def test_prune_leaves_what_belongs_to_another_file_by_the_time_of_the_answer(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blackboard.write(items("moves", "goes"))
+    blackboard("apply")
+    blackboard.write(items())
+    remove = edits.remove
+
+    async def moves(board: BoardTable, item_id: str, **about: Any) -> Any:
+        await edits.edit(board, "moves", lambda spec, _: spec, declared_by="another.toml")
+        return await remove(board, item_id, **about)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(edits, "remove", moves)
+        assert "2 to remove" in blackboard("apply", "--prune", "--yes").out
+    assert blackboard.ids() == ["moves"]
+
+
+def test_apply_and_add_say_the_same_first_time(blackboard: CommandLine) -> None:
+    blackboard.write(items("ann").replace("calendars", "t") + 'cron = "0 3 * * *"\njitter = "6h"\n')
+    first = blackboard("apply", "--dry-run", "--json").json["add"][0]["first"]
+    added = blackboard("add", "ann", "--type=t", "--cron=0 3 * * *", "--jitter=6h", "--json").json
+    assert first == added[0]["ready"]
+
+
+def test_export_tells_what_would_run_again(blackboard: CommandLine) -> None:
+    blackboard("add", "ann", "--type", "t", "--at", "2020-01-01T00:00")
+    blackboard("add", "ben", "cleo", "dan", "--type", "t", "--every", "1h")
+    blackboard.finish(blackboard.start("ann"))
+    blackboard("pause", "ben", "cleo")
+    would = "would run on a board that this is applied to"
+    for form in ([], ["--json"]):
+        done, paused = blackboard("export", *form).err.splitlines()
+        assert done == f"blackboard: warning: 1 item is done and {would}: ann"
+        assert paused == f"blackboard: warning: 2 items are paused and {would}: ben, cleo"
+    assert blackboard("export", "dan").err == ""
 
 
 def test_a_dry_run_changes_nothing(blackboard: CommandLine) -> None:

@@ -2,9 +2,12 @@
 
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from blackboard.cache import cache_folder
+from blackboard.errors import BadInput
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -94,6 +97,18 @@ def test_commands_use_the_types_and_print_nothing_of_what_an_import_prints(
     assert "every 2 hours" in town("why", "a").out
     assert imports(town) == 1, "one process has imported them, for all commands"
     assert "townjobs" not in sys.modules
+
+
+def test_who_has_no_home_has_no_cache(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("blackboard.handlers.manifest.cache_folder", cache_folder)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert "report" in town("types").out
+    with pytest.raises(BadInput, match="XDG_CACHE_HOME: it is not set"):
+        cache_folder()
 
 
 def test_a_change_of_the_jobs_is_seen(town: CommandLine) -> None:

@@ -43,6 +43,14 @@ def test_an_event_of_a_run_names_the_run() -> None:
     }
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_line_is_json_whatever_the_stream_takes(encoding: str) -> None:
+    bytes_ = io.BytesIO()
+    stream = io.TextIOWrapper(bytes_, encoding=encoding, errors="backslashreplace")
+    subscriber(ManualClock(), level=logging.DEBUG, stream=stream)(ENDED)
+    assert json.loads(bytes_.getvalue())["message"] == "failed: ValueError: bad feed 🐝"
+
+
 def test_an_event_of_the_worker_names_no_run() -> None:
     assert json.loads(
         json_line(WorkerStarted("w", slots=8, cycle=60.0, types=("a", "b")), START)

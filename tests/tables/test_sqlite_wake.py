@@ -42,6 +42,26 @@ def test_all_that_listen_are_woken_and_each_leaves_nothing(file: Path) -> None:
     assert sockets(file) == []
 
 
+def test_workers_of_several_containers_have_the_same_pid(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that takes the place of a killed one, whose socket is left."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    code = """
+import asyncio, os, sys
+from pathlib import Path
+from blackboard.tables.sqlite_wake import listening
+os.getpid = lambda: 1
+async def work():
+    with listening(Path(sys.argv[1]), print):
+        os._exit(0)
+asyncio.run(work())
+"""
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)
+    assert len(sockets(file)) == 1
+    test_all_that_listen_are_woken_and_each_leaves_nothing(file)
+
+
 def test_many_changes_at_once_are_one_wake(file: Path) -> None:
     async def work() -> int:
         calls = asyncio.Queue[None]()

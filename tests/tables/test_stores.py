@@ -38,7 +38,7 @@ ADDRESSES = {
     "sqlite:b.db?trust_filesystem=1": "b.db",
     "sqlite:b.db?trust_filesystem=0&synchronous=full": "b.db",
     "sqlite:a:b.db": "a:b.db",
-    "b.db?synchronous=full": "b.db?synchronous=full",
+    "b.db?really": "b.db?really",
 }
 
 
@@ -78,7 +78,6 @@ REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
     "missing.db": (MissingStore, "no board at .*missing.db.*blackboard init"),
     "sqlite:missing.db": (MissingStore, "no board at .*missing.db.*blackboard init"),
     "sqlite:missing.db?synchronous=full": (MissingStore, "no board at .*missing.db .*init"),
-    "missing.db?synchronous=full": (MissingStore, "no board at .*missing.db.synchronous"),
     "none/b.db": (StoreProblem, "no folder .*none"),
     "azurite://127.0.0.1:10002/a/b": (BadInput, "azurite://HOST:PORT/TABLE"),
     "http://ann.table.core.windows.net/town": (BadInput, "plain HTTP.*https://"),
@@ -91,6 +90,7 @@ REFUSED: dict[str, tuple[type[BlackboardError], str]] = {
     "sqlite:?synchronous=full": (BadInput, "no path"),
     "sqlite:b.db?trust_filesystem=yes": (BadInput, "trust_filesystem=yes.*trust_filesystem=1"),
     "sqlite:b.db?synchronous=off": (BadInput, "synchronous=off.*synchronous=full"),
+    "b.db?synchronous=full": (BadInput, "as only a URL has .write sqlite:b.db.synchronous=full"),
     "sqlite:b.db?journal=wal": (BadInput, "journal=wal"),
     "sqlite:b.db?full": (BadInput, "full="),
 }

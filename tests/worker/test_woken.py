@@ -70,7 +70,7 @@ def test_python_programs_wake_the_workers_of_other_processes(site: Site) -> None
 
 def test_a_worker_leaves_no_socket_behind(site: Site) -> None:
     (worker,) = site.started
-    assert [one.name for one in site.folder.glob("*-wake-*")] == [f"board.db-wake-{worker.pid}-0"]
+    assert len(list(site.folder.glob(f"board.db-wake-{worker.pid}-*"))) == 1
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
     assert list(site.folder.glob("*-wake-*")) == []
