@@ -11,23 +11,29 @@ batch that it has processed already: BLACKBOARD_PARTITION, BLACKBOARD_INODE (ano
 of that name) and BLACKBOARD_POSITION (bytes from its beginning) name a batch, and BLACKBOARD_FENCE
 rises from one holder to the next. The command does not get the connection string of the store.
 
+The command runs in a session of its own. It is killed, with all that it has started in that
+session, when its partition is stopped, and when its worker ends, for whatever reason. The command
+of a worker that stands still (SIGSTOP, a paused machine) may go on beside its successor: let it
+refuse a BLACKBOARD_FENCE lower than one that it has seen.
+
 A file is looked for on the worker's own machine, or where all workers find the same. New files are
 found within a minute. What has no end of line yet waits for it.
 
 Rotate by moving a file away, within its folder, to a name that is not followed, and making it anew:
-what was not read of the old one is given first, then the new one from its beginning. A file is the
-one that was read if it has that inode, and those bytes at its beginning; so one that was cut short,
-or copied and emptied, is read from its beginning, too, and what was not read of it is lost. So is
-what is written to a file after the new one has lines, and all of a file that was never looked at:
-rotate no more often than it is read.
+what was not read of the old one is given first, then the new one from its beginning. That is so
+when no batch of the old one was taken yet, too: where a file begins is saved before its first batch
+is given. A file is the one that was found if it has that inode, and those bytes at its beginning;
+so one that was cut short, or copied and emptied, is read from its beginning, too, and what was not
+read of it is lost. So is what is written to a file after the new one has lines, and all of a file
+that was never looked at: rotate no more often than it is read.
 """
 
 import asyncio
 import glob
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,6 +41,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from blackboard import BadInput, Context, Item, pump
+from blackboard.runners import guard
+from blackboard.runners.watch import Watch
 from blackboard.tables.azure_address import child_environment
 
 PAUSE = 0.5
@@ -97,19 +105,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
     """Bytes from the beginning of the file."""
     inode: int = 0
+    """0: no file was found yet."""
     head: str = ""
-    """A digest of what was read, of its first bytes at the most."""
+    """A digest of what was read, of its first bytes at the most; where nothing was read, of the
+    bytes that were there when the file was found.
+    """
+    found: int = 0
+    """Bytes that were there when the file was found, as long as nothing was read."""
+
+    @property
+    def known(self) -> int:
+        """Bytes that the file had."""
+        return max(self.position, self.found)
 
     def is_in(self, file: BinaryIO) -> bool:
-        """Whether this is the file that was read, and has all of that still. Nothing was read: any
-        file is.
-        """
-        found = os.fstat(file.fileno())
-        if not self.position:
-            return True
-        if found.st_ino != self.inode or found.st_size < self.position:
+        """Whether this is the file that was found, and has still what it had."""
+        there = os.fstat(file.fileno())
+        if not self.known or there.st_ino != self.inode or there.st_size < self.known:
             return False
-        return _head(file, self.position) == self.head
+        return _head(file, self.known) == self.head
 
 
 @pump("tail", partitions=files_of)
@@ -117,23 +131,24 @@ async def follow(file: Item, ctx: Context) -> None:
     """Give the new lines of a file to the command, until the partition goes elsewhere."""
     settings = settings_of(ctx.settings)
     place = _saved(ctx.checkpoint)
-    while not ctx.stopping:
-        lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
-        if not lines:
-            await ctx.stopping.wait(PAUSE)
-            continue
-        begins = behind.position - len(lines)
-        if begins != place.position:
-            ctx.log.info("%s was made anew: it is read from its beginning", file.id)
-        about = {
-            "BLACKBOARD_PARTITION": file.id,
-            "BLACKBOARD_INODE": str(behind.inode),
-            "BLACKBOARD_POSITION": str(begins),
-            "BLACKBOARD_FENCE": str(ctx.fence),
-        }
-        await _give(lines, settings.command, about)
-        place = behind
-        await ctx.save(msgspec.to_builtins(place))
+    async with _guarded() as watch:
+        while not ctx.stopping:
+            lines, behind = await asyncio.to_thread(next_lines, file.id, place, settings.batch)
+            if lines:
+                about = {
+                    "BLACKBOARD_PARTITION": file.id,
+                    "BLACKBOARD_INODE": str(behind.inode),
+                    "BLACKBOARD_POSITION": str(behind.position - len(lines)),
+                    "BLACKBOARD_FENCE": str(ctx.fence),
+                }
+                await _give(lines, settings.command, about, watch)
+            elif behind == place:
+                await ctx.stopping.wait(PAUSE)
+                continue
+            elif place.known:
+                ctx.log.info("%s was made anew: it is read from its beginning", file.id)
+            place = behind
+            await ctx.save(msgspec.to_builtins(place))
 
 
 def _saved(checkpoint: Any) -> Place:
@@ -148,30 +163,36 @@ def _saved(checkpoint: Any) -> Place:
 
 def next_lines(path: str, place: Place, batch: int) -> tuple[bytes, Place]:
     """The whole lines from a place on: as many as fit a batch, or one that does not; and the place
-    behind them. None where there are none yet, or the file is not there. Raises CommandFailed for a
-    line that is too long.
+    behind them. No lines and the same place where there are none yet, or the file is not there; no
+    lines and the beginning of another file where that is found. Raises CommandFailed for a line
+    that is too long.
     """
     with ExitStack() as stack:
         file = _opened(path, stack)
-        if file is None or not place.is_in(file):
-            moved = _moved(path, place, stack)
-            if moved is not None:
-                lines = lines_at(moved, place.position, batch)
-                if not lines and file is not None and os.fstat(file.fileno()).st_size:
-                    moved.seek(place.position)
-                    lines = moved.read()  # no program completes its last line any more
-                if lines or file is None or not os.fstat(file.fileno()).st_size:
-                    return _with_place(moved, lines, place.position)
-            place = Place()
-        if file is None:
-            return b"", place
-        return _with_place(file, lines_at(file, place.position, batch), place.position)
+        if file is not None and place.is_in(file):
+            return _behind(file, lines_at(file, place.position, batch), place)
+        is_followed_by = file is not None and os.fstat(file.fileno()).st_size > 0
+        moved = _moved(path, place, stack)
+        if moved is not None:
+            lines = lines_at(moved, place.position, batch)
+            if not lines and is_followed_by:
+                moved.seek(place.position)
+                lines = moved.read()  # no program completes its last line any more
+            if lines or not is_followed_by:
+                return _behind(moved, lines, place)
+        return b"", _beginning(file) if file is not None and is_followed_by else place
 
 
-def _with_place(file: BinaryIO, lines: bytes, position: int) -> tuple[bytes, Place]:
-    behind = position + len(lines)
-    inode = os.fstat(file.fileno()).st_ino
-    return lines, Place(position=behind, inode=inode, head=_head(file, behind))
+def _behind(file: BinaryIO, lines: bytes, place: Place) -> tuple[bytes, Place]:
+    if not lines:
+        return lines, place
+    position = place.position + len(lines)
+    return lines, Place(position=position, inode=place.inode, head=_head(file, position))
+
+
+def _beginning(file: BinaryIO) -> Place:
+    there = os.fstat(file.fileno())
+    return Place(inode=there.st_ino, head=_head(file, there.st_size), found=there.st_size)
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
@@ -182,10 +203,10 @@ def _opened(path: str, stack: ExitStack) -> BinaryIO | None:
 
 
 def _moved(path: str, place: Place, stack: ExitStack) -> BinaryIO | None:
-    """The file that was read, under another name of its folder."""
+    """The file that was found, under another name of its folder."""
     with suppress(FileNotFoundError), os.scandir(Path(path).resolve().parent) as entries:
         for entry in entries:
-            if place.position and entry.inode() == place.inode:
+            if place.known and entry.inode() == place.inode:
                 file = _opened(entry.path, stack)
                 if file is not None and place.is_in(file):
                     return file
@@ -211,22 +232,48 @@ def lines_at(file: BinaryIO, position: int, batch: int) -> bytes:
     return found[:end]
 
 
-async def _give(lines: bytes, command: Sequence[str], about: Mapping[str, str]) -> None:
+_WATCHES = dict[asyncio.AbstractEventLoop, tuple[Watch, int]]()
+"""The guard of the commands that are started on a loop, and how many pumps use it."""
+
+
+@asynccontextmanager
+async def _guarded() -> AsyncIterator[Watch]:
+    """The guard that ends commands together with this worker. One is enough for all pumps."""
+    loop = asyncio.get_running_loop()
+    watch, pumps = _WATCHES.get(loop) or (Watch(), 0)
+    _WATCHES[loop] = watch, pumps + 1
+    try:
+        yield watch
+    finally:
+        watch, pumps = _WATCHES.pop(loop)
+        if pumps > 1:
+            _WATCHES[loop] = watch, pumps - 1
+        else:
+            await watch.close()
+
+
+async def _give(
+    lines: bytes, command: Sequence[str], about: Mapping[str, str], watch: Watch
+) -> None:
     """Raises CommandFailed for how the command ended, BadInput where it cannot be started."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             env={**child_environment(os.environ), **about},
+            start_new_session=True,
         )
     except OSError as problem:
         what = f"cannot run {command[0]!r}: {problem.strerror}"
         raise BadInput("jobs.tail.command", what) from None
+    watch.keep(process.pid)
     try:
         await process.communicate(lines)
     except BaseException:
-        process.kill()
+        guard.kill(process.pid)
         await process.wait()
         raise
+    finally:
+        watch.forget(process.pid)
     if process.returncode:
         raise CommandFailed(f"the command ended with exit code {process.returncode}")

@@ -9,15 +9,23 @@ until a pause is over, which doubles with each failure. The connection that list
 the same way. A connection that is silent is asked for a sign of life, because a host that vanishes
 says nothing. The caller hears once that Redis is away, and once that it is back.
 
+A Redis that answers may refuse some requests: it has no memory left, is a read-only replica, or its
+rules for this user forbid a command. Then the bus is away, too. Requests of that kind fail at once
+until a pause is over, while the others go on. The bus is back when that kind is done again, and not
+when another is. While it listens, the bus tries that itself, for a partition that does not exist: a
+node that holds its partitions may have nothing to ask for hours.
+
 Nothing is written twice to be sure: a request without an answer is BusAway, whatever came of it.
 """
 
 import asyncio
+import codecs
 from asyncio import Queue
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
-from urllib.parse import SplitResult, unquote, urlsplit
+from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from blackboard.bus import REDIS_URL, BusAway
 from blackboard.clock import Chance, Clock
@@ -39,13 +47,18 @@ except ImportError as problem:
 
 Answer = TypeVar("Answer")
 
-SCHEMES = ("redis", "rediss", "unix")
+TCP = ("redis", "rediss")
+SCHEMES = (*TCP, "unix")
 ANSWERS_WITHIN = 5.0
 """Seconds that Redis has for a connection, and for an answer."""
 SILENCE = 10.0
 """Seconds without a message after which the listening connection is asked for a sign of life."""
 CONNECTIONS = 8
 """Requests at a time, at the most."""
+TRIAL = "trial\n"
+"""Stands for a partition where Redis is tried: none can have this name, and nodes ignore it."""
+MOMENT = 0.1
+"""Seconds between two tries, at the least."""
 MOST_WAITING = 10_000
 """Messages that wait for the node; what comes on top is lost."""
 
@@ -78,8 +91,12 @@ def redis_url(environ: Mapping[str, str], setting: str | None = None) -> str:
 
 
 def _parts(url: str, field: str) -> SplitResult:
+    """Raises BadInput, which quotes nothing: what is behind a password may be a part of it."""
     try:
         parts = urlsplit(url)
+        if parts.scheme in SCHEMES and "@" in parts.path + parts.query + parts.fragment:
+            remedy = "quote / in the password as %2F, ? as %3F and # as %23; elsewhere @ as %40"
+            raise BadInput(field, "there is an @ behind its host", remedy)
         is_good = parts.scheme in SCHEMES and parts.port != 0
     except ValueError:
         is_good = False
@@ -88,6 +105,27 @@ def _parts(url: str, field: str) -> SplitResult:
             field, "it is no URL of Redis", "give redis://HOST:6379/0, rediss://... or unix://PATH"
         )
     return parts
+
+
+class _Part(StrEnum):
+    """What may not work, while the rest does."""
+
+    CONNECTION = "connection"
+    MESSAGES = "messages"
+    RACES = "races"
+    READS = "reads"
+    WRITES = "writes"
+    CLEARING = "clearing"
+    PUBLISHING = "publishing"
+
+
+class _Trouble(NamedTuple):
+    """Of one part."""
+
+    problem: str
+    failures: int = 0
+    retry_at: float = 0.0
+    """In monotonic seconds; requests fail at once until then."""
 
 
 class RedisBus:
@@ -119,44 +157,36 @@ class RedisBus:
         self._answers_within = answers_within
         self._silence = silence
         self._password = unquote(parts.password or "")
-        try:
-            self._redis: Redis = Redis.from_url(
-                url,
-                decode_responses=True,
-                encoding_errors="replace",
-                socket_timeout=answers_within,
-                socket_connect_timeout=answers_within,
-                socket_keepalive=True,
-                retry=Retry(NoBackoff(), 0),
-            )
-        except (ValueError, TypeError, RedisError):
-            raise BadInput("redis.url", "Redis does not take it", "check its options") from None
+        self._redis = _client(url, answers_within)
         self._room = asyncio.Semaphore(CONNECTIONS)
-        self._failures = 0
-        self._retry_at = 0.0
-        self._problem = ""
-        self._down: set[str] = set()
-        """What does not work: requests, messages."""
+        self._down: dict[_Part, _Trouble] = {}
+        """What does not work."""
+        self._has_failed = asyncio.Event()
+        """Set when something in `_down` may have to be tried again."""
 
     # ---- requests
 
     async def set_if_absent(self, hash_name: Hash, field: str, value: str) -> str:
         key = self._key(hash_name)
-        return str(await self._ask(lambda: self._redis.eval(SET_IF_ABSENT, 1, key, field, value)))
+        script = (SET_IF_ABSENT, 1, key, field, value)
+        return str(await self._ask(_Part.RACES, lambda: self._redis.eval(*script)))
 
     async def get(self, hash_name: Hash, field: str) -> str | None:
-        found = await self._ask(lambda: self._redis.hget(self._key(hash_name), field))
+        key = self._key(hash_name)
+        found = await self._ask(_Part.READS, lambda: self._redis.hget(key, field))
         return None if found is None else str(found)
 
     async def put(self, hash_name: Hash, field: str, value: str) -> None:
-        await self._ask(lambda: self._redis.hset(self._key(hash_name), field, value))
+        key = self._key(hash_name)
+        await self._ask(_Part.WRITES, lambda: self._redis.hset(key, field, value))
 
     async def drop_if(self, hash_name: Hash, field: str, value: str) -> bool:
-        key = self._key(hash_name)
-        return bool(await self._ask(lambda: self._redis.eval(DROP_IF, 1, key, field, value)))
+        script = (DROP_IF, 1, self._key(hash_name), field, value)
+        return bool(await self._ask(_Part.CLEARING, lambda: self._redis.eval(*script)))
 
     async def publish(self, channel: Channel, message: str) -> None:
-        await self._ask(lambda: self._redis.publish(self._key(channel), message))
+        key = self._key(channel)
+        await self._ask(_Part.PUBLISHING, lambda: self._redis.publish(key, message))
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -164,28 +194,63 @@ class RedisBus:
     def _key(self, name: Hash | Channel) -> str:
         return f"{self._prefix}:{name}"
 
-    async def _ask(self, request: Callable[[], Any]) -> Any:
-        """The answer to a request. The client's types say that it may be no awaitable."""
+    async def _ask(self, part: _Part, request: Callable[[], Any]) -> Any:
+        """The answer to a request of that part. The client's types say that it may be no
+        awaitable.
+        """
         async with self._room:
-            if self._clock.monotonic() < self._retry_at:
-                raise BusAway(self._problem)
+            for one in (_Part.CONNECTION, part):
+                trouble = self._down.get(one)
+                if trouble is not None and self._clock.monotonic() < trouble.retry_at:
+                    raise BusAway(trouble.problem)
             try:
                 answer = await request()
+            except ResponseError as refusal:
+                trouble = self._failed(part, refusal)
+                self._is_up(_Part.CONNECTION)
+                raise BusAway(trouble.problem) from None
             except (RedisError, OSError) as problem:
-                self._failed(problem)
-                raise BusAway(self._problem) from None
-        self._failures = 0
-        self._retry_at = 0.0
-        self._is_up("requests")
+                raise BusAway(self._failed(_Part.CONNECTION, problem).problem) from None
+        self._is_up(_Part.CONNECTION, part)
         return answer
 
-    def _failed(self, problem: Exception) -> None:
+    def _failed(self, part: _Part, problem: Exception) -> _Trouble:
         """Requests that were on their way when the first of them failed count as one failure."""
         now = self._clock.monotonic()
-        if now >= self._retry_at:
-            self._failures += 1
-            self._retry_at = now + self._pause(problem, self._failures)
-        self._is_down("requests", problem)
+        before = self._down.get(part, _Trouble(""))
+        failures, retry_at = before.failures, before.retry_at
+        if now >= retry_at:
+            failures += 1
+            retry_at = now + self._pause(problem, failures)
+        return self._is_down(part, problem, failures=failures, retry_at=retry_at)
+
+    async def _try_again(self) -> None:
+        """Tries what does not work, each time its pause is over."""
+        while True:
+            await self._has_failed.wait()
+            down = self._down.keys() - {_Part.MESSAGES}
+            if not down:
+                self._has_failed.clear()
+                continue
+            retry_at = min(self._down[part].retry_at for part in down)
+            await self._clock.sleep(max(retry_at - self._clock.monotonic(), MOMENT))
+            for part in sorted(down & self._down.keys()):
+                with suppress(BusAway):
+                    await self._try(part)
+
+    async def _try(self, part: _Part) -> None:
+        match part:
+            case _Part.RACES:
+                await self.set_if_absent(Hash.GRAB, TRIAL, TRIAL)
+            case _Part.WRITES | _Part.CLEARING:  # there has to be something to clear
+                await self.put(Hash.GRAB, TRIAL, TRIAL)
+            case _Part.PUBLISHING:
+                for channel in Channel:
+                    await self.publish(channel, TRIAL)
+            case _:
+                await self.get(Hash.GRAB, TRIAL)
+        if part in {_Part.RACES, _Part.WRITES, _Part.CLEARING}:
+            await self.drop_if(Hash.GRAB, TRIAL, TRIAL)
 
     # ---- messages
 
@@ -194,13 +259,13 @@ class RedisBus:
         messages = Queue[Notified](MOST_WAITING)
         tried = asyncio.Event()
         receiver = asyncio.create_task(self._receive(messages, tried))
+        trying = asyncio.create_task(self._try_again())
         try:
             await _unless_ended(receiver, tried.wait())
             yield _arrivals(receiver, messages)
         finally:
-            receiver.cancel()
-            await asyncio.gather(receiver, return_exceptions=True)
-            self._down.discard("messages")
+            await _cancelled(receiver, trying)
+            self._down.pop(_Part.MESSAGES, None)
 
     async def _receive(self, messages: Queue[Notified], tried: asyncio.Event) -> None:
         """Subscribes, again and again, and passes on what comes. `tried` is set when Redis has
@@ -214,13 +279,13 @@ class RedisBus:
                         if failures:  # other connections were to the Redis that went away
                             await self._redis.connection_pool.disconnect(inuse_connections=False)
                         failures = 0
-                        self._is_up("messages")
+                        self._is_up(_Part.MESSAGES)
                         tried.set()
                     elif not messages.full():
                         messages.put_nowait(message)
             except (RedisError, OSError) as problem:
                 failures += 1
-                self._is_down("messages", problem)
+                self._is_down(_Part.MESSAGES, problem)
                 tried.set()
                 await self._clock.sleep(self._pause(problem, failures))
 
@@ -254,20 +319,72 @@ class RedisBus:
         backoff = REFUSED if isinstance(problem, ResponseError) else self._backoff
         return backoff.pause(failures, fraction=self._chance.fraction())
 
-    def _is_down(self, what: str, problem: Exception) -> None:
+    def _is_down(
+        self, part: _Part, problem: Exception, *, failures: int = 0, retry_at: float = 0.0
+    ) -> _Trouble:
         text = first_line(f"{type(problem).__name__}: {problem}")
         if self._password:
             text = text.replace(self._password, "***")
-        self._problem = f"Redis is away: {text}"
-        if not self._down:
-            self._on_away(self._problem)
-        self._down.add(what)
+        what = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
+        trouble = _Trouble(f"Redis {what}: {text}", failures, retry_at)
+        was_up = not self._down
+        self._down[part] = trouble
+        self._has_failed.set()
+        if was_up:
+            self._on_away(trouble.problem)
+        return trouble
 
-    def _is_up(self, what: str) -> None:
-        if what in self._down:
-            self._down.remove(what)
-            if not self._down:
-                self._on_back()
+    def _is_up(self, *parts: _Part) -> None:
+        was_up = not self._down
+        for part in parts:
+            self._down.pop(part, None)
+        if not was_up and not self._down:
+            self._on_back()
+
+
+def _client(url: str, answers_within: float) -> Redis:
+    """Opens no connection. Raises BadInput naming the option that the client does not take."""
+    try:
+        return _made(url, answers_within)
+    except _REFUSALS:
+        pass
+    bare = url.partition("?")[0]
+    for option in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+        try:
+            _made(f"{bare}?{urlencode([option])}", answers_within)
+        except _REFUSALS:
+            problem = f"the client of Redis does not take the option {option[0]!r} as it is given"
+            raise BadInput("redis.url", problem, "correct it or leave it out") from None
+    raise BadInput("redis.url", "Redis does not take it", "check its options")
+
+
+_REFUSALS = (ValueError, TypeError, AttributeError, LookupError, RedisError)
+
+
+def _made(url: str, answers_within: float) -> Redis:
+    of_tcp = {"socket_keepalive": True} if urlsplit(url).scheme in TCP else {}
+    client: Redis = Redis.from_url(
+        url,
+        decode_responses=True,
+        encoding_errors="replace",
+        socket_timeout=answers_within,
+        socket_connect_timeout=answers_within,
+        retry=Retry(NoBackoff(), 0),
+        **of_tcp,
+    )
+    pool = client.connection_pool
+    connection = pool.connection_class(**pool.connection_kwargs)  # its options are checked here
+    codecs.lookup(connection.encoder.encoding)
+    return client
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    """Cancels until they have ended: the client may swallow a cancellation during a request."""
+    while left := [one for one in tasks if not one.done()]:
+        for one in left:
+            one.cancel()
+        await asyncio.wait(left, timeout=MOMENT)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _unless_ended(receiver: asyncio.Task[None], wanted: Awaitable[Answer]) -> Answer:

@@ -1,7 +1,9 @@
 """The pump `tail`: files, their lines, and real commands that are given them."""
 
 import asyncio
+import json
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from blackboard.handlers.registry import load
 from blackboard.tables.azure_address import CONNECTION_STRING
 from jobs import tail
 from jobs.tail import CommandFailed, Place, files_of, follow, next_lines, settings_of
-from tests.support.processes import eventually
+from tests.support.processes import eventually, is_gone, site, whole_lines
 from tests.support.runs import DUE, PATIENCE
 
 TAKES = """
@@ -125,7 +127,7 @@ def test_a_file_that_is_rotated_is_read_to_its_end_and_the_new_one_from_its_begi
     file, saved = tmp_path / "a.log", list[Any]()
     table = {"files": ["*.log"], "command": takes(tmp_path), "batch": 8}
     file.write_text("old one\n")
-    asyncio.run(followed(file, saved, lambda: positions(saved) == [8], **table))
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 8], **table))
     with file.open("a") as log:
         log.write("old 2\nold 3\n")
     rotate(file)
@@ -146,15 +148,15 @@ def test_what_is_still_written_to_a_file_that_was_moved_is_given(
     with file.open("w") as log:
         log.write("one\n")
         log.flush()
-        asyncio.run(followed(file, saved, lambda: positions(saved) == [4], **table))
+        asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4], **table))
         file.rename(tmp_path / "a.1")
         file.touch()
         log.write("two\nend")
-    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8], **table))
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8], **table))
     file.unlink()
     assert next_lines(str(file), Place(**saved[-1]), 10) == (b"", Place(**saved[-1]))
     file.write_text("three\n")
-    asyncio.run(followed(file, saved, lambda: positions(saved) == [4, 8, 11, 6], **table))
+    asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8, 11, 0, 6], **table))
     assert (tmp_path / "taken").read_text() == "0 one\n4 two\n8 end0 three\n"
 
 
@@ -165,7 +167,7 @@ def test_what_another_program_saved_is_no_place(
     file, saved = tmp_path / "a.log", list[Any]([7])
     file.write_text("one\n")
     table = {"files": ["*.log"], "command": takes(tmp_path)}
-    asyncio.run(followed(file, saved, lambda: len(saved) == 2, **table))
+    asyncio.run(followed(file, saved, lambda: len(saved) == 3, **table))
     assert (tmp_path / "taken").read_text() == "0 one\n"
 
 
@@ -182,7 +184,7 @@ def test_a_file_that_became_shorter_is_read_from_its_beginning(
     assert "was made anew" in caplog.text
 
 
-def test_a_command_that_fails_fails_the_run_and_nothing_is_saved(tmp_path: Path) -> None:
+def test_a_command_that_fails_fails_the_run_and_the_lines_stay(tmp_path: Path) -> None:
     file, saved = tmp_path / "a.log", list[Any]()
     file.write_text("one\n")
     table = {"files": ["*.log"], "command": [sys.executable, "-c", "raise SystemExit(3)"]}
@@ -190,7 +192,82 @@ def test_a_command_that_fails_fails_the_run_and_nothing_is_saved(tmp_path: Path)
         asyncio.run(followed(file, saved, lambda: False, **table))
     with pytest.raises(BadInput, match=r"jobs\.tail\.command: cannot run 'nowhere'"):
         asyncio.run(followed(file, saved, lambda: False, files=["*"], command=["nowhere"]))
-    assert saved == []
+    assert positions(saved) == [0]
+
+
+def test_a_file_whose_first_batch_was_not_taken_is_given_before_the_one_that_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, saved = tmp_path / "a.log", list[Any]()
+    file.write_text("old 1\nold 2\n")
+    fails = {"files": ["*.log"], "command": [sys.executable, "-c", "raise SystemExit(3)"]}
+    for _ in range(2):
+        with pytest.raises(CommandFailed):
+            asyncio.run(followed(file, saved, lambda: False, **fails))
+    rotated(file)
+    with pytest.raises(CommandFailed):
+        asyncio.run(followed(file, saved, lambda: False, **fails))
+    end = file.stat().st_size
+    table = {"files": ["*.log"], "command": takes(tmp_path)}
+    asyncio.run(followed(file, saved, lambda: positions(saved)[-1] == end, **table))
+    assert (tmp_path / "taken").read_text().splitlines() == [
+        *("0 old 1", "0 old 2", "0 new 1", "0 new 2 is longer than all that was read")
+    ]
+
+
+def test_a_file_that_only_has_the_inode_of_the_one_that_was_found_is_another(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("old\n")
+    _, found = next_lines(str(file), Place(), 10)
+    assert next_lines(str(file), found, 10)[0] == b"old\n"
+    file.rename(tmp_path / "a.1")
+    (tmp_path / "a.1").write_text("a file of another program\n")
+    file.write_text("new\n")
+    lines, anew = next_lines(str(file), found, 10)
+    assert (lines, anew.position, anew.inode) == (b"", 0, file.stat().st_ino)
+    assert next_lines(str(file), anew, 10)[0] == b"new\n"
+
+
+def test_a_command_that_is_stopped_takes_with_it_what_it_has_started(tmp_path: Path) -> None:
+    file, pid = tmp_path / "a.log", tmp_path / "pid"
+    file.write_text("one\n")
+    table = {"files": ["*.log"], "command": pipeline(pid)}
+
+    async def story() -> None:
+        task = asyncio.create_task(follow(Item(str(file), "tail", {}), context([], **table)))
+        await asyncio.to_thread(eventually, lambda: whole_lines(pid), "the command has begun")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+    began = int(whole_lines(pid)[0])
+    eventually(lambda: is_gone(began), "it ends")
+
+
+def pipeline(pid: Path) -> list[str]:
+    """A command that goes on for long, and says which process it has started."""
+    return ["sh", "-c", f"(sh -c 'echo $PPID > {pid}; exec sleep 300'; :) | cat"]
+
+
+def test_a_command_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    (tmp_path / "a.log").write_text("one\n")
+    (tmp_path / "blackboard.toml").write_text(
+        f'[jobs.tail]\nfiles = ["*.log"]\ncommand = {json.dumps(pipeline(pid))}\n'
+    )
+    with site(tmp_path, "board.db") as found:
+        args = ("worker", "--init", "--jobs", "tail", "--store", "board.db")
+        worker = found.works(found.start(*args))
+        eventually(lambda: whole_lines(pid), "the command has begun")
+        began = int(whole_lines(pid)[0])
+        found.below(worker)
+        assert not is_gone(began)
+        worker.send(signal.SIGKILL)
+        worker.ended()
+        eventually(lambda: is_gone(began), "it ends")
 
 
 def test_the_command_is_given_no_secret_of_the_store(
@@ -211,7 +288,9 @@ def test_the_command_is_given_no_secret_of_the_store(
 
 
 def lines(path: Path, position: int) -> bytes:
-    place = Place() if not position else next_lines(str(path), Place(), 10)[1]
+    place = next_lines(str(path), Place(), 10)[1]
+    if position:
+        place = next_lines(str(path), place, 10)[1]
     return next_lines(str(path), place, 10)[0]
 
 

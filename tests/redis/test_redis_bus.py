@@ -5,9 +5,11 @@ import signal
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import trustme
+from redis.asyncio import Redis
 
 from blackboard.bus import REDIS_URL, BusAway
 from blackboard.clock import SeededChance, SystemClock
@@ -15,10 +17,12 @@ from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash, Notified, Times
 from blackboard.tables.azure_address import child_environment
+from blackboard.worker import redis_bus
 from blackboard.worker.redis_bus import RedisBus, redis_url
 from tests.support.grabbing import GrabNode, Pumps
 from tests.support.patience import is_over, patience
 from tests.support.ports import free_port
+from tests.support.processes import eventually, site, whole_lines
 from tests.support.redis_server import PASSWORD, RedisServer, needed
 
 OPENED: list[RedisBus] = []
@@ -82,6 +86,11 @@ async def answered(bus: RedisBus) -> str | None:
             await asyncio.sleep(0.02)
 
 
+async def setting(server: RedisServer, name: str, value: str) -> None:
+    async with Redis.from_url(server.url) as redis:
+        await redis.config_set(name, value)
+
+
 async def heard_again(bus: RedisBus, messages: AsyncIterator[Notified]) -> Notified:
     """The next message, published until it is received: some may be lost meanwhile."""
     waiting = asyncio.ensure_future(anext(messages))
@@ -133,6 +142,129 @@ def test_while_redis_is_away_it_is_asked_with_pauses(redis_server: RedisServer) 
         assert len(opened.said) == 1
 
     tell(story)
+
+
+def test_a_redis_that_refuses_writes_is_away_until_it_takes_them_again(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads and messages go on meanwhile; what they say of Redis does not count."""
+    monkeypatch.setattr(redis_bus, "REFUSED", Backoff(shortest=0.05, longest=0.05))
+
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        bus = opened.bus
+        await bus.put(Hash.GRAB, "03", "owl")
+        await setting(redis_server, "maxmemory", "1")
+        async with bus.listen() as messages:
+            for _ in range(4):
+                with pytest.raises(BusAway, match="Redis refuses races: OutOfMemoryError"):
+                    await bus.set_if_absent(Hash.GRAB, "07", "fox")
+                assert await bus.get(Hash.GRAB, "07") is None
+                await bus.publish(Channel.ALLOCATED, "07")
+                assert (await anext(messages)).partition == "07"
+                assert await bus.drop_if(Hash.GRAB, "03", "owl") in {True, False}
+                await asyncio.sleep(0.06)
+            assert len(opened.said) == 1
+            await setting(redis_server, "maxmemory", "0")
+            assert await bus.set_if_absent(Hash.GRAB, "07", "fox") == "fox"
+        assert [text.partition(":")[0] for text in opened.said] == ["Redis refuses races", "back"]
+
+    tell(story)
+
+
+def test_a_script_that_is_forbidden_is_not_made_up_for_by_a_write(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_bus, "REFUSED", Backoff(shortest=0.05, longest=0.05))
+
+    async def story() -> None:
+        await allowed(redis_server, "-eval")
+        opened = Opened(f"redis://fox:pw@127.0.0.1:{redis_server.port}/0")
+        for _ in range(3):
+            with pytest.raises(BusAway, match="NoPermissionError"):
+                await opened.bus.set_if_absent(Hash.GRAB, "07", "fox")
+            await opened.bus.put(Hash.ALLOCATION, "07", "fox")
+            await asyncio.sleep(0.06)
+        assert len(opened.said) == 1
+
+    tell(story)
+
+
+async def allowed(server: RedisServer, *commands: str) -> None:
+    """To the user `fox`, besides all that there is."""
+    async with Redis.from_url(server.url) as redis:
+        await redis.acl_setuser(
+            "fox",
+            enabled=True,
+            passwords=["+pw"],
+            keys=["*"],
+            channels=["*"],
+            commands=["+@all", *commands],
+        )
+
+
+@pytest.mark.parametrize("command", ["eval", "hget", "hset", "publish"])
+def test_what_is_refused_is_tried_until_it_is_taken(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """By the bus itself: a node may have nothing to ask."""
+    monkeypatch.setattr(redis_bus, "REFUSED", Backoff(shortest=0.05, longest=0.05))
+
+    async def story() -> None:
+        await allowed(redis_server, f"-{command}")
+        opened = Opened(f"redis://fox:pw@127.0.0.1:{redis_server.port}/0")
+        bus = opened.bus
+        asked: dict[str, Callable[[], Awaitable[object]]] = {
+            "eval": lambda: bus.drop_if(Hash.GRAB, "07", "fox"),
+            "hget": lambda: bus.get(Hash.GRAB, "07"),
+            "hset": lambda: bus.put(Hash.GRAB, "07", "fox"),
+            "publish": lambda: bus.publish(Channel.ALLOCATED, "07"),
+        }
+        async with bus.listen():
+            with pytest.raises(BusAway, match="NoPermissionError"):
+                await asked[command]()
+            await asyncio.sleep(0.3)
+            assert len(opened.said) == 1
+            await allowed(redis_server)
+            await until(lambda: opened.said[1:] == ["back"])
+
+    tell(story)
+
+
+SETTINGS = """
+[redis]
+normal = "3s"
+maximum = "9s"
+shutdown = "2s"
+minimum = "1s"
+per_held = "100ms"
+"""
+JOBS = Path(__file__).resolve().parents[1] / "grab_jobs"
+"""Six partitions, with a lease of 3 s."""
+
+
+def test_a_group_goes_by_shares_while_redis_refuses_writes(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    asyncio.run(setting(redis_server, "maxmemory", "1"))
+    (tmp_path / "blackboard.toml").write_text(SETTINGS)
+    with site(tmp_path, "board.db") as found:
+        args = ("worker", "--init", "--jobs", str(JOBS), "--store", "board.db")
+        worker = found.works(found.start(*args, environ={REDIS_URL: redis_server.url}))
+        notes = tmp_path / "notes"
+
+        def served() -> bool:
+            return len({line.split()[2] for line in whole_lines(notes)}) == 6
+
+        eventually(served, "all partitions are held")
+        assert worker.text.count("Redis refuses races") == 1
+        saved = len(whole_lines(notes))
+        eventually(lambda: len(whole_lines(notes)) > saved + 600, "some seconds go by")
+        assert worker.text.count("Redis refuses") == 1
+        assert "the bus is back" not in worker.text
+        asyncio.run(setting(redis_server, "maxmemory", "0"))
+        eventually(lambda: "the bus is back" in worker.text, "races decide again")
+        assert worker.text.count("Redis refuses") == 1
 
 
 def test_a_redis_that_hangs_is_away(redis_server: RedisServer) -> None:
@@ -229,6 +361,10 @@ def test_the_url_is_of_the_environment_or_of_the_settings(
         ({}, "redis://host/0?password=hunter2", "redis.url", f"in {REDIS_URL}"),
         ({REDIS_URL: "http://:hunter2@host"}, None, REDIS_URL, "redis://HOST"),
         ({REDIS_URL: "redis://:hunter2@host:notaport/"}, None, REDIS_URL, "redis://HOST"),
+        ({REDIS_URL: "redis://:123/hunter2@host"}, None, REDIS_URL, "quote / in the password as"),
+        ({REDIS_URL: "redis://:12?hunter2@host/0"}, None, REDIS_URL, "? as %3F"),
+        ({REDIS_URL: "redis://:12#hunter2@host/0"}, None, REDIS_URL, "# as %23"),
+        ({REDIS_URL: "redis://:a/hunter2@host/0"}, None, REDIS_URL, "/ in the password as %2F"),
     ],
 )
 def test_a_bad_url_is_refused_and_not_quoted(
@@ -245,7 +381,43 @@ def test_options_that_the_client_does_not_take_are_refused() -> None:
     with pytest.raises(BadInput) as refused:
         Opened("redis://:hunter2@host/0?db=x&socket_timeout=soon")
     assert "hunter2" not in str(refused.value)
+    assert "'db'" in str(refused.value)
     assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("redis://h/0?health_check_interval=3&foo=x", "foo"),
+        ("redis://h/0?protocol=9", "protocol"),
+        ("redis://h/0?encoding=none-such", "encoding"),
+        ("rediss://h/0?ssl_cert_reqs=bogus", "ssl_cert_reqs"),
+        ("redis://h/0?ssl_cert_reqs=required", "ssl_cert_reqs"),
+        ("unix:///run/redis.sock?socket_keepalive=yes", "socket_keepalive"),
+    ],
+)
+def test_an_option_that_is_misspelled_is_named_before_anything_is_asked(
+    url: str, option: str
+) -> None:
+    with pytest.raises(BadInput, match=f"the option '{option}'"):
+        Opened(url)
+
+
+def test_a_socket_of_unix_is_connected_to(redis_server: RedisServer) -> None:
+    path = redis_server.folder / "redis.sock"
+    redis_server.stop()
+    redis_server.lines += ["--unixsocket", str(path)]
+    redis_server.start()
+
+    async def story() -> None:
+        opened = Opened(f"unix://:{PASSWORD}@{path}?db=0")
+        async with opened.bus.listen() as messages:
+            assert await opened.bus.set_if_absent(Hash.GRAB, "07", "fox") == "fox"
+            await opened.bus.publish(Channel.ALLOCATED, "07")
+            assert (await anext(messages)).partition == "07"
+        assert opened.said == []
+
+    tell(story)
 
 
 def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -> None:
