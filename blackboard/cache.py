@@ -16,5 +16,5 @@ def cache_folder() -> Path:
     try:
         return Path.home() / ".cache" / "blackboard"
     except RuntimeError:
-        problem = "it is not set, and this user has no home"
+        problem = "it is not set to a whole path, and this user has no home"
         raise BadInput("XDG_CACHE_HOME", problem, "name a folder in it") from None

@@ -239,10 +239,26 @@ async def _apply(
                 if not tries_left:
                     raise
             found = await _read_all(board)
+            before = plan
             plan, now = await _planned(board, sources, found, prune=prune)
+            _warn_of_kept(before, plan, found)
             if plan.remove and not yes:
                 _confirm(plan, now)
     return 0
+
+
+def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan, found: Mapping[str, Item]) -> None:
+    """Of what the plan before was to remove, and what this one leaves alone."""
+    there = {one for one, item in found.items() if item.state is not State.REMOVED}
+    there -= {item.id for item in plan.remove}
+    kept = [item.id for item in before.remove if item.id in there]
+    if kept:
+        warn(f"not removed, as others have declared them by now: {_named(kept)}")
+
+
+def _named(ids: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(map(shown, ids[:NAMED])) + (", ..." if len(ids) > NAMED else "")
 
 
 async def _read_all(board: BoardTable) -> dict[str, Item]:
@@ -273,10 +289,8 @@ def _confirm(plan: ApplyPlan, now: datetime) -> None:
     BlackboardError.
     """
     removed = plural(len(plan.remove), "item")
-    named = ", ".join(shown(item.id) for item in plan.remove[:NAMED])
-    more = ", ..." if len(plan.remove) > NAMED else ""
     if not sys.stdin.isatty():
-        problem = f"this would remove {removed}: {named}{more}"
+        problem = f"this would remove {removed}: {_named([item.id for item in plan.remove])}"
         raise BadInput("prune", problem, "say so with --yes; --dry-run shows all")
     click.echo("\n".join(plan.lines(now)), err=True)
     if not click.confirm(f"Remove {removed}, and do the rest?", err=True):
@@ -382,7 +396,7 @@ Examples:
 @common()
 def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
     """Write items as TOML that `apply` reads back: their declarations, without their state. On
-    another board those that are done or paused here run again, of which a warning tells.
+    another board those that are done or paused here run: a warning names them.
     """
     items = run(_read_items(Session.start(chosen), ids, exact=exact))
     if chosen.json:
@@ -396,10 +410,9 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool) -> int:
 def _warn_of_states(items: Sequence[Item]) -> None:
     """Of the items whose state a declaration does not have."""
     for state in (State.DONE, State.PAUSED):
-        if ids := [shown(item.id) for item in items if item.state is state]:
-            some = ", ".join(ids[:NAMED]) + (", ..." if len(ids) > NAMED else "")
+        if ids := [item.id for item in items if item.state is state]:
             which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
-            warn(f"{which} and would run on a board that this is applied to: {some}")
+            warn(f"{which} and would run on a board that this is applied to: {_named(ids)}")
 
 
 def _toml(item: Item) -> str:

@@ -255,7 +255,9 @@ def test_prune_leaves_what_belongs_to_another_file_by_the_time_of_the_answer(
 
     with monkeypatch.context() as patch:
         patch.setattr(edits, "remove", moves)
-        assert "2 to remove" in blackboard("apply", "--prune", "--yes").out
+        said = blackboard("apply", "--prune", "--yes")
+    assert "2 to remove" in said.out
+    assert "warning: not removed, as others have declared them by now: moves\n" in said.err
     assert blackboard.ids() == ["moves"]
 
 
