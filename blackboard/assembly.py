@@ -1,4 +1,4 @@
-"""Puts the parts of a worker together; nothing else does.
+"""Puts the parts of a worker together. (`run --here` puts together the few that one run needs.)
 
 The parts take long to import, and are imported when the first worker is made.
 """

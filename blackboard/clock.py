@@ -1,7 +1,8 @@
 """The clock and the random source, which are handed in wherever time or chance matters.
 
-`datetime.now`, `time.*` and `random.*` occur in this file alone (and in `runners/guard.py`, which
-is a process of its own), so a whole worker can run under the clock of a test or a simulation.
+`datetime.now`, `time.*` and `random.*` occur in this file alone, so a whole worker can run under
+the clock of a test or a simulation; and in `runners/guard.py` and `runners/leftovers.py`, which
+work in processes of their own.
 """
 
 import asyncio

@@ -441,7 +441,7 @@ class StoreChanged(BoardEvent, frozen=True, kw_only=True):
 
 
 class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
-    """The partitions of a group cannot be named or made; those that are there are served."""
+    """Partitions of a group cannot be named, made, claimed or served; the others are served."""
 
     kind = "group trouble"
     level = logging.WARNING

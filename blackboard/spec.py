@@ -85,7 +85,7 @@ class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
     owner: str | None = None
     """The person or team that is asked about it."""
     tags: list[str] | None = None
-    """Names by which items are chosen, as in `blackboard show --tag`."""
+    """Names by which items are chosen, as in `blackboard show tag:eu`."""
     params: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the handler is given as `item.params`; `${NAME}` is replaced from the environment.
     A type has none."""

@@ -90,7 +90,7 @@ LARGE = 1_000
 """Items of a board of which no more are read than are asked for, where its statistics are
 current."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
-"""States that locks and due tokens tell, which lie before all else of a shard."""
+"""States that are found from the locks and due tokens alone, without reading items."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "id": lambda one: one.item.id,
     "type": lambda one: one.item.type,
@@ -122,8 +122,8 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     overdue: timedelta = OVERDUE_AFTER
 
     async def read(self, board: BoardTable, *, limit: int | None = None) -> "ItemsFound":
-        """The first `limit` items that match. Of a large board no others are read where keys say
-        which they are; then the last line has the numbers of the board's statistics.
+        """The first `limit` items that match. On a large board no others are read, where their keys
+        can be computed; the summary then has the numbers of the board's statistics.
         """
         counted = await self._counted(board)
         few = None if counted is None else await self._few(board, counted, limit)

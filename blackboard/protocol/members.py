@@ -4,7 +4,8 @@ These rows are for people and their commands, and for workers to know each other
 nothing: a worker that is not listed may run items, and one that is listed may be dead. A worker
 writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
 it is called lost; after a day, the next worker that starts deletes its row. Candidates of
-elections, and the workers of a group, have such rows on their own boards.
+elections, and the workers of a group, have such rows on their own boards: they write them as often
+as they look at these, and are lost after a lease.
 """
 
 from collections.abc import Sequence

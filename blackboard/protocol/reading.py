@@ -86,10 +86,10 @@ class BoardTable:
         self.breaker: Breaker | None = None
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
-        self.passed_over: dict[int, set[str]] = {}
         self.unreadable_runs = set[str]()
         """Keys of rows of the history that could not be read."""
-        """By shard, the keys of item rows that the latest reading has passed over."""
+        self._unreadable_items: dict[int, set[str]] = {}
+        """By shard, the keys of item rows that could not be read by the latest reading."""
 
     def asked_through(
         self,
@@ -112,7 +112,7 @@ class BoardTable:
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
         other.shards = 1
-        other.in_flight, other.passed_over, other.unreadable_runs = set(), {}, set()
+        other.in_flight, other._unreadable_items, other.unreadable_runs = set(), {}, set()  # noqa: SLF001
         return other
 
     def labels(self, item: Item) -> Labels:
@@ -249,7 +249,7 @@ class BoardTable:
         self, shard: int, *, pause: Pause | None = None
     ) -> AsyncIterator[Item]:
         """All items of a shard, and the tombstones of removed ones, in the order of their keys."""
-        unreadable = self.passed_over[shard] = set()
+        unreadable = self._unreadable_items[shard] = set()
         rows = self.table.scan(self.shard(shard), keys.ITEM, keys.end_of(keys.ITEM))
         async for row in paged(rows, pause):
             item = self._readable(Item, row)
@@ -261,7 +261,7 @@ class BoardTable:
     @property
     def unreadable(self) -> list[str]:
         """The keys of item rows that could not be read when items were last read."""
-        return sorted(key for of_shard in self.passed_over.values() for key in of_shard)
+        return sorted(key for of_shard in self._unreadable_items.values() for key in of_shard)
 
     async def floor(self) -> int:
         """The fence that an item is added with where no tombstone says it: as high as that of any

@@ -163,7 +163,7 @@ def name_of(request: Request) -> str:
 
 
 async def checked_form(site: Site, request: Request) -> Form:
-    """The form of an operator, checked. Raises Refused where it may not be sent."""
+    """The form of an operator, checked. Raises NotAllowed where it may not be sent."""
     if not site.access.operator:
         raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
     form = await Form.read(request)
@@ -173,7 +173,7 @@ async def checked_form(site: Site, request: Request) -> Form:
 
 
 class NotAllowed(BlackboardError):
-    """A request to change something that may not be answered."""
+    """A change that this visitor may not make."""
 
 
 async def act(site: Site, request: Request) -> Response:

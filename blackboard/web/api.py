@@ -3,9 +3,9 @@
     GET /api/v1/items?state=failed        answers with the records that `--json` prints
     POST /api/v1/pause {"id": "davis"}    an operator's verb; answers with the item as it is then
 
-One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. Unlike an
-address of a page a request is taken at its word: what it says wrongly, or what there is not, is an
-error, and every error is one object. An id is any text, so it is a parameter and no part of a path.
+One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. The pages
+ignore parameters that they do not understand; here they are an error, as is what there is not, and
+every error is one object. An id is any text, so it is a parameter and no part of a path.
 
 A POST has to be application/json: no form of a page elsewhere can send that without asking first,
 and the gate has looked at its origin besides.

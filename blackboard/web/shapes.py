@@ -14,6 +14,7 @@ from blackboard.display.health import Alarm, CoordinatorRecord, WorkerCount
 from blackboard.display.queries import SORTS
 from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
+from blackboard.inputs import LONGEST_TEXT
 from blackboard.model import Mark, Outcome
 from blackboard.records import AnnouncedWorker, BoardAction, BoardItem, RunSummary
 from blackboard.rules.applied import LONGEST_NAME
@@ -28,7 +29,7 @@ MOST_ACTIONS = 1_000
 LAST_PAGE = 10**6 - 1
 
 ItemId = Annotated[str, Meta(min_length=1, description="The id of an item.")]
-Reason = Annotated[str, Meta(max_length=2_000, description="Why; it is recorded.")]
+Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is recorded.")]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 

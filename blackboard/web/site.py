@@ -1,10 +1,10 @@
 """What all pages share: the board, the snapshot, the templates, and how a page is answered.
 
-A page is a function that reads what it shows and returns it as a `Page`. The same function answers
-the address of the page, and again, whenever `signature` changes, the stream that keeps the page
-live: then its template is rendered without what stands around that part. Times are written in full,
-for scripts to shorten; so a page that nothing has changed on is the same text, and is not sent
-again.
+A page is a function that reads what it shows and returns it as a `WebPage`. The same function
+answers the address of the page, and again, whenever `signature` changes, the stream that keeps the
+page live: then its template is rendered without what stands around that part. Times are written in
+full, for scripts to shorten; so a page that nothing has changed on is the same text, and is not
+sent again.
 """
 
 import hmac

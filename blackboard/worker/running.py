@@ -102,7 +102,7 @@ class Calls:
         self._limits = TimeLimits(self.clock)
 
     def start(self, held: Holding, ended: Callable[[Ended], None]) -> None:
-        """Call the handler of a claimed run. `ended` is called once, with whatever end it comes to;
+        """Call the handler of a claimed run. `ended` is called once, with its outcome;
         at once where it cannot be called. Never raises.
         """
         prepared = self._call(held)

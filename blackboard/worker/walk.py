@@ -1,12 +1,12 @@
 """The walk of a worker over the board: it reads the shards, takes over stale locks, claims tokens.
 
 A walk reads each shard's locks and ready tokens in one range, overrides what is stale, and claims
-the most overdue tokens that its free slots take. Each token is judged once, when it is read
-(`rules/due.py`): of a type without a handler here, or of a type whose slots are full, it is passed
-over, so one slow or poison item never blocks the others. What is read and not claimed goes into the
-backlog (`backlog.py`): for slots that become free, and tokens that become ready, no more is read
-until the next walk than the shards that have more (`go_on`). Of each token one worker is the first
-to take it (`peers.py`).
+the most overdue tokens that its free slots take. Each token is judged when it is read, and again
+when it is claimed later from the backlog (`rules/due.py`): of a type without a handler here, or of
+a type whose slots are full, it is passed over, so one slow or poison item never blocks the others.
+What is read and not claimed goes into the backlog (`backlog.py`): for slots that become free, and
+tokens that become ready, no more is read until the next walk than the shards that have more
+(`go_on`). Of each token one worker is the first to take it (`peers.py`).
 
 Shards are read, and tokens claimed, side by side (`shard_tasks.py`). A shard that does not answer
 is read again when its breaker allows it. A slow one is not waited for: the others are walked as if
