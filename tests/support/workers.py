@@ -45,7 +45,7 @@ SINGLY, IN_BULK = 2.2, 0.085
 """Requests of a run, at the most."""
 PATIENCE = patience(30.0)
 """Seconds that something may take here before it counts as not happening."""
-TURNS = 100
+TURNS = 2_000
 """Of the loop, before it rests."""
 REST = 0.0005
 """Seconds."""
