@@ -161,7 +161,7 @@ class Portal:
 
     def _run(self) -> None:
         try:
-            with suppress(asyncio.CancelledError):  # somebody cancelled all tasks of the loop
+            with suppress(asyncio.CancelledError):  # all tasks of the loop were cancelled
                 run_loop(self._until_closed())
         finally:
             with self._lock:

@@ -235,7 +235,7 @@ async def _apply(
             try:
                 await _carry_out(session, board, plan, tombstones=found)
                 break
-            except (AlreadyThere, Missing):  # somebody else was faster, such as another `apply`
+            except (AlreadyThere, Missing):  # another process was faster, such as an `apply`
                 if not tries_left:
                     raise
             found = await _read_all(board)

@@ -237,7 +237,7 @@ def warn_idle_steps(specs: Iterable[Spec]) -> None:
 def warn_unknown(session: Session, types: Iterable[str]) -> None:
     """Warn of types without a handler here: a typing error, or the type of another worker."""
     if session.unread:
-        return  # nobody knows which there are
+        return  # which there are is not known
     handled = {*shipped(), *session.settings.types, *session.handlers}
     for name in sorted(set(types) - handled):
         near = difflib.get_close_matches(name, sorted(handled), 1)

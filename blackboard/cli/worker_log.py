@@ -48,7 +48,7 @@ def _takes_all(stream: TextIO) -> bool:
     """Whether any character can be written to it: else a line would be no JSON."""
     try:
         return codecs.lookup(stream.encoding).name == "utf-8"
-    except (AttributeError, LookupError, TypeError):  # a stream of somebody's own
+    except (AttributeError, LookupError, TypeError):  # a stream that a program has made
         return True
 
 
