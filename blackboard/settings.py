@@ -8,7 +8,7 @@ import difflib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,9 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "items": ItemTable,
 }
 
+_ENTRIES = {"types": TypeTable, "jobs": dict[str, Any], "calendars": list[str]}
+"""The kinds of the entries of tables whose names are free."""
+
 
 def current_folder() -> Path:
     """Raises BadInput where it was removed, or may not be read."""
@@ -366,7 +369,7 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
     problem, _, where = message.partition(" - at `")
     path = _path(where.rstrip("`"), data)
     section = str(path[0]) if path else ""
-    field, remedy = str(path[-1]) if path else "config", ""
+    field, remedy = _field(path), ""
     kinds = re.fullmatch(r"Expected `(.+)`, got `(.+)`", problem)
     if kinds:
         problem, remedy = _of_another_kind(kinds[1].removesuffix(" | null"), kinds[2])
@@ -388,11 +391,22 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
     return BadInput(field, f"{file}:{line_of(text, path)}: {problem}", remedy)
 
 
+def _field(path: Sequence[str | int]) -> str:
+    """The name at the end of a path, with its place in a list: "routes[0]"."""
+    names = [place for place, one in enumerate(path) if isinstance(one, str)]
+    if not names:
+        return "config"
+    name, *places = path[names[-1] :]
+    return f"{name}{''.join(f'[{one}]' for one in places)}"
+
+
 def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
-    """The problem of a value of another kind, and the remedy if quotes or brackets are wrong."""
+    """The problem of a value of another kind, and the remedy."""
     problem = f"it is {KINDS.get(got, got)}, not {KINDS.get(expected, expected)}"
     match expected, got:
-        case "str", "int" | "float" | "bool" | "datetime" | "date" | "time":
+        case "str", "int" | "float":
+            return problem, 'put it in quotes; a duration has its unit in there, as in "90s"'
+        case "str", "bool" | "datetime" | "date" | "time":
             return problem, "put it in quotes"
         case "int" | "float" | "bool", "str":
             return problem, "leave out the quotes"
@@ -400,8 +414,10 @@ def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
             return problem, "its head has two brackets: [[...]]"
         case "array", _:
             return problem, "put it in brackets: [...]"
+        case "object", _:
+            return problem, "write a table, as in {days = 3}"
         case _:
-            return problem, ""
+            return problem, f"write {KINDS.get(expected, expected)}"
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
@@ -414,16 +430,15 @@ def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
             path.append(name)
         elif number != "...":
             path.append(int(number))
-        elif path == ["types"]:
-            path.append(next(one for one, table in data["types"].items() if not _is_type(table)))
-        elif path == ["jobs"]:
-            path.append(next(k for k, table in data["jobs"].items() if not isinstance(table, dict)))
+        elif len(path) == 1 and path[0] in _ENTRIES:
+            table = str(path[0])
+            path.append(next(k for k, v in data[table].items() if not _is_of(_ENTRIES[table], v)))
     return tuple(path)
 
 
-def _is_type(table: Any) -> bool:
+def _is_of(kind: Any, value: Any) -> bool:
     try:
-        msgspec.convert(table, type=TypeTable)
+        msgspec.convert(value, type=kind)
     except msgspec.ValidationError:
         return False
     return True

@@ -108,7 +108,12 @@ BAD = [
         4,
         "it is missing",
     ),
-    ("a number for text", "[worker]\nslots = 2\ncycle = 60", "cycle", 3, "put it in quotes"),
+    ("a number for a duration", "[worker]\nslots = 2\ncycle = 60", "cycle", 3, 'as in "90s"'),
+    ("a half for a number", "[worker]\nslots = 1.5", "slots", 2, "(write a whole number)"),
+    ("a number for a switch", "[board]\ncoordinator = 1", "coordinator", 2, "write true or false"),
+    ("a number in a list", '[board]\njobs = ["a", 1]', "jobs[1]", 2, "put it in quotes"),
+    ("a number for a route", "[notify]\nroutes = [1]", "routes[0]", 2, "write a table, as in {"),
+    ("a calendar that is no list", "[calendars]\na = []\nb = 3", "b", 3, "put it in brackets"),
     ("text for a number", '[worker]\nslots = "8"', "slots", 2, "leave out the quotes"),
     (
         "a wrong value in a type",
