@@ -66,7 +66,7 @@ def new_worker(
     pumps = [one for one in handlers.values() if one.pump is not None]
     handlers = {name: one for name, one in handlers.items() if one.pump is None}
     process = ProcessRunner(idle=settings.slots)
-    wake = CycleWake(settings.cycle.total_seconds())
+    wake = CycleWake(settings.cycle.total_seconds(), board.chance)
     worker = assemble(
         board,
         owner=events.worker,
@@ -121,13 +121,13 @@ def _watched(
     process: "ProcessRunner", board: BoardTable, events: Events, store: str
 ) -> Callable[[float], None]:
     """Reports that the loop turns: to the guard, which ends this process when it does not, and to
-    a thread that tells before in whose handler it stands still.
+    a thread that reports which handler blocks it, some time before that.
     """
     from blackboard.protocol.claims import mark_standstill
     from blackboard.runners.standstill import LoopWatch
 
     async def mark(run: "RunOfLoop") -> None:
-        """Through a connection of its own: the loop of the worker's stands still."""
+        """Through a connection of its own, because the loop that uses the worker's is blocked."""
         async with asyncio.timeout(MARKING):
             table = await open_table(store, board.clock)
             try:
@@ -316,13 +316,17 @@ def assemble(
 
         notifier = notifier_of(notify, board=board, events=events, environ=os.environ)
     if notifier is not None:
-        events.subscribe(notifier.heard, "notify")
+        events.subscribe(notifier.on_event, "notify")
     coordinator = None
     if settings.coordinator and keys.has_elections(board.name):
-        from blackboard.worker.coordinator import Coordinator, HouseRules
+        from blackboard.worker.coordinator import Coordinator, CoordinatorSettings
 
-        rules = HouseRules(retention=settings.retention, cycle=settings.cycle)
-        coordinator = Coordinator(board=board, owner=owner, events=events, rules=rules)
+        coordinator = Coordinator(
+            board=board,
+            owner=owner,
+            events=events,
+            settings=CoordinatorSettings(retention=settings.retention, cycle=settings.cycle),
+        )
     permits = Permits(
         board=board,
         renewing=parts.renewing,

@@ -42,9 +42,9 @@ from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailab
 
 SLOTS = (8, 100)
 STEPS = 4 + len(SLOTS)
-"""How often `measure` says what is measured next."""
+"""How often `measure` calls `progress`."""
 SECONDS = 4.0
-"""That a measurement is to take, about, where nothing else is said."""
+"""Seconds that one measurement takes by default, about."""
 FEWEST, MOST = 100, 20_000
 """Runs of one measurement."""
 MOST_BATCHES = 40
@@ -181,7 +181,7 @@ async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Ta
 Answer = TypeVar("Answer")
 
 
-async def patiently(clock: Clock, request: Callable[[], Awaitable[Answer]]) -> Answer:
+async def with_retries(clock: Clock, request: Callable[[], Awaitable[Answer]]) -> Answer:
     """The answer to a request. A store that is busy, as one is that gets so much at once, or away
     for a moment, is asked again for `LONGEST_WAIT` seconds.
     """
@@ -205,7 +205,7 @@ async def _delete(table: Table, name: str, clock: Clock) -> None:
             ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
             for start in range(0, len(ops), table.max_rows):
                 batch = ops[start : start + table.max_rows]
-                await patiently(clock, partial(table.commit, partition, batch))
+                await with_retries(clock, partial(table.commit, partition, batch))
     except TableError as trouble:
         problem = f"rows of the scratch board {name!r} are left in the table"
         raise Unavailable(f"{problem}: {trouble}") from trouble
@@ -240,7 +240,7 @@ class Scratch:
         for claims, releases in batches:
             for ops in (claims, releases):
                 write = partial(self._table.commit, board.partition(""), ops)
-                await patiently(self._clock, write)
+                await with_retries(self._clock, write)
             done += size
             if self._clock.monotonic() - begun > seconds:
                 break
@@ -380,7 +380,7 @@ async def filled_board(
     """
     clock, chance = SystemClock(), SystemChance()
     create = partial(BoardTable.create, table, name=name, shards=1)
-    board = await patiently(clock, partial(create, clock=clock, chance=chance, resolve=resolve))
+    board = await with_retries(clock, partial(create, clock=clock, chance=chance, resolve=resolve))
     now, spec = await table.now(), encode_spec(SPEC)
     ops: list[Op] = []
     for number in range(items):
@@ -400,7 +400,7 @@ async def filled_board(
         ops += add_ops(item, over=None)
     for start in range(0, len(ops), table.max_rows):
         batch = ops[start : start + table.max_rows]
-        await patiently(board.clock, partial(table.commit, board.partition(""), batch))
+        await with_retries(board.clock, partial(table.commit, board.partition(""), batch))
     return board
 
 

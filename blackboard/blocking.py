@@ -10,7 +10,8 @@ No verb is written twice. `BlockingBoard` has one line for each: `verb(Board.add
 calls `Board.add` through the portal. `verb` is typed with a ParamSpec over the parameters behind
 `self` and with the type that the coroutine returns: mypy and editors see the signature of
 `Board.add`, and what is awaited there is returned here. `plain` does that for methods that are no
-coroutines, `each` for asynchronous iterators. A test compares the verbs of both classes.
+coroutines, `each` for asynchronous iterators, `made` for methods that make a worker or an election.
+A test compares the verbs of both classes.
 
 A board belongs to the process that opened it. A server that forks its workers opens it afterwards.
 """
@@ -24,7 +25,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from blackboard.board import Board, open_board
@@ -39,6 +40,8 @@ P = ParamSpec("P")
 Answer = TypeVar("Answer")
 Inner = TypeVar("Inner")
 Element = TypeVar("Element")
+Made = TypeVar("Made")
+Manager = TypeVar("Manager", bound=AbstractAsyncContextManager[Any])
 
 
 CLOSED = "this board is closed: use it inside `with blackboard.open_blocking(...)`"
@@ -66,7 +69,7 @@ class Portal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if os.getpid() == self._pid:
+        if os.getpid() == self._pid and self._started.exception() is None:
             loop, closed = self._started.result()
             with self._lock:  # what came before is on the loop now, and has its answer
                 self._is_closed = True
@@ -163,6 +166,10 @@ class Portal:
         try:
             with suppress(asyncio.CancelledError):  # all tasks of the loop were cancelled
                 run_loop(self._until_closed())
+        except BaseException as problem:
+            if self._started.done():
+                raise
+            self._started.set_exception(problem)  # no loop could be made
         finally:
             with self._lock:
                 self._is_closed = True
@@ -180,11 +187,12 @@ async def _closed(found: AsyncIterator[Any]) -> None:
     await found.aclose()  # type: ignore[attr-defined] # of asynchronous generators alone
 
 
-class Proxy(Protocol[Inner]):
+class Proxy(Generic[Inner]):
     """An object whose methods are called through a portal."""
 
-    _inner: Inner
-    _portal: Portal
+    def __init__(self, inner: Inner, portal: Portal) -> None:
+        self._inner = inner
+        self._portal = portal
 
 
 def verb(
@@ -237,21 +245,26 @@ def each(
     return call
 
 
-class BlockingWorker:
-    """A worker on the portal's loop: `with board.worker(slots=8):`, else as `BoardWorker` says.
-    When it fails, its error is raised at the end of the block.
-    """
+def made(
+    method: Callable[Concatenate[Inner, P], Answer],
+    proxy: Callable[[Answer, Portal], Made],
+) -> Callable[Concatenate[Proxy[Inner], P], Made]:
+    """A method that returns a proxy, from a plain method that makes the object behind it."""
+    make = plain(method)
 
-    def __init__(self, worker: BoardWorker, portal: Portal) -> None:
-        self.name = worker.name
-        self._inner = worker
-        self._portal = portal
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Made:
+        return proxy(make(self, *args, **kwargs), self._portal)
+
+    return call
+
+
+class ManagerProxy(Proxy[Manager]):
+    """A proxy of an asynchronous context manager: entered and left on the portal's loop."""
+
+    def __init__(self, inner: Manager, portal: Portal) -> None:
+        super().__init__(inner, portal)
         self._stack = ExitStack()
-
-    work = verb(BoardWorker.work)
-    stop = plain(BoardWorker.stop)
-    end = verb(BoardWorker.end)
-    walk_soon = plain(BoardWorker.walk_soon)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._portal.hold(self._inner))
@@ -266,16 +279,19 @@ class BlockingWorker:
         self._stack.__exit__(kind, problem, traceback)
 
 
-def _worker(
-    method: Callable[Concatenate[Board, P], BoardWorker],
-) -> Callable[Concatenate["BlockingBoard", P], BlockingWorker]:
-    make = plain(method)
+class BlockingWorker(ManagerProxy[BoardWorker]):
+    """A worker on the portal's loop: `with board.worker(slots=8):`, else as `BoardWorker` says.
+    When it fails, its error is raised at the end of the block.
+    """
 
-    @wraps(method)
-    def call(self: "BlockingBoard", /, *args: P.args, **kwargs: P.kwargs) -> BlockingWorker:
-        return BlockingWorker(make(self, *args, **kwargs), self._portal)
+    def __init__(self, worker: BoardWorker, portal: Portal) -> None:
+        super().__init__(worker, portal)
+        self.name = worker.name
 
-    return call
+    work = verb(BoardWorker.work)
+    stop = plain(BoardWorker.stop)
+    end = verb(BoardWorker.end)
+    walk_soon = plain(BoardWorker.walk_soon)
 
 
 class BlockingLost:
@@ -298,20 +314,18 @@ class BlockingLost:
         return self._portal.call(self._inner.wait(timeout))
 
 
-class BlockingElection:
+class BlockingElection(ManagerProxy["Election"]):
     """A candidate whose checks run on the portal's loop: `with board.election("report") as
     leader:`, else as `Election` says. At SIGTERM the main thread, if it is in the block, leaves it,
     where the program does not handle that itself.
     """
 
     def __init__(self, election: "Election", portal: Portal) -> None:
+        super().__init__(election, portal)
         self.name = election.name
         self.kind = election.kind
         self.lease = election.lease
         self.owner = election.owner
-        self._inner = election
-        self._portal = portal
-        self._stack = ExitStack()
 
     @property
     def is_leader(self) -> bool:
@@ -335,19 +349,10 @@ class BlockingElection:
     def __enter__(self) -> Self:
         self._stack.enter_context(_ended_by_sigterm())
         try:
-            self._stack.enter_context(self._portal.hold(self._inner))
+            return super().__enter__()
         except BaseException:
             self._stack.close()
             raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, problem, traceback)
 
 
 @contextmanager
@@ -369,28 +374,15 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _election(
-    method: "Callable[Concatenate[Board, P], Election]",
-) -> Callable[Concatenate["BlockingBoard", P], BlockingElection]:
-    make = plain(method)
-
-    @wraps(method)
-    def call(self: "BlockingBoard", /, *args: P.args, **kwargs: P.kwargs) -> BlockingElection:
-        return BlockingElection(make(self, *args, **kwargs), self._portal)
-
-    return call
-
-
-class BlockingBoard:
+class BlockingBoard(Proxy[Board]):
     """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
     may use it.
     """
 
     def __init__(self, board: Board, portal: Portal) -> None:
+        super().__init__(board, portal)
         self.store = board.store
         self.name = board.name
-        self._inner = board
-        self._portal = portal
 
     item = verb(Board.item)
     items = each(Board.items)
@@ -407,8 +399,8 @@ class BlockingBoard:
     cancel = verb(Board.cancel)
     unlock = verb(Board.unlock)
     remove = verb(Board.remove)
-    worker = _worker(Board.worker)
-    election = _election(Board.election)
+    worker = made(Board.worker, BlockingWorker)
+    election = made(Board.election, BlockingElection)
     subscribe = plain(Board.subscribe)
 
 

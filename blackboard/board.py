@@ -49,7 +49,7 @@ from blackboard.inputs import (
     first_of,
 )
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Item, Mark, Via, replace
+from blackboard.model import Item, Mark, Via
 from blackboard.protocol import actions, additions, edits
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.keys import check_board_name
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from blackboard.election import Election, Kind
+    from blackboard.web.app import WebPages
 
 _log = logging.getLogger("blackboard")
 
@@ -185,7 +186,7 @@ class RunOptions(TypedDict, total=False):
     """What it is for."""
     owner: str
     """The person or team that is asked about it."""
-    tags: Sequence[str]
+    tags: Sequence[str] | Literal[""]
     """Names by which items are chosen."""
 
 
@@ -195,14 +196,21 @@ CLOSED = "this board is closed: use it inside `blackboard.open(...)`"
 class Board:
     """A board that is open. Belongs to one event loop; made by `blackboard.open`."""
 
-    def __init__(self, table: BoardTable, location: Location) -> None:
+    def __init__(
+        self, table: BoardTable, location: Location, *, via: Via | None = "python"
+    ) -> None:
+        """`via` is what calls its verbs, for the record of actions. None: they record nothing,
+        since their caller records one action for many items.
+        """
         self.name = table.name
         self._open_table: BoardTable | None = table
         self._is_closing = False
         self._location = location
+        self._via = via
         self._subscribers: list[Subscriber] = []
         self._workers: WeakSet[BoardWorker] = WeakSet()
         self._elections: WeakSet[Election] = WeakSet()
+        self._pages: list[WebPages] = []
 
     @property
     def store(self) -> str:
@@ -444,8 +452,8 @@ class Board:
         is up. `by` is who does it.
         """
         check_length("by", by)
-        await edits.remove(self._table, check_id(item_id))
-        await self._record("remove", item_id, by=by)
+        if (await edits.remove(self._table, check_id(item_id))).changed:
+            await self._record("remove", item_id, by=by)
 
     # ---- working
 
@@ -535,6 +543,7 @@ class Board:
         user_header: str = "",
         proxies: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
+        secret: str = "",
     ) -> "ASGIApp":
         """The pages of this board, an ASGI application: `app.mount("/jobs", board.web())`. Needs
         the extra `web`.
@@ -542,12 +551,14 @@ class Board:
         Who may see them is for the application around them to decide, unless `token` is what a
         visitor has to know, or `user_header` names the visitor where a request comes from one of
         `proxies`, addresses such as "10.0.0.0/24". With `operator` visitors may also run, pause and
-        edit items. `hosts` are the names that they are served under; None: any.
+        edit items. `hosts` are the names that they are served under; None: any. `secret` signs
+        forms and sessions: where several processes serve the pages they need the same, unless
+        there is a token.
 
         Raises BadInput for what cannot be used, and where the extra is not installed.
         """
         try:
-            from blackboard.web.access import Access, check_token, networks
+            from blackboard.web.access import Access, check_token, host_names, networks
             from blackboard.web.app import web_app
         except ImportError as missing:
             remedy = "pip install 'blackboard-scheduler[web]'"
@@ -557,10 +568,11 @@ class Board:
             token=check_token(token) if token else "",
             user_header=user_header,
             proxies=networks(proxies),
-            hosts=None if hosts is None else frozenset(one.lower() for one in hosts),
+            hosts=None if hosts is None else host_names(hosts),
             user=f"{_user()}@{socket.gethostname()}",
         )
-        return web_app(
+        self._check_open()
+        pages = web_app(
             self._table,
             self._recording("web"),
             unrecorded=self._recording(None),
@@ -569,7 +581,10 @@ class Board:
             access=access,
             clock=self._table.clock,
             chance=self._table.chance,
+            secret=secret,
         )
+        self._pages.append(pages)
+        return pages
 
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback` with the events of the workers of this board that are made here: the
@@ -587,10 +602,8 @@ class Board:
     # ---- helpers
 
     def _recording(self, via: Via | None) -> "Board":
-        """This board, with the same workers. What is done there is recorded as done so; None: it is
-        not recorded.
-        """
-        board = Board(self._table, replace(self._location, via=via))
+        """This board, with the same workers, called by `via`."""
+        board = Board(self._table, self._location, via=via)
         board._workers = self._workers
         return board
 
@@ -606,9 +619,15 @@ class Board:
             raise BlackboardError(CLOSED)
 
     async def _close(self) -> None:
-        """Workers that still work are stopped, and put back what they run; leaders resign."""
+        """Workers that still work are stopped, and put back what they run; leaders resign; changes
+        of many items that were begun on the pages are finished.
+        """
         self._is_closing = True
-        ends = [*(one.end() for one in self._workers), *(one.end() for one in self._elections)]
+        ends = [
+            *(one.end() for one in self._workers),
+            *(one.end() for one in self._elections),
+            *(one.close() for one in self._pages),
+        ]
         results = await asyncio.gather(*ends, return_exceptions=True)
         self._open_table = None
         for result in results:
@@ -633,8 +652,7 @@ class Board:
         self, verb: str, item_id: str, *, by: str, reason: str = "", detail: str = ""
     ) -> None:
         """Record what a person did. It is done: a store that does not take the record is logged."""
-        via = self._location.via
-        if via is None or not (by or reason):
+        if self._via is None or not (by or reason):
             return
         try:
             await record_action(
@@ -644,7 +662,7 @@ class Board:
                 ids=[item_id],
                 reason=reason,
                 detail=detail,
-                via=via,
+                via=self._via,
             )
         except TableError as trouble:
             _log.warning("%s of %s is done, and not recorded: %s", verb, item_id, trouble)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST_END = 60.0
 """Seconds in which what is stopped without grace has ended."""
+ONCE = "a worker works once: ask the board for another one"
 SHARED_WALK = 0.2
 """Seconds from a change through a board until its workers walk. Other changes share the walk."""
 
@@ -172,7 +173,7 @@ class BoardWorker:
         if self._is_over:
             raise BlackboardError("its board is closed: work inside the block of `blackboard.open`")
         if self._is_working or self._ended.is_set():
-            raise BlackboardError("a worker works once: ask the board for another one")
+            raise BlackboardError(ONCE)
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in modes:
             raise BadInput("until", f"{until!r} is none", f"one of {', '.join(modes)}")
@@ -237,6 +238,8 @@ class BoardWorker:
             reported = files
 
     async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise BlackboardError(ONCE)
         await self._group.__aenter__()
         self._task = self._group.create_task(self.work())
         return self

@@ -22,14 +22,16 @@ requests, items that run once.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from math import ceil
 
+from blackboard.errors import BadInput
 from blackboard.model import Item, State
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
+from blackboard.protocol.reading import Resolve
 from blackboard.protocol.releases import ROWS_OF_A_RELEASE
 from blackboard.protocol.retention import Retention, prune_every
 from blackboard.rules.due import lease, renew_every
@@ -169,6 +171,22 @@ def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | N
         spec=len(item.spec),
         outcome_text=len(item.result) + len(item.error),
     )
+
+
+def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[Rhythm]:
+    """How items run from now on. Left out are items that do not run repeatedly, and those whose
+    settings cannot be computed here: `doctor` reports them.
+    """
+    found = []
+    for item in items:
+        try:
+            settings = resolve(item.type, item.spec)
+        except (BadInput, ValueError):
+            continue
+        rhythm = rhythm_of(item, settings=settings, now=now)
+        if rhythm is not None:
+            found.append(rhythm)
+    return found
 
 
 @lru_cache(maxsize=4096)

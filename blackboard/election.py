@@ -76,7 +76,7 @@ HURRY = 0.5
 """Seconds between two checks of bully or ring while there is no leader, at the most."""
 RETENTION = Retention()
 TAKEOVERS = 10_000
-"""Terms that may end without a word, one after the other, before the item is planned anew."""
+"""Terms that may end without a release, one after the other, before the item is planned anew."""
 RESIGNED, UNANSWERED, GONE, YET = (
     "it has resigned",
     "its renewals were not answered before its lease ran out",
@@ -99,22 +99,22 @@ async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTab
     return await BoardTable.open(board.table, name=name, **about)
 
 
-async def read_elections(board: BoardTable, name: str | None = None) -> BoardStatus | None:
-    """The elections of a board, or the one of that name; None: there never were any. Raises
-    BadInput for a name that is none.
+async def read_elections(board: BoardTable, name: str | None = None) -> BoardStatus:
+    """The elections of a board, or the one of a name. Raises BadInput where the board has no
+    election of that name.
     """
     try:
         elections = await open_elections(board)
     except BadInput as missing:
         if missing.field != "board":
             raise
-        found = None
+        found = BoardStatus(statuses=(), now=await board.table.now())
     else:
         items = None
         if name is not None:
             items = [item async for item in elections.items() if item.id == name]
         found = await read_status(elections, items)
-    if name is not None and not (found and found.statuses):
+    if name is not None and not found.statuses:
         raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
     return found
 
@@ -200,7 +200,7 @@ class Election:
         """Its board is closed."""
         self._group = asyncio.TaskGroup()
 
-    # ---- what a program asks
+    # ---- the state, for programs
 
     @property
     def is_leader(self) -> bool:
@@ -379,12 +379,12 @@ class Election:
         await until_one_ends(self._clock.sleep(seconds), self._leaving.wait())
 
     async def _check(self) -> None:
-        """Renew or look, hear what others say, and take the lock or let it go."""
+        """Renew or look, read what other candidates sent, and take the lock or let it go."""
         self._others, self._hurries = None, False
         if self._claim is not None:
             await self._renew(self._claim)
         if self.kind is not ElectionKind.MUTEX:
-            await self._hear()
+            await self._exchange()
         if self._claim is None:
             await self._compete()
             return
@@ -423,8 +423,8 @@ class Election:
             with suppress(Missing):  # it was removed meanwhile
                 await edits.bring_back(self._board, self.name)
 
-    async def _hear(self) -> None:
-        """Announce this candidate when it is time, and hear what others have sent."""
+    async def _exchange(self) -> None:
+        """Announce this candidate when it is time, and read what others have sent."""
         now = self._clock.monotonic()
         every = self._state.times.check * (1 - JITTER)
         if self._announced is None or now - self._announced >= every:
@@ -577,7 +577,7 @@ def _deadline(claim: Claim) -> float:
     return deadline(claim.sent, claim.stale_after)
 
 
-# ---- what a caller says
+# ---- arguments, checked
 
 
 def name_of_program(name: str) -> str:

@@ -43,6 +43,18 @@ class Missing(BadInput):
         super().__init__("id", f"no item {item_id!r} on this board", "`blackboard show` lists them")
 
 
+class MissingRun(Missing):
+    """An item has no such run."""
+
+    def __init__(self, item_id: str, fence: object) -> None:
+        BadInput.__init__(
+            self,
+            "fence",
+            f"there is no run of {item_id!r} with fence {fence}",
+            "`blackboard log` lists those that are kept",
+        )
+
+
 class AlreadyThere(BadInput):
     """An item with this id is on the board."""
 

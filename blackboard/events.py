@@ -246,7 +246,7 @@ class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
 class RunLogged(BoardItemEvent, frozen=True, kw_only=True):
     """A handler logged something."""
 
-    kind = "said"
+    kind = "logged"
 
     message: str
     level: int

@@ -10,7 +10,6 @@ from typing import Any
 from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, MissingStore
 from blackboard.handlers.handler import Handler
-from blackboard.model import Via
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
@@ -35,9 +34,6 @@ class Location:
     """Why the handlers could not be read, where items are changed: an item whose schedule may be
     theirs cannot be computed then."""
     clock: Clock = field(default_factory=SystemClock)
-    via: Via | None = "python"
-    """Through what the verbs of the board are called, for the record of actions. None: they record
-    nothing, since their caller records one action for many items."""
 
     @property
     def resolve(self) -> Resolve:

@@ -16,7 +16,7 @@ from blackboard.model import NEVER, VERSION, Item, Lock, Mark, State, replace
 from blackboard.phrases import cut_middle, exactly, first_line, last_seen, plural, span
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, silence, takers
+from blackboard.protocol.members import Sighting, takers, with_silence
 from blackboard.protocol.permits import in_use, limit_of
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
@@ -57,7 +57,7 @@ class Explanation:
     @property
     def text(self) -> str:
         """A line for the headline, and one for each fact."""
-        return "\n".join([self.headline, *(f"  {label:<10}  {fact}" for label, fact in self.facts)])
+        return "\n".join([self.headline, *(f"  {label:<12}  {fact}" for label, fact in self.facts)])
 
 
 class ExplainedItem(BoardItem, frozen=True, kw_only=True):
@@ -92,8 +92,6 @@ class Circumstances:
     """Why not, and what would change that."""
     takers: int | None = None
     """Workers that have announced themselves and take the item's type; None: they were not read."""
-    silence: float | None = None
-    """Seconds since the worker that runs it was last seen, where it should have been seen since."""
     board_paused: Mark | None = None
     """Who paused the board, if it is paused."""
     occupants: tuple[str, ...] = ()
@@ -111,7 +109,7 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "version": NEWER if _is_newer(item) else "",
         "started": _started(item, facts) if item.running else "",
         "progress": _progress(lock) if lock else "",
-        "worker": _silence(facts) if item.running else "",
+        "worker": _silence(one),
         "lock": _lock(one, facts) if item.running else "",
         "board": _paused_by(facts.board_paused, facts) if facts.board_paused else "",
         "paused": _paused(item, facts) if item.is_paused else "",
@@ -119,9 +117,9 @@ def explain(one: ItemStatus, facts: Circumstances) -> Explanation:
         "requests": _queue(item),
         "next": _next(item, move, facts),
         "labels": _labels(facts.settings.labels) if facts.settings else "",
-        "saved": _checkpoint(item),
+        "checkpoint": _checkpoint(item),
         "last run": _last(item, facts),
-        "seen": _acknowledged(item, facts),
+        "acknowledged": _acknowledged(item, facts),
         "to change": _remedy(one, move, facts),
     }
     return Explanation(
@@ -315,10 +313,8 @@ def _progress(lock: Lock) -> str:
     return f"{done:g} of {total:g}" if total else f"{done:g}"
 
 
-def _silence(facts: Circumstances) -> str:
-    if facts.silence is None:
-        return ""
-    return f"last seen {last_seen(facts.silence)}: it has probably died"
+def _silence(one: ItemStatus) -> str:
+    return "" if one.silent is None else f"last seen {last_seen(one.silent)}: it has probably died"
 
 
 def _lock(one: ItemStatus, facts: Circumstances) -> str:
@@ -409,13 +405,13 @@ def _last(item: Item, facts: Circumstances) -> str:
         text += f" after {span((item.stop - item.start) / timedelta(seconds=1))}"
     if item.failures > 1:
         text += f", {in_a_row}"
-    said = first_line(item.error)
-    return f"{text}: {said}" if said else text
+    error = first_line(item.error)
+    return f"{text}: {error}" if error else text
 
 
 def _acknowledged(item: Item, facts: Circumstances) -> str:
     mark = decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None
-    return f"acknowledged {_by(mark, facts)}" if mark else ""
+    return _by(mark, facts) if mark else ""
 
 
 def _remedy(one: ItemStatus, move: Move, facts: Circumstances) -> str:
@@ -440,7 +436,7 @@ def _remedy_of_run(one: ItemStatus, facts: Circumstances) -> str:
     item_id = shlex.quote(one.item.id)
     if one.stale and facts.board_paused:
         return RESUME_BOARD
-    if one.stale or facts.silence is not None:
+    if one.stale or one.silent is not None:
         return f"`blackboard unlock {item_id}` takes the lock at once"
     return f"`blackboard cancel {item_id}` ends the run"
 
@@ -463,6 +459,7 @@ async def explained(
 ) -> tuple[ItemStatus, Explanation]:
     """An item as it stands now, and why it runs or does not. `present` are the board's workers."""
     status, now = await read_one(board, item)
+    status = with_silence(status, present)
     settings, problem = None, ""
     try:
         settings = board.resolve(item.type, item.spec)
@@ -481,7 +478,6 @@ async def explained(
         permitted=await _permitted(board, item, settings)
         if settings and item.waits and item.ready <= now
         else (),
-        silence=silence(present, item.owner) if item.running else None,
         board_paused=await paused_by(board),
     )
     return status, explain(status, circumstances)

@@ -67,6 +67,7 @@ MODULES = {
     **dict.fromkeys(("add", "edit", "rm", "rename"), "edit"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "pause"),
     **dict.fromkeys(("apply", "export"), "apply"),
+    **dict.fromkeys(("leader", "leases"), "sharing"),
     "why": "next",
     "import-crontab": "crontab",
     **dict.fromkeys(("check", "doctor", "workers", "notify"), "health"),

@@ -15,7 +15,6 @@ from blackboard.table import TableError
 
 
 async def record(
-    session: Session,
     board: BoardTable,
     verb: str,
     ids: Sequence[str],
@@ -26,8 +25,6 @@ async def record(
     """Record what a command has done to items or, with no `ids`, to the board. It is done: a store
     that does not take the record is a warning.
     """
-    if session.via is None:
-        return
     try:
         await record_action(
             board,
@@ -36,7 +33,7 @@ async def record(
             ids=ids,
             reason=reason,
             detail=", ".join(dict.fromkeys(details)),
-            via=session.via,
+            via="cli",
         )
     except TableError as trouble:
         warn(f"{verb}: it is done, and not recorded for `log --actions`: {trouble}")

@@ -333,7 +333,7 @@ async def _carry_out(
         if done:
             wake_workers(session.store)
             made = plan.only(done)
-            await record(session, board, "apply", made.ids, details=made.counts)
+            await record(board, "apply", made.ids, details=made.counts)
 
 
 OnDone = Callable[[Iterable[str]], None]

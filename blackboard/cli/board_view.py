@@ -20,8 +20,8 @@ from blackboard.cli.watching import (
     Watching,
     pressed,
     read,
-    said,
     sized,
+    with_message,
 )
 from blackboard.display.columns import (
     ITEM_COLUMNS,
@@ -124,7 +124,7 @@ class BoardView:
         async def work() -> None:
             await self._do(wanted)
 
-        self.state = said(self.state, f"{act.verb.value} {shown(act.id)} ...")
+        self.state = with_message(self.state, f"{act.verb.value} {shown(act.id)} ...")
         return work
 
     def fail(self, trouble: str) -> None:
@@ -156,9 +156,9 @@ class BoardView:
         try:
             words = await self._done(act)
         except (BlackboardError, TableError) as trouble:
-            self.state = said(self.state, words_of(trouble), bad=True)
+            self.state = with_message(self.state, words_of(trouble), bad=True)
         else:
-            self.state = said(self.state, f"{shown(act.id)} {words}")
+            self.state = with_message(self.state, f"{shown(act.id)} {words}")
 
     async def _done(self, act: Act) -> str:
         """Do it; what became of it, in words."""
@@ -248,7 +248,7 @@ class BoardView:
         ]
 
     def _bottom(self, width: int, parts: Sequence[str]) -> Line:
-        """The prompt, else what was said last, else what is wrong, else `parts`."""
+        """The prompt, else the last message, else what is wrong, else `parts`."""
         state = self.state
         if state.prompt is not None:
             return [(_prompt(state, state.prompt, width), Style.TITLE)]

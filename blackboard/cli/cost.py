@@ -12,12 +12,11 @@ from blackboard.cli.options import Chosen, common, cycle_option, number_option
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, run
-from blackboard.cost import Load, RequestCounts, Rhythm
+from blackboard.cost import Load, RequestCounts
 from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural, span
 from blackboard.protocol.members import workers
-from blackboard.protocol.reading import BoardTable
 from blackboard.schedule.times import parse_duration
 
 EPILOG = """\b
@@ -103,9 +102,15 @@ def cost_command(
     async def read() -> Estimate:
         async with reading(session.board(), "reading items") as board:
             at_work = 0 if count else sum(not one.lost for one in await workers(board))
+            now = await board.table.now()
+            rhythms = [
+                rhythm
+                async for item in board.items()
+                for rhythm in cost.rhythms_of([item], board.resolve, now)
+            ]
             return Estimate(
                 load=Load(
-                    rhythms=await _rhythms(board),
+                    rhythms=rhythms,
                     shards=shards or board.shards,
                     workers=count or at_work or 1,
                     cycle=beat,
@@ -113,7 +118,7 @@ def cost_command(
                     coordinator=settings.board.coordinator,
                 ),
                 price=per_million,
-                billed=session.store.lower().startswith("https:"),
+                billed=cost.price_of(session.store) > 0,
                 announced=at_work > 0,
             )
 
@@ -136,28 +141,13 @@ def dollars(text: str | None) -> float:
     return price
 
 
-async def _rhythms(board: BoardTable) -> tuple[Rhythm, ...]:
-    """Of all items that run repeatedly, and whose settings can be computed here."""
-    now = await board.table.now()
-    found = []
-    async for item in board.items():
-        try:
-            settings = board.resolve(item.type, item.spec)
-        except (BadInput, ValueError):
-            continue  # `doctor` reports it
-        rhythm = cost.rhythm_of(item, settings=settings, now=now)
-        if rhythm is not None:
-            found.append(rhythm)
-    return tuple(found)
-
-
 def lines(estimate: Estimate) -> Iterator[str]:
     """For people."""
     load, asked = estimate.load, estimate.asked
-    said = "announced" if estimate.announced else "assumed"
+    source = "announced" if estimate.announced else "assumed"
     yield wrapped(
         f"{plural(len(load.rhythms), 'item')} that run repeatedly, {round(load.runs):,} runs "
-        f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({said}), "
+        f"a month; {plural(load.shards, 'shard')}, {plural(load.workers, 'worker')} ({source}), "
         f"cycle {span(load.cycle.total_seconds())}"
     )
     yield ""

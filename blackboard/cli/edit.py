@@ -14,7 +14,7 @@ from blackboard.cli.output import Answer, print_answers
 from blackboard.cli.plan import differences
 from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.spec_options import (
-    Said,
+    Options,
     edited,
     new_spec,
     parse_keys,
@@ -74,7 +74,7 @@ def add_command(
     ids: tuple[str, ...],
     item_type: str,
     first: str | None,
-    said: Said,
+    options: Options,
     pairs: tuple[str, ...],
 ) -> int:
     """Add items: an id, a type, when and how they run.
@@ -90,7 +90,7 @@ def add_command(
     def zone_of(spec: Spec) -> str:
         return session.resolve(item_type, encode_spec(spec)).timezone
 
-    spec = new_spec(with_times(said, Spec(), zone_of, now), pairs=pairs)
+    spec = new_spec(with_times(options, Spec(), zone_of, now), pairs=pairs)
     session.check_params(item_type, spec.params)
     first_of(first, session.resolve(item_type, encode_spec(spec)), now)
     return run(_add(session, wanted, item_type=item_type, spec=spec, first=first))
@@ -164,7 +164,7 @@ def edit_command(
     ids: tuple[str, ...],
     exact: bool,
     item_type: str | None,
-    said: Said,
+    options: Options,
     pairs: tuple[str, ...],
     unset: tuple[str, ...],
     checkpoint: str | None,
@@ -174,7 +174,7 @@ def edit_command(
     blackout or number of runs leaves what is due. An item that runs keeps its type, and one that
     gets another type begins without a checkpoint.
     """
-    if not (said or pairs or unset or item_type or checkpoint is not None):
+    if not (options or pairs or unset or item_type or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
     if item_type is not None:
         check_type(item_type)
@@ -183,7 +183,7 @@ def edit_command(
     parse_keys(unset)
     now = SystemClock().now()
     session = Session.start(chosen).with_defaults(changes=True)
-    warn_idle_steps([edited(Spec(), with_times(said, Spec(), lambda _: "UTC", now))])
+    warn_idle_steps([edited(Spec(), with_times(options, Spec(), lambda _: "UTC", now))])
 
     resolve = session.resolve
 
@@ -191,7 +191,7 @@ def edit_command(
         def zone_of(spec: Spec) -> str:
             return resolve(item_type or item.type, encode_spec(spec)).timezone
 
-        return edited(spec, with_times(said, spec, zone_of, now), pairs=pairs, unset=unset)
+        return edited(spec, with_times(options, spec, zone_of, now), pairs=pairs, unset=unset)
 
     def check(board: BoardTable, items: Sequence[Item]) -> None:
         """All or none: an edit that one item refuses changes none."""
@@ -262,7 +262,7 @@ async def _rename(session: Session, item_id: str, new_id: str) -> int:
     async with session.board() as board:
         done = await rename(board, item_id, new_id, await mark_now(board, ""))
         wake_workers(session.store)
-        await record(session, board, "rename", [item_id], details=[f"to {new_id}"])
+        await record(board, "rename", [item_id], details=[f"to {new_id}"])
         paused = " and is paused, as it was" if done.item.is_paused else ""
         answer = Answer(item=done.item, words=f"is the name of {shown(item_id)} now{paused}")
         return await print_answers(board, [answer], json=session.chosen.json)
@@ -294,7 +294,9 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], exact: bool, yes: bool) 
     async def remove(board: BoardTable, item: Item) -> Answer:
         removed = await edits.remove(board, item.id)
         words = "is removed" + (", while it was running" if item.running else "")
-        return Answer(item=removed.item, words=words)
+        if not removed.changed:
+            words = "was removed by another command meanwhile"
+        return Answer(item=removed.item, words=words, changed=removed.changed)
 
     session = Session.start(chosen)
     return run(change_each(session, ids, remove, verb="remove", exact=exact, check=check))

@@ -21,10 +21,10 @@ class Listing(Struct, frozen=True, kw_only=True):
     records: object
     """The same for programs."""
     empty: str
-    """What is said where there is nothing."""
+    """The text where the table has no rows."""
     summary: str
     """In words, below what is watched."""
-    says_summary: bool = False
+    prints_summary: bool = False
     """Whether it is printed, too."""
     is_well: bool = True
     """Else the exit code is 1."""
@@ -34,7 +34,7 @@ class Listing(Struct, frozen=True, kw_only=True):
         if not self.rows:
             return wrapped(self.empty)
         text = table_text(self.columns, self.rows)
-        return f"{text}\n\n{self.summary}" if self.says_summary else text
+        return f"{text}\n\n{self.summary}" if self.prints_summary else text
 
     def page(self, width: int) -> WatchedPage:
         """The table laid out for a width."""

@@ -113,16 +113,16 @@ class Watched:
         self.ended.add_done_callback(lambda ended: call(ended.result()))
 
     def extend(self, deadline: float) -> None:
-        """The lease is the heartbeat's business."""
+        """Does nothing: the heartbeat renews the lease."""
 
     def lose(self, reason: str) -> None:
         self.lost.set(reason)
 
     def ask_to_end(self, reason: str) -> None:
-        """It is no pump."""
+        """Does nothing: pumps alone are asked to end."""
 
     def stop(self, outcome: Outcome, reason: str) -> None:  # noqa: ARG002 - as the contract has it
-        """A debugger is not interrupted: what its handler has lost is said."""
+        """Sets `ctx.lost` and prints the reason. The handler goes on: it may be in a debugger."""
         if not self.lost:
             self.lost.set(reason)
             click.echo(f"blackboard: {one_line(reason)}", file=self.console)
@@ -175,7 +175,7 @@ class LocalRun:
             context = self._context(held, lost, mask, checkpoint, save)
             try:
                 ended = self._call(handler, item, context, mask)
-            finally:  # what waits for them still would keep this process from ending
+            finally:  # a thread that waits for one would keep this process from ending
                 for flag in (context.lost, context.stopping):
                     cast(Flag, flag).set("the run has ended")
         return mask.ended(self._notes.added_to(replace(ended, output=tail.text())))
@@ -297,7 +297,7 @@ class LocalRun:
 
         self._claimed.set_result((holding, save))
         details = ["here", *param_names(self._once)]
-        await record(self._session, board, "run", [self._item.id], details=details)
+        await record(board, "run", [self._item.id], details=details)
         ended = await asyncio.wrap_future(self._ended)
         holding.ended = True
         finished = FinishedRun(claim=holding.claim, ended=ended, settings=holding.settings)

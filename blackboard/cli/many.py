@@ -116,5 +116,5 @@ async def change_each(
                 done = [item for item in items if item.id in after]
                 names = [name for item in done for name in details(item, after[item.id])]
                 ids = [item.id for item in done]
-                await record(session, board, verb, ids, reason=reason, details=names)
+                await record(board, verb, ids, reason=reason, details=names)
         return await print_answers(board, answers, json=session.chosen.json)

@@ -70,7 +70,7 @@ async def _pause_board(session: Session, reason: str) -> int:
         mark = await paused_by(board)
         wake_workers(session.store)
         if changed:
-            await record(session, board, "pause board", (), reason=reason)
+            await record(board, "pause board", (), reason=reason)
         now = await board.table.now()
     _say_of_board(session, mark, changed=changed, words=paused_words(mark, now) if mark else "")
     return 0
@@ -81,7 +81,7 @@ async def _resume_board(session: Session, reason: str) -> int:
         changed = await resume_board(board)
         wake_workers(session.store)
         if changed:
-            await record(session, board, "resume board", (), reason=reason)
+            await record(board, "resume board", (), reason=reason)
     words = "the board is resumed" if changed else "the board was not paused"
     _say_of_board(session, None, changed=changed, words=words)
     return 0

@@ -5,9 +5,8 @@ erased at the end. It costs nothing where it is not shown.
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from datetime import datetime
 from typing import Any
 
 import click
@@ -17,7 +16,8 @@ from blackboard.clock import Clock, SystemClock
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.statistics import read_statistics
-from blackboard.table import Etag, Op, Row, Table
+from blackboard.table import Row, Table
+from blackboard.tables.base import ForwardingTable
 
 MANY = 200
 """Things for which a bar is shown at once."""
@@ -134,39 +134,22 @@ async def reading(
         yield through
 
 
-class CountedTable:
+class CountedTable(ForwardingTable):
     """A store whose rows are counted as they are read, for a bar."""
 
     def __init__(self, table: Table, progress: ProgressBar, prefix: str) -> None:
-        self.max_rows = table.max_rows
-        self.max_bytes = table.max_bytes
-        self.max_value = table.max_value
-        self.resolution = table.resolution
-        self.requests = table.requests
-        self._table = table
+        super().__init__(table)
         self._progress = progress
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
         """What only some stores have, such as `integrity`."""
-        return getattr(self._table, name)
-
-    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
-        return await self._table.commit(partition, ops)
+        return getattr(self.table, name)
 
     async def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
-        async for row in self._table.scan(partition, first, last, limit):
+        async for row in self.table.scan(partition, first, last, limit):
             if row.key.startswith(self._prefix):
                 self._progress.moved()
             yield row
-
-    async def now(self) -> datetime:
-        return await self._table.now()
-
-    def age(self, row: Row) -> float:
-        return self._table.age(row)
-
-    async def close(self) -> None:
-        await self._table.close()

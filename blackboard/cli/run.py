@@ -1,6 +1,7 @@
 """`blackboard run`: run items now, and wait for the outcome on request."""
 
 import asyncio
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,7 @@ from blackboard.cli.session import Session, ids_argument, run
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.layout import one_line, shown
 from blackboard.display.queries import select
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome, Run, State
 from blackboard.phrases import first_line, plural, span, stamp
@@ -221,7 +222,7 @@ async def _request(
             if done:
                 wake_workers(session.store)
                 asked = [item.id for item in items if item.id in done]
-                await record(session, board, "run", asked, details=param_names(onces[0]))
+                await record(board, "run", asked, details=param_names(onces[0]))
         if not wait:
             answers = [Answer(item=one.item, words=_due(one)) for one in requests]
             return await print_answers(board, answers, json=session.chosen.json)
@@ -248,11 +249,11 @@ def _report(item_id: str, words: str) -> None:
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
     """The params of one run that --set changes, each a whole value of its first key. Raises
-    BadInput when the item is paused, or no row can hold them.
+    BlackboardError when the item is paused, and BadInput when no row can hold them.
     """
     if item.is_paused:
-        problem = f"{item.id!r} is paused"
-        raise BadInput("id", problem, f"`blackboard resume {shown(item.id)}` first")
+        remedy = f"`blackboard resume {shown(shlex.quote(item.id))}` first"
+        raise BlackboardError(f"{shown(item.id)} is paused: {remedy}")
     parsed = parse_pairs(pairs)
     params = laid_over(spec_of(item).params, parsed)
     once = {path[0]: params[path[0]] for path, _ in parsed}

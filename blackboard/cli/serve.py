@@ -125,7 +125,8 @@ def _own_names(host: str) -> tuple[str, ...]:
     """The names of this machine, under which the pages are served anyhow."""
     if host in {"127.0.0.1", "::1"}:
         return ("localhost",)
-    return ("localhost", host, socket.gethostname(), socket.getfqdn())
+    own = (host, socket.gethostname(), socket.getfqdn())
+    return ("localhost", *(one for one in own if one.strip(".")))
 
 
 async def serve(pages: "ASGIApp", host: str, port: int, *, json: bool) -> None:

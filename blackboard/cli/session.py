@@ -23,7 +23,7 @@ from blackboard.cli.output import note, warn
 from blackboard.errors import BadInput
 from blackboard.handlers.registry import load
 from blackboard.location import Location, name_of, store_of
-from blackboard.model import Via, replace
+from blackboard.model import replace
 from blackboard.phrases import plural
 from blackboard.protocol.keys import check_board_name
 from blackboard.protocol.reading import BoardTable
@@ -40,7 +40,6 @@ class Session(Location):
     """One call of a command: its settings and where its board is."""
 
     chosen: Chosen
-    via: Via | None = "cli"
 
     @classmethod
     def start(cls, chosen: Chosen) -> "Session":

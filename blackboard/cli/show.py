@@ -114,7 +114,7 @@ def _watched(
     session = session.with_defaults()
 
     def view(table: BoardTable) -> BoardView:
-        board = Board(table, session)
+        board = Board(table, session, via="cli")
         return BoardView(table, board, query, absolute=absolute, limit=limit)
 
     return watched(session, view, every=every)
@@ -136,7 +136,7 @@ async def _once(
 
 
 def _head(found: ItemsFound) -> list[Line]:
-    """What is said of a board that is paused."""
+    """Who paused the board, if it is paused."""
     if not found.paused:
         return []
     return paragraph(paused_words(found.paused, found.now), width(), margin="  ", style=Style.LATE)

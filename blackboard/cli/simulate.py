@@ -345,13 +345,8 @@ def _watched(world: "World") -> Iterator[None]:
 
 def _rhythms(world: "World") -> Sequence[Rhythm]:
     """Of the items of a simulated world."""
-    now = world.store.now()
     items = (shadow.item for shadow in world.shadows.of.values() if shadow.item is not None)
-    found = (
-        cost.rhythm_of(one, settings=world.board.resolve(one.type, one.spec), now=now)
-        for one in items
-    )
-    return [one for one in found if one is not None]
+    return cost.rhythms_of(items, world.board.resolve, world.store.now())
 
 
 def _again(ctx: click.Context) -> str:

@@ -92,7 +92,7 @@ COUNTED = {
 }
 """Faults of workers or of the store, and the names that a world counts them by."""
 FATES = {
-    Fault.LOST: (Fate.NEVER, Fate.UNHEARD),
+    Fault.LOST: (Fate.NEVER, Fate.REPLY_LOST),
     Fault.LATE: (Fate.LATE,),
     Fault.BUSY: (Fate.BUSY,),
 }

@@ -26,14 +26,14 @@ from blackboard.schedule.times import iso_text
 from blackboard.spec import Spec, check_params
 
 
-def parse_pairs(pairs: Sequence[str], field: str = "set") -> list[tuple[list[str], Any]]:
+def parse_pairs(pairs: Sequence[str]) -> list[tuple[list[str], Any]]:
     """Each KEY=VALUE as the path of its key and its value. Raises BadInput."""
-    return [_parse(pair, field) for pair in pairs]
+    return [_parse(pair) for pair in pairs]
 
 
-def parse_keys(texts: Sequence[str], field: str = "unset") -> list[list[str]]:
+def parse_keys(texts: Sequence[str]) -> list[list[str]]:
     """Each dotted key as a path. Raises BadInput."""
-    return [_path(text, field) for text in texts]
+    return [_path(text, "unset") for text in texts]
 
 
 def laid_over(
@@ -56,11 +56,11 @@ def laid_over(
     return copied
 
 
-def _parse(pair: str, field: str) -> tuple[list[str], Any]:
+def _parse(pair: str) -> tuple[list[str], Any]:
     key, equals, text = pair.partition("=")
     if not equals:
-        raise BadInput(field, f"{pair!r} is not KEY=VALUE", f"as in --{field} days=90")
-    path = _path(key, field)
+        raise BadInput("set", f"{pair!r} is not KEY=VALUE", "as in --set days=90")
+    path = _path(key, "set")
     value = parse_value(text, key)
     check_params({key: value})
     return path, value
@@ -108,7 +108,7 @@ def _object_at(
     return params
 
 
-Said = Mapping[str, str | int]
+Options = Mapping[str, str | int]
 """The values of the options, by the field of a spec; "" removes the item's own value."""
 
 
@@ -153,13 +153,13 @@ _COUNTS = {"--retries", "--missed-limit", "--max-runs", "--priority"}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, handed to the command as one argument `said`, and `pairs` of `--set`."""
+    """The options, handed to the command as one argument `options`, and `pairs` of `--set`."""
 
     @wraps(function)
     def with_spec(*args: Any, **kwargs: Any) -> Any:
         given = {_field(name): kwargs.pop(_field(name)) for name, _, _ in _OPTIONS}
-        said = {name: value for name, value in given.items() if value is not None}
-        return function(*args, said=said, **kwargs)
+        options = {name: value for name, value in given.items() if value is not None}
+        return function(*args, options=options, **kwargs)
 
     wrapped = set_option(with_spec)
     for name, metavar, line in reversed(_OPTIONS):
@@ -178,41 +178,45 @@ def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=line)(function)
 
 
-def edited(spec: Spec, said: Said, *, pairs: Sequence[str] = (), unset: Sequence[str] = ()) -> Spec:
+def edited(
+    spec: Spec, options: Options, *, pairs: Sequence[str] = (), unset: Sequence[str] = ()
+) -> Spec:
     """`spec` with the values of the options, checked. Raises BadInput naming the field."""
     params = laid_over(spec.params, parse_pairs(pairs), parse_keys(unset))
-    tags = [one.strip() for one in str(said.get("tags", "")).split(",")]
-    return changed(spec, {**said, "tags": tags} if any(tags) else said, params=params)
+    tags = [one.strip() for one in str(options.get("tags", "")).split(",")]
+    return changed(spec, {**options, "tags": tags} if any(tags) else options, params=params)
 
 
-def new_spec(said: Said, *, pairs: Sequence[str]) -> Spec:
+def new_spec(options: Options, *, pairs: Sequence[str]) -> Spec:
     """The spec of a new item, which has no values to remove."""
-    for name, value in said.items():
+    for name, value in options.items():
         if value == "":
             raise BadInput(name, "it is empty", "leave the option out")
-    return edited(Spec(), said, pairs=pairs)
+    return edited(Spec(), options, pairs=pairs)
 
 
 SOME_TIME = "2000-01-01"
 """In place of an `at` until its time zone is known."""
 
 
-def with_times(said: Said, before: Spec, zone_of: Callable[[Spec], str], now: datetime) -> Said:
-    """`said` with times as a spec has them: "tomorrow" means another day each day. They are of the
-    zone that the spec has with all else that is said.
+def with_times(
+    options: Options, before: Spec, zone_of: Callable[[Spec], str], now: datetime
+) -> Options:
+    """`options` with times as a spec has them: "tomorrow" means another day each day. They are in
+    the zone that the spec has with all other options.
     """
     times = {
         name: text
         for name in ("at", "until")
-        if (text := str(said.get(name, ""))) and not _is_iso(text)
+        if (text := str(options.get(name, ""))) and not _is_iso(text)
     }
     if not times:
-        return said
-    others = {name: value for name, value in said.items() if name not in times}
+        return options
+    others = {name: value for name, value in options.items() if name not in times}
     if "at" in times:
         others["at"] = SOME_TIME  # in the place of a schedule that may have another zone
     zone = zone_of(edited(before, others))
-    return {**said, **{name: iso_text(text, zone, name, now) for name, text in times.items()}}
+    return {**options, **{name: iso_text(text, zone, name, now) for name, text in times.items()}}
 
 
 def _is_iso(text: str) -> bool:

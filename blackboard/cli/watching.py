@@ -240,7 +240,7 @@ def read(state: Watching, found: ItemsFound, *, limit: int) -> Watching:
     return sized(replace(state, chosen=max(min(state.chosen, state.total - 1), 0)), state.page)
 
 
-def said(state: Watching, message: str, *, bad: bool = False) -> Watching:
+def with_message(state: Watching, message: str, *, bad: bool = False) -> Watching:
     """A message in the bottom line."""
     return replace(state, message=message, bad=bad)
 
@@ -323,7 +323,7 @@ def _asked(state: Watching, key: str) -> Watching:
     """The prompt of an act."""
     one = state.opened or state.selected
     if one is None:
-        return said(state, "no item is chosen", bad=True)
+        return with_message(state, "no item is chosen", bad=True)
     item = one.item
     match key:
         case "p":
@@ -331,7 +331,7 @@ def _asked(state: Watching, key: str) -> Watching:
             prompt = Prompt(act=Act(verb=verb, id=item.id))
         case "c":
             if not item.running:
-                return said(state, f"{shown(item.id)} does not run", bad=True)
+                return with_message(state, f"{shown(item.id)} does not run", bad=True)
             prompt = Prompt(act=Act(verb=Verb.CANCEL, id=item.id))
         case _:
             prompt = Prompt(act=Act(verb=Verb.RUN, id=item.id), by_yes=True)
@@ -352,7 +352,7 @@ def _answered(state: Watching, prompt: Prompt, key: str) -> tuple[Watching, Act 
         try:
             filter_of(typed)
         except BadInput as problem:
-            return said(state, str(problem), bad=True), None
+            return with_message(state, str(problem), bad=True), None
         return _from_top(replace(done, filter=typed)), None
     return replace(state, prompt=replace(prompt, typed=_typed(prompt.typed, key))), None
 

@@ -183,7 +183,7 @@ class _Story:
         """Show the election until one of the programs leads, and return its name."""
         name_of = self.workers.name_of
         while True:
-            if (found := await read_elections(self.board)) is not None:
+            if (found := await read_elections(self.board)).statuses:
                 self.output.show(leaders_picture(found, name_of=name_of, width=self.output.width))
                 for one in found.statuses:
                     leader = name_of(one.item.owner).split()[0] if one.item.owner else ""

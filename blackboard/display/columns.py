@@ -285,7 +285,7 @@ def _summary(counted: Statistics, *, total: int, now: datetime) -> str:
 
 
 def _counts(counted: Statistics, *, now: datetime) -> list[str]:
-    """What there is to be said of items beside their number."""
+    """The counts of items by state, and when the next one is ready."""
     counts = {
         "running": counted.running - counted.stale,
         "stale": counted.stale,
@@ -327,7 +327,7 @@ def run_outcome(run: Run) -> Cell:
 
 
 def run_words(run: Run) -> str:
-    """What is to be said of a run in a line: its error, else its warnings, else its result."""
+    """A run in a line: its error, else its warnings, else its result."""
     return first_line(run.error) or "; ".join(run.warnings) or run.result
 
 

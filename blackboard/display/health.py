@@ -15,7 +15,7 @@ from blackboard.election import COORDINATOR, read_elections
 from blackboard.model import VERSION, Mark, Statistics
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import Sighting, silence, takers, workers
+from blackboard.protocol.members import Sighting, takers, with_silence, workers
 from blackboard.protocol.planning import planning_of
 from blackboard.protocol.reading import BoardStatus, BoardTable
 from blackboard.protocol.statistics import count, read_statistics
@@ -88,13 +88,13 @@ def alarms_of(
             words += f", and no live worker takes {item.type}"
         problem = "overdue" if one.overdue else "unserved"
         yield Alarm(id=item.id, type=item.type, problem=problem, since=item.ready, message=words)
-    quiet = silence(present, item.owner) if item.running else None
-    seen = "" if quiet is None else f"{item.owner} was last seen {last_seen(quiet)}"
+    silent = with_silence(one, present).silent
     if one.stale and one.lock is not None:
         words = f"{item.owner} has not renewed its lock {since(one.lock.age)}"
         yield Alarm(id=item.id, type=item.type, problem="stale", since=item.start, message=words)
-    elif seen:
-        yield Alarm(id=item.id, type=item.type, problem="silent", since=item.start, message=seen)
+    elif silent is not None:
+        words = f"{item.owner} was last seen {last_seen(silent)}"
+        yield Alarm(id=item.id, type=item.type, problem="silent", since=item.start, message=words)
     if one.failing and not item.is_acknowledged:
         words = plural(item.failures, "failure") + " in a row"
         error = first_line(item.error)
@@ -139,8 +139,7 @@ class Overview:
     @property
     def coordinator(self) -> ItemStatus | None:
         """Its election; None where no worker leads it."""
-        found = (one for one in self.elections if one.item.id == COORDINATOR and has_leader(one))
-        return next(found, None)
+        return coordinator_in(self.elections)
 
 
 class WorkerCount(Struct, frozen=True, kw_only=True):
@@ -162,6 +161,12 @@ def worker_count(present: Sequence[Sighting]) -> WorkerCount:
     """Of the workers that have announced themselves."""
     lost = sum(one.lost for one in present)
     return WorkerCount(alive=len(present) - lost, lost=lost)
+
+
+def coordinator_in(elections: Sequence[ItemStatus]) -> ItemStatus | None:
+    """The election of the coordinator; None where no worker leads it."""
+    found = (one for one in elections if one.item.id == COORDINATOR and has_leader(one))
+    return next(found, None)
 
 
 def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
@@ -187,7 +192,7 @@ async def read_overview(board: BoardTable, *, exact: bool) -> Overview:
         counted=counted,
         is_now=is_now,
         present=await workers(board),
-        elections=elections.statuses if elections else (),
+        elections=elections.statuses,
         age=max((await board.table.now() - counted.at).total_seconds(), 0.0),
         paused=await paused_by(board),
         now=await board.table.now(),

@@ -28,11 +28,10 @@ from blackboard.model import (
     State,
     Statistics,
     Token,
-    replace,
 )
 from blackboard.patterns import is_glob, is_label, matches
 from blackboard.protocol.maintenance import paused_by
-from blackboard.protocol.members import silence, workers
+from blackboard.protocol.members import with_silence, workers
 from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
 from blackboard.protocol.statistics import read_statistics
 from blackboard.rules.due import is_stale
@@ -140,8 +139,9 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
                 found = [one for one in found if self._has_words(board, one.item)]
             shown, left = found[:limit], len(found[limit:]) if limit is not None else 0
             counted, total = counts_of(found, now=read.now), len(read.statuses)
+        present = await workers(board) if any(one.running for one in shown) else ()
         return ItemsFound(
-            items=await _with_silence(board, shown),
+            items=[with_silence(one, present) for one in shown],
             left=left,
             now=read.now,
             counted=counted,
@@ -217,15 +217,6 @@ def _has_word(board: BoardTable, item: Item, word: str) -> bool:
         return word.casefold() in item.id.casefold()
     labels = board.labels(item) if is_label(word) else Labels()
     return matches(word, item_id=item.id, item_type=item.type, labels=labels)
-
-
-async def _with_silence(board: BoardTable, statuses: Sequence[ItemStatus]) -> list[ItemStatus]:
-    """Says of runs whose worker is lost when that was last seen."""
-    present = await workers(board) if any(one.running for one in statuses) else ()
-    return [
-        replace(one, silent=silence(present, one.item.owner)) if one.running else one
-        for one in statuses
-    ]
 
 
 class _Few(Struct, frozen=True):

@@ -92,15 +92,15 @@ def report_at(path: Path, item: Item) -> dict[str, Any]:
 
 def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[dict[str, Any]]]:
     """The columns and the rows that the report names."""
-    said = report.get("table")
-    if not isinstance(said, dict):
+    described = report.get("table")
+    if not isinstance(described, dict):
         return [], []
     columns = [
         ReportColumn(str(one.get("title", one["key"])), str(one["key"]), one.get("signed") is True)
-        for one in _objects(said.get("columns"))
+        for one in _objects(described.get("columns"))
         if "key" in one
     ]
-    return columns[:_MOST_COLUMNS], list(_objects(report.get(str(said.get("rows")))))
+    return columns[:_MOST_COLUMNS], list(_objects(report.get(str(described.get("rows")))))
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -136,8 +136,8 @@ def words_of(value: Any, *, signed: bool) -> str:
 
 def report_numbers(report: Mapping[str, Any]) -> dict[str, str]:
     """The plain numbers and words of a report's summary, by name."""
-    said = report.get("summary")
-    numbers = said.items() if isinstance(said, dict) else ()
+    summary = report.get("summary")
+    numbers = summary.items() if isinstance(summary, dict) else ()
     return {
         str(name): str(value)
         for name, value in numbers

@@ -15,7 +15,7 @@ from blackboard.errors import BadInput
 from blackboard.model import Outcome
 from blackboard.phrases import first_line
 from blackboard.protocol import keys
-from blackboard.protocol.reading import BoardStatus, BoardTable, read_status
+from blackboard.protocol.reading import BoardTable, read_status
 from blackboard.rules.next_run import says_future
 from blackboard.rules.status import ItemStatus
 from blackboard.rules.transitions import FAILING
@@ -119,13 +119,13 @@ def last_move(one: ItemStatus) -> str:
 # ---- elections
 
 
-def has_no_leader(one: ItemStatus, read: BoardStatus) -> bool:
+def has_no_leader(one: ItemStatus, now: datetime) -> bool:
     """Whether an election has had no leader for longer than its lease."""
     if one.stale and one.lock is not None:
         return one.lock.age - one.lock.stale_after > _lease_of(one)
-    if one.item.waits and says_future(one.item, now=read.now):
+    if one.item.waits and says_future(one.item, now=now):
         return True  # a clock was wrong: nothing says for how long
-    return one.item.waits and (read.now - one.item.ready).total_seconds() > _lease_of(one)
+    return one.item.waits and (now - one.item.ready).total_seconds() > _lease_of(one)
 
 
 def _lease_of(one: ItemStatus) -> float:
@@ -218,7 +218,7 @@ def _partition_record(group: GroupLeases, one: ItemStatus) -> PartitionRecord:
     )
 
 
-def election_record(one: ItemStatus, *, late: bool) -> ElectionRecord:
+def election_record(one: ItemStatus, now: datetime) -> ElectionRecord:
     """An election as it stood when it was read."""
     item, lease = one.item, _lease_of(one)
     leads = one.lock is not None and not one.stale
@@ -231,7 +231,7 @@ def election_record(one: ItemStatus, *, late: bool) -> ElectionRecord:
         lease=lease if math.isfinite(lease) else None,
         renewed=_renewed(one),
         paused=item.is_paused,
-        late=late,
+        late=has_no_leader(one, now),
     )
 
 

@@ -3,9 +3,9 @@
 Coroutines on the worker's loop and plain functions in a child process get the same. Only
 waiting differs: it blocks in a plain function and is awaited in a coroutine.
 
-What a handler may raise to say how its run ended is `Retry`, `Skip` or `Fail`. It goes over
-`retries`, which is what the item is set to where its handler says nothing. The reason is kept with
-the run, without a traceback but that of its cause (`raise ... from problem`).
+A handler may raise `Retry`, `Skip` or `Fail` to state how its run ended. That overrides `retries`,
+the setting of the item. The reason is kept with the run, without a traceback but that of its cause
+(`raise ... from problem`).
 """
 
 import logging
@@ -204,7 +204,7 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str) -> Any:
             return value
 
 
-# ---- how a run ended, as its handler says it
+# ---- how a run ended, as its handler states it
 
 SHORTEST_AFTER = timedelta(seconds=1)
 LONGEST_AFTER = timedelta(days=366)
@@ -255,8 +255,8 @@ class Fail(HandlerAnswer):
         self.retry = bool(retry)
 
 
-def said_by(answer: HandlerAnswer) -> str:
-    """The reason, in words where there is none."""
+def reason_of(answer: HandlerAnswer) -> str:
+    """The reason; where none was given, a word for it."""
     match answer:
         case Retry(after=after, reason=reason):
             asked = f"asked for a retry in {math.ceil(after.total_seconds()):,} s"

@@ -30,7 +30,7 @@ from blackboard.handlers.registry import load
 from blackboard.rules.shares import Balance
 from blackboard.spec import decode_spec, encode_spec
 
-PATIENCE = 60.0
+IMPORT_TIMEOUT = 60.0
 """Seconds that the import of all jobs may take."""
 KEPT = 30 * 86_400.0
 """Seconds for which a description is kept that no command has made again."""
@@ -163,11 +163,11 @@ def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=PATIENCE,
+                timeout=IMPORT_TIMEOUT,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            problem = f"to import them takes longer than {PATIENCE:g} s"
+            problem = f"to import them takes longer than {IMPORT_TIMEOUT:g} s"
             raise BadInput("jobs", problem, "`blackboard types --check` shows where") from None
         answer.seek(0)
         try:

@@ -102,8 +102,8 @@ class Params(Struct, frozen=True, kw_only=True):
             names = set[str]() if is_own else variables(_value_at(written, place))
             if not names:
                 raise BadInput(f"params{place}", text) from None
-            said = " and ".join(f"${{{name}}}" for name in sorted(names))
-            wrong = f"the value of {said} in the worker's environment does not fit"
+            listed = " and ".join(f"${{{name}}}" for name in sorted(names))
+            wrong = f"the value of {listed} in the worker's environment does not fit"
             raise BadInput(f"params{place}", wrong, self._wanted_at(place)) from None
 
     def _wanted_at(self, place: str) -> str:

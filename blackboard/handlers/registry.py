@@ -173,8 +173,8 @@ def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
             found += handlers_in(import_source(source), source)
         except (Exception, SystemExit) as problem:
             where = str(Path(source.folder, source.module)) if source.folder else source.module
-            said = f"cannot import {where}: {_in_a_line(problem)}"
-            raise BadInput(field, said, _remedy(problem, source)) from problem
+            words = f"cannot import {where}: {_in_a_line(problem)}"
+            raise BadInput(field, words, _remedy(problem, source)) from problem
     if not found:
         raise BadInput(field, "there is no handler in it", "mark one with @handler")
     return found

@@ -134,7 +134,7 @@ class Composer:
         return self._about("test", f"a test notice from {self.worker}", at=at, more={})
 
     def _about(self, event: str, words: str, *, at: datetime, more: Payload) -> Payload:
-        """A payload: `more` within what every payload says."""
+        """A payload: `more` within the fields of every payload."""
         return {
             "event": event,
             "board": self.board,
@@ -238,8 +238,8 @@ def _words(notice: Notice, *, at: datetime) -> str:
     if notice.event is NoticeKind.FAILED:
         how = "" if notice.outcome == Outcome.FAILED.value else f" ({notice.outcome})"
         times = f", {notice.failures:,} times in a row" if notice.failures > 1 else ""
-        said = first_line(notice.error)
-        return f"failed{how}{times}" + (f": {said}" if said else "")
+        error = first_line(notice.error)
+        return f"failed{how}{times}" + (f": {error}" if error else "")
     if notice.event is NoticeKind.WARNED:
         return f"warns: {notice.error}"
     if notice.failures:
@@ -289,7 +289,7 @@ class NoticeRow:
     fence: int
     failures: int
     nonce: str
-    taken: bool
+    accepted: bool
     """Whether a way accepted the notice."""
     version: int
     etag: Etag
@@ -302,7 +302,7 @@ def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta |
     """
     if row.version > VERSION:
         return False
-    if not row.taken:
+    if not row.accepted:
         return row.age > HANDOVER
     if notice.event.value not in row.events:
         return True
@@ -363,12 +363,12 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
             events |= set() if was_well_since(notice, row) else row.events
         data: dict[str, Value] = {
             "item": notice.id,
-            "told": " ".join(sorted(events)),
+            "events": " ".join(sorted(events)),
             "at": now,
             "fence": notice.fence,
             "failures": notice.failures,
             "nonce": nonce,
-            "taken": False,
+            "accepted": False,
             "version": VERSION,
         }
         write = Insert(key, data) if row is None else Merge(key, data, row.etag)
@@ -380,12 +380,12 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
     return None
 
 
-async def taken(board: BoardTable, item_id: str, etag: Etag) -> None:
+async def mark_accepted(board: BoardTable, item_id: str, etag: Etag) -> None:
     """Write that the notice was accepted. If this is lost, the notice is sent once more."""
     partition, key = notices_partition(board.name), notice_key(item_id)
     for _ in range(TRIES):
         try:
-            await board.table.commit(partition, [Merge(key, {"taken": True}, etag)])
+            await board.table.commit(partition, [Merge(key, {"accepted": True}, etag)])
         except Unknown:
             continue
         except Conflict:
@@ -436,12 +436,12 @@ def notice_row_of(row: Row, *, age: float) -> NoticeRow:
     data = row.data
     at = data.get("at")
     return NoticeRow(
-        events=frozenset(str(data.get("told", "")).split()),
+        events=frozenset(str(data.get("events", "")).split()),
         at=at if isinstance(at, datetime) else LONG_AGO,
         fence=int(str(data.get("fence", 0))),
         failures=int(str(data.get("failures", 0))),
         nonce=str(data.get("nonce", "")),
-        taken=data.get("taken") is True,
+        accepted=data.get("accepted") is True,
         version=version_of(data),
         etag=row.etag,
         age=age,

@@ -42,7 +42,7 @@ from blackboard.schedule.times import parse_duration
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Unavailable
 
-LAST_WORD = 5.0
+SHUTDOWN_TIMEOUT = 5.0
 """Seconds that an ending worker waits for what is still to be sent."""
 TRIES = 3
 """Of a notice that fails for a reason other than the store: it may be the notice itself, which must
@@ -114,8 +114,8 @@ class Notifier:
         found = (notice.id, notice.type, notice.labels)
         return next(line for line in self._lines if line[0].matches(*found))
 
-    def heard(self, event: BoardEvent) -> None:
-        """The subscriber."""
+    def on_event(self, event: BoardEvent) -> None:
+        """Subscribed to the events of the worker."""
         match event:
             case RunEnded():
                 for notice in (
@@ -166,7 +166,7 @@ class Notifier:
         finally:
             self._ending.set()
             try:
-                await asyncio.wait(tasks, timeout=LAST_WORD)
+                await asyncio.wait(tasks, timeout=SHUTDOWN_TIMEOUT)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -216,8 +216,8 @@ class Notifier:
         is_wanted = found.event in route.on
         since = self.board.clock.monotonic()
         if found.event is NoticeKind.RECOVERED:
-            was_told = await end(self.board, found.id)
-            etag = "" if was_told and is_wanted else None
+            was_sent = await end(self.board, found.id)
+            etag = "" if was_sent and is_wanted else None
         elif is_wanted and senders:
             etag = await begin(self.board, found, again=self.again)
         if etag is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from blackboard.clock import Clock
 from blackboard.events import NoticeFailed, NoticeSent
-from blackboard.notify.notices import Composer, Notice, Payload, taken
+from blackboard.notify.notices import Composer, Notice, Payload, mark_accepted
 from blackboard.notify.ways import Address, NotSent, Way
 from blackboard.protocol.reading import BoardTable
 from blackboard.rules.breaker import NOTICES
@@ -208,7 +208,7 @@ class NoticeSender:
     async def _try(self, batch: Sequence[BegunNotice]) -> WayAnswer:
         try:
             payload = await self._payload([one.notice for one in batch])
-        except Exception as problem:  # noqa: BLE001 - the store did not say the time, say
+        except Exception as problem:  # noqa: BLE001 - such as no time from the store
             self.trouble.report("notices", type(problem).__name__)
             return WayAnswer.LATER
         try:
@@ -238,7 +238,7 @@ class NoticeSender:
             if not one.etag:
                 continue
             try:
-                await taken(self.board, notice.id, one.etag)
+                await mark_accepted(self.board, notice.id, one.etag)
                 one.etag = ""
             except Exception as problem:  # noqa: BLE001 - then it is sent once more
                 self.trouble.report("notices", type(problem).__name__)

@@ -102,7 +102,7 @@ async def change_item(
         item = await board.item(item_id)
         if item is None or item.state is State.REMOVED or (first and item.born != first.born):
             if first is not None and gone_is_done:
-                return Changed(item=first)
+                return Changed(item=first, changed=unanswered is not None)
             raise Missing(item_id)
         check_version(item)
         first = first or item
@@ -271,7 +271,7 @@ async def run_now(
         return made.item
 
     done = await change_item(board, item_id, build, write=change_ops, name=name)
-    if made is None:  # it was applied by an earlier call
+    if made is None or not done.changed:  # another call has applied it
         return _requested_before(done.item, name)
     return replace(made, item=done.item, changed=done.changed)
 

@@ -1,6 +1,6 @@
 """The workers of a board: a row for each, in a partition of its own.
 
-These rows are for people and their commands, and for workers to know each other. They permit
+These rows are for people and their commands, and for workers to find each other. They permit
 nothing: a worker that is not listed may run items, and one that is listed may be dead. A worker
 writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
 it is called lost; after a day, the next worker that starts deletes its row. Candidates of
@@ -18,6 +18,7 @@ from blackboard.protocol.keys import WORKER, end_of, worker_key, workers_partiti
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import data_of, readable
 from blackboard.rules.next_run import is_ahead
+from blackboard.rules.status import ItemStatus
 from blackboard.table import ANY, Conflict, Delete, Insert, Merge, Op, Row, Unknown, read
 
 ANNOUNCE_EVERY = 60.0
@@ -103,11 +104,15 @@ def takers(sightings: Sequence[Sighting], item_type: str) -> list[Sighting]:
     return [one for one in sightings if not one.lost and one.takes(item_type)]
 
 
-def silence(sightings: Sequence[Sighting], owner: str) -> float | None:
-    """Seconds since a worker that should have announced itself by now was last seen; None: it is
-    alive, or has no row.
+def with_silence(one: ItemStatus, sightings: Sequence[Sighting]) -> ItemStatus:
+    """The status of an item, with `silent` where it runs and its worker is lost. A worker that is
+    alive, or has no row, is not silent.
     """
-    return next((one.age for one in sightings if one.lost and one.member.owner == owner), None)
+    if not one.running:
+        return one
+    owner = one.item.owner
+    ages = (found.age for found in sightings if found.lost and found.member.owner == owner)
+    return replace(one, silent=next(ages, None))
 
 
 async def _rows(board: BoardTable) -> list[Row]:

@@ -19,7 +19,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.batches import insisting
 from blackboard.protocol.rows import Record, record_of, version_of
 from blackboard.rules.breaker import STORE
-from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, statuses_of
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, status_of
 from blackboard.spec import Labels, RunSettings
 from blackboard.table import (
     Busy,
@@ -424,11 +424,14 @@ async def read_status(
     if any(item.running for item in items):
         locks = {lock.id: lock async for lock in board.locks()}
     now = await board.table.now()
-    found = statuses_of(
-        sorted(items, key=lambda item: item.id),
-        locks,
-        now=now,
-        resolution=board.table.resolution,
-        overdue_after=overdue_after,
+    found = (
+        status_of(
+            item,
+            locks.get(item.id),
+            now=now,
+            resolution=board.table.resolution,
+            overdue_after=overdue_after,
+        )
+        for item in sorted(items, key=lambda item: item.id)
     )
     return BoardStatus(statuses=tuple(found), now=now)

@@ -3,13 +3,17 @@ safe by itself; a rename that was interrupted is finished by asking for it again
 
     1   pause the old one, with a mark that says why: no worker claims it from now on
     2   make the new one, paused, with all that the old one has but its history
-    3   remove the old one, if it is as it was copied; else make the new one again
+    3   remove the old one, if it is as it was copied; else copy it again over the new one
     4   resume the new one, unless a person had paused the old one
 
-The history stays with the old id, as that of a removed item does.
+The tombstone of the old one has the name of the rename: of two at a time, the one whose name is
+there has renamed it, and the other takes its copy back. The history stays with the old id, as that
+of a removed item does.
 """
 
 import hashlib
+import shlex
+from contextlib import suppress
 from typing import TypeGuard
 
 import msgspec
@@ -19,92 +23,133 @@ from blackboard.model import Applied, Item, Mark, State, replace
 from blackboard.protocol import edits
 from blackboard.protocol.batches import add_ops, remove_ops
 from blackboard.protocol.edits import TRIES, Changed, uncertain
+from blackboard.protocol.keys import item_key
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardTable
 from blackboard.protocol.rows import check_version, text_of
 from blackboard.rules.applied import is_applied
-from blackboard.rules.transitions import RENAMED_FROM, RENAMED_TO, copied, removed
+from blackboard.rules.transitions import (
+    RENAMED_FROM,
+    RENAMED_TO,
+    ItemEvent,
+    applies,
+    copied,
+    removed,
+)
 from blackboard.spec import RunSettings
 from blackboard.table import Conflict, Unknown
+
+MOVED = "renamed:"
+"""How the name begins that the tombstone of an old one has."""
 
 
 async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Changed:
     """Rename an item, or finish a rename that was interrupted. `mark` says who does it.
 
-    Raises Missing, AlreadyThere, BadInput when the schedule cannot be computed,
-    BlackboardError when the item runs, keeps changing or has a damaged spec.
+    Raises Missing, also where another rename was faster, AlreadyThere, BadInput when the schedule
+    cannot be computed, BlackboardError when the item runs, keeps changing or has a damaged spec.
     """
-    to, of = RENAMED_TO + new_id, RENAMED_FROM + item_id
-    name = "rename:" + hashlib.sha256(item_id.encode()).hexdigest()[:32]
-    unanswered: Unknown | None = None
+    renaming = _Renaming(board, item_id, new_id, mark)
     for _ in range(TRIES):
-        old, new = await board.item(item_id), await board.item(new_id)
-        is_made = _is_there(new) and is_applied(new, name)
-        if _is_there(new) and not is_made:
-            raise AlreadyThere(new_id, "choose another name")
+        done = await renaming.go_on()
+        if done is not None:
+            return done
+    raise uncertain(item_id, renaming.unanswered)
+
+
+class _Renaming:
+    """A rename under way."""
+
+    def __init__(self, board: BoardTable, item_id: str, new_id: str, mark: Mark) -> None:
+        self.unanswered: Unknown | None = None
+        """A request whose outcome is not known."""
+        self._board = board
+        self._old_id, self._new_id = item_id, new_id
+        self._to = replace(mark, reason=RENAMED_TO + new_id)
+        self._of = replace(mark, reason=RENAMED_FROM + item_id)
+        self._copied = f"rename:{_digest(item_id)}"
+        self._moved = MOVED + _digest(new_id)
+        self._copy: Item | None = None
+        """What this call has made."""
+
+    async def go_on(self) -> Changed | None:
+        """Take the next step by what is there; None: there are more."""
+        old, new = await self._board.item(self._old_id), await self._board.item(self._new_id)
+        if _is_there(new) and not is_applied(new, self._copied):
+            raise AlreadyThere(self._new_id, "choose another name")
         if not _is_there(old):
-            if is_made:
-                return await _resumed(board, new_id, replace(mark, reason=of))
-            raise Missing(item_id)
+            return await self._finish(old, new)
         check_version(old)
-        settings = settings_of(board, old, old.spec)  # raises before anything is written
+        settings = settings_of(self._board, old, old.spec)  # raises before anything is written
         if old.running:
-            if _reason(old) == to:
-                await edits.resume(board, item_id, mark)
-            raise BlackboardError(f"{item_id} runs: wait for its end, or `blackboard cancel` it")
+            if _reason(old) == self._to.reason:
+                await edits.resume(self._board, old.id, self._to)
+            raise BlackboardError(f"{old.id} runs: wait for its end, or `blackboard cancel` it")
         if old.state is State.ACTIVE:
-            await edits.pause(board, item_id, replace(mark, reason=to))
-            continue
-        if is_made:
-            new = (await edits.remove(board, new_id)).item
-        mark_of_new = replace(mark, reason=of)
-        unanswered = await _move(
-            board, old, new, new_id, name=name, mark=mark_of_new, settings=settings
-        )
-    raise uncertain(item_id, unanswered)
-
-
-async def _move(
-    board: BoardTable,
-    old: Item,
-    new: Item | None,
-    new_id: str,
-    *,
-    name: str,
-    mark: Mark,
-    settings: RunSettings,
-) -> Unknown | None:
-    """Make the new one, over its tombstone if there is one, and remove the old one. Where one of
-    them has changed, or there was no answer, which is returned, the next look decides.
-    """
-    by_us = _reason(old) == RENAMED_TO + new_id or not old.is_paused
-    now = await board.table.now()
-    copy = copied(
-        old,
-        new_id,
-        before=new,
-        floor=0 if new else await board.floor(),
-        mark=text_of(mark) if by_us else old.paused,
-        settings=settings,
-    )
-    copy = replace(copy, applied=(Applied(name=name, at=now),))
-    try:
-        await board.commit(new_id, add_ops(copy, over=new))
-        await board.commit(old.id, remove_ops(old, removed(old, now=now)))
-    except Conflict:
+            await edits.pause(self._board, old.id, self._to)
+        else:
+            await self._move(old, new, settings)
         return None
-    except Unknown as unanswered:
-        return unanswered
-    return None
+
+    async def _move(self, old: Item, new: Item | None, settings: RunSettings) -> None:
+        """Make the new one, over its tombstone or an earlier copy if there is one, and remove the
+        old one. Where one of them has changed, or there was no answer, the next look decides.
+        """
+        if new is not None and not applies(ItemEvent.COPY, new):
+            problem = f"{new.id}, the copy of {old.id}, was resumed already"
+            raise BlackboardError(f"{problem}: remove one of them")
+        now = await self._board.table.now()
+        is_by_person = old.is_paused and not _reason(old).startswith(RENAMED_TO)
+        copy = copied(
+            old,
+            self._new_id,
+            before=new,
+            floor=0 if new else await self._board.floor(),
+            mark=old.paused if is_by_person else text_of(self._of),
+            settings=settings,
+        )
+        copy = replace(copy, applied=(Applied(name=self._copied, at=now),))
+        names = edits.remembered(old.id, old.applied, self._moved, now=now)
+        tombstone = replace(removed(old, now=now), applied=names)
+        try:
+            etags = await self._board.commit(copy.id, add_ops(copy, over=new))
+            self._copy = replace(copy, etag=etags[item_key(copy.id)])
+            await self._board.commit(old.id, remove_ops(old, tombstone))
+        except Conflict:
+            return
+        except Unknown as unanswered:
+            self.unanswered = unanswered
+
+    async def _finish(self, old: Item | None, new: Item | None) -> Changed:
+        """Resume the new one where this rename, or the call that it finishes, removed the old one.
+        `old` is its tombstone.
+        """
+        if not _is_there(new):
+            raise Missing(self._old_id)
+        if old is not None and not is_applied(old, self._moved):
+            await self._check_whose(old, new)
+        if _reason(new) == self._of.reason:
+            return await edits.resume(self._board, new.id, self._of)
+        return Changed(item=new)
+
+    async def _check_whose(self, old: Item, new: Item) -> None:
+        """The old one was removed, and not by this rename. Takes back the copy of this call, and
+        raises Missing. Raises BlackboardError where the new one is the copy of a call that did not
+        end, and the old one got another id meanwhile.
+        """
+        if self._copy is not None and new.etag == self._copy.etag:
+            tombstone = removed(new, now=await self._board.table.now())
+            with suppress(Conflict, Unknown):  # it was changed, or is left as a paused copy
+                await self._board.commit(new.id, remove_ops(new, tombstone))
+            raise Missing(old.id)
+        if any(one.name.startswith(MOVED) for one in old.applied):
+            remedy = f"`blackboard rm {shlex.quote(new.id)}` removes the copy"
+            problem = f"{new.id} is a copy of {old.id}, which got another id meanwhile"
+            raise BlackboardError(f"{problem}: {remedy}")
 
 
-async def _resumed(board: BoardTable, new_id: str, mark: Mark) -> Changed:
-    item = await board.item(new_id)
-    if item is not None and _reason(item) == mark.reason:
-        return await edits.resume(board, new_id, mark)
-    if item is None:
-        raise Missing(new_id)
-    return Changed(item=item)
+def _digest(item_id: str) -> str:
+    return hashlib.sha256(item_id.encode()).hexdigest()[:32]
 
 
 def _is_there(item: Item | None) -> TypeGuard[Item]:

@@ -1,30 +1,31 @@
-"""The names of what operators asked for, as an item remembers them. Pure.
+"""The names of operators' requests, as an item remembers them: none is applied twice. Pure.
 
-A sender that gets no answer sends its request again under the same name, and the item says whether
-it was applied. A name is remembered for longer than a sender tries again.
+A sender that gets no answer reads the item: if the name of its request is there, the request was
+applied, whatever was done to the item since; else it is sent again under the same name. A name is
+remembered for longer than a sender tries again, by the store's clock, read when the item was read.
+
+So a request counts twice only if the clocks of two readers are five minutes apart (`REMEMBERED`
+less `RETRIED_FOR`) and eight more requests (`ALWAYS`) came in between.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from blackboard.model import (
-    Applied,
-    Item,
-)
+from blackboard.model import Applied, Item
 
 RETRIED_FOR = timedelta(minutes=5)
-"""How long a sender that is in doubt tries again."""
+"""How long a sender without an answer tries again, before it gives up with an error."""
 REMEMBERED = timedelta(minutes=10)
-"""How long a name is remembered in any case: longer than a sender tries again."""
+"""How long a name is remembered at least."""
 ALWAYS = 8
-"""Names that are remembered however old they are."""
+"""The latest names are remembered however old they are: so many."""
 MOST = 200
-"""Names that an item holds."""
+"""Names that an item holds; one request more is refused meanwhile."""
 LONGEST_NAME = 64
 """Characters."""
 ADDED = "add:"
-"""How the names of additions begin. They outlast the removal of the item: a sender that is in doubt
-may find another life of the id."""
+"""How the names of additions begin. They are kept when the item is removed: a sender without an
+answer may find another life of the id."""
 
 
 def is_applied(item: Item, name: str) -> bool:

@@ -39,7 +39,7 @@ HURRY = 1.0
 """Seconds to the next look while a worker holds less than its share."""
 WATCHFUL = 2.5
 """Seconds to the next look while something is free."""
-GATHERING = 3.0
+INITIAL_DELAY = 3.0
 """Seconds from its start in which a worker takes nothing of a group of which nothing is held:
 workers that start together share from the beginning."""
 

@@ -4,7 +4,7 @@
     running   a worker holds its lock
     overdue   it is active, waits, and has been ready for longer than is usual
     failed    its last run, or what became of it, was no success; failures in a row are counted
-    waiting   it is active and its token lies there, due or not
+    waiting   it is active and has a token, due or not
     active, paused, done   what an operator decided, or what became of it
 
 Several may hold at once. Nothing here decides what a worker does; see `rules/due.py`.
@@ -15,7 +15,7 @@ may do so.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,7 +30,7 @@ OVERDUE_AFTER = timedelta(minutes=1)
 
 
 class ItemStatus(Struct, frozen=True):
-    """An item with the lock it had, and what is to be said of it."""
+    """An item, its lock, and its status."""
 
     item: Item
     lock: Lock | None
@@ -85,8 +85,8 @@ def status_of(
     resolution: float,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> ItemStatus:
-    """`now` and `resolution` are the store's. A lock of another fence has moved on and says
-    nothing about this item as it was read.
+    """`now` and `resolution` are the store's. A lock of another fence is of another run than that
+    of the item as it was read, and is ignored.
     """
     mine = lock if lock is not None and item.running and lock.fence == item.fence else None
     return ItemStatus(
@@ -95,25 +95,6 @@ def status_of(
         stale=mine is not None and is_stale(mine, resolution=resolution),
         overdue=item.waits and now - item.ready > overdue_after,
     )
-
-
-def statuses_of(
-    items: Iterable[Item],
-    locks: Mapping[str, Lock],
-    *,
-    now: datetime,
-    resolution: float,
-    overdue_after: timedelta = OVERDUE_AFTER,
-) -> Iterator[ItemStatus]:
-    """Of many items; `locks` by id."""
-    for item in items:
-        yield status_of(
-            item,
-            locks.get(item.id),
-            now=now,
-            resolution=resolution,
-            overdue_after=overdue_after,
-        )
 
 
 COUNTED_EVERY = timedelta(minutes=5)

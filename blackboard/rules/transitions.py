@@ -18,7 +18,8 @@ table, and this module has one function for each event.
     add           absent                 waiting                 a new life of the id: born with the
                                                                  fence the one before left
     copy          absent                 paused, done, paused    the life of another id goes on
-                                                                 under this one: a rename
+                  paused                 paused, done, paused    under this one: a rename. A copy
+                  done, paused           paused, done, paused    that is not whole is made again
     claim         waiting                running                 fence + 1
     skip          waiting                waiting, done           its slot was missed: it is not run
     put off       waiting                waiting, done           it is a time without runs: the same
@@ -92,20 +93,7 @@ result of a newer run: `result_fence` only rises. The item's outcome and error s
 last run; the late run's own row in the history says superseded.
 
 Names. Every event that an operator causes carries a name, drawn for it, and the batch that applies
-the event adds the name to the item's `applied`. A sender without an answer reads the item: a name
-that is there was applied, and is not applied again, whatever was done to the item since. Names are
-forgotten some day, and never too soon: the memory is bound to the time in which a sender may still
-try again.
-
-    a sender that is in doubt tries again for       5 minutes, then gives up with an error
-    a name is remembered for at least              10 minutes
-    the latest names are remembered for ever        8
-    an item remembers at the most                 200 names; an event more is refused meanwhile
-
-All by the store's clock, read when the item was read. A name is missing from an item only if its
-event was not applied, or was applied more than ten minutes before by the clock of a later sender.
-So an event counts twice only if the clocks of two readers are five minutes apart and eight more
-events came in between.
+the event adds the name to the item's `applied`: see `rules/applied.py`.
 """
 
 from collections.abc import Mapping
@@ -198,7 +186,10 @@ _REPLANNED = {
 }
 TRANSITIONS: Mapping[ItemEvent, Mapping[Phase, set[Phase]]] = {
     ItemEvent.ADD: {Phase.ABSENT: {Phase.WAITING}},
-    ItemEvent.COPY: {Phase.ABSENT: {Phase.PAUSED, Phase.DONE_PAUSED}},
+    ItemEvent.COPY: {
+        before: {Phase.PAUSED, Phase.DONE_PAUSED}
+        for before in (Phase.ABSENT, Phase.PAUSED, Phase.DONE_PAUSED)
+    },
     ItemEvent.CLAIM: {Phase.WAITING: {Phase.RUNNING}},
     ItemEvent.SKIP: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},
     ItemEvent.PUT_OFF: {Phase.WAITING: {Phase.WAITING, Phase.DONE}},

@@ -7,7 +7,7 @@ ends with it, unless the handler gave that process a session of its own. A child
 of its worker, without the connection string of the store.
 
 A child is reaped by the code that waits for it. asyncio's own subprocesses are reaped the moment
-they end; from then on the number may be another process's, and killing the group would be a gamble.
+they end; from then on the number may be another process's, whose group would be killed.
 """
 
 import asyncio

@@ -327,7 +327,11 @@ _TRACEBACK: Final = vars(BaseException)["__traceback__"]
 
 def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
     """Like `asyncio.run`, but waits at most a few seconds for what is left at the end."""
-    loop = asyncio.new_event_loop()
+    try:
+        loop = asyncio.new_event_loop()
+    except BaseException:
+        main.close()
+        raise
     loop.set_task_factory(_task_factory)
     loop.set_exception_handler(_on_exception)
     asyncio.set_event_loop(loop)

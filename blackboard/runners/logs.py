@@ -1,9 +1,9 @@
 """What handlers log: through `ctx.log`, and through the loggers of the standard library.
 
 Both are kept with the run. Records of a logger of the standard library that reach the root logger
-are found there: above it stands a logger of this module, whose handler exists only where a handler
-runs. So the handlers of the root logger, and what `logging.basicConfig` and `dictConfig` do to
-them, stay as they are. Levels count as they are set: what a logger does not emit is not kept.
+are found there: its parent is a logger of this module, which has a handler only where a job's
+handler runs. So the handlers of the root logger, and what `logging.basicConfig` and `dictConfig` do
+to them, stay as they are. Levels count as they are set: what a logger does not emit is not kept.
 
 In a child process all records are the run's. Coroutines share a process: there a record is of the
 run in whose context it is logged. That context goes on in tasks and in `asyncio.to_thread`, but not
@@ -112,7 +112,7 @@ own to the worker."""
 
 
 def _forked() -> None:
-    global _is_fork  # noqa: PLW0603 - so is the process
+    global _is_fork  # noqa: PLW0603 - of the process
     _is_fork = True
 
 
@@ -128,7 +128,7 @@ class _AboveRoot:
 
     @property
     def handlers(self) -> list[_Sender]:
-        """None where no handler runs: then logging does what it does without this."""
+        """None where no job's handler runs: then logging works as without this module."""
         if _is_fork or (_here.get() is None and _everywhere is None):
             return []
         return [_BY_LOGGING]
@@ -142,7 +142,7 @@ def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
     """Sends what loggers of the standard library emit in this context; `everywhere`: in this
     process.
     """
-    global _everywhere, _is_fork  # noqa: PLW0603 - so is the root logger
+    global _everywhere, _is_fork  # noqa: PLW0603 - of the process
     _is_fork = False
     logging.root.parent = _ABOVE_ROOT
     if everywhere:

@@ -26,7 +26,7 @@ from typing import Any, TextIO, TypeVar, cast
 
 import msgspec
 
-from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, said_by
+from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason_of
 from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, LONGEST_OUTPUT, cut_middle
 from blackboard.results import LONGEST_WARNING, not_kept, warnings_of
@@ -62,7 +62,7 @@ LONGEST_LOGGER = 100
 
 
 class Notes:
-    """What a run says beside its result, masked: its warnings, and the last of its log."""
+    """What is kept of a run beside its result, masked: its warnings, and the last of its log."""
 
     def __init__(self) -> None:
         self._warnings: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def _own_class(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As `_own_class`; raw JSON as what it says."""
+    """As `_own_class`; raw JSON is decoded."""
     return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else _own_class(value)
 
 
@@ -303,7 +303,7 @@ def ended_by(problem: BaseException, mask: Mask) -> Ended:
     if not issubclass(type(problem), HandlerAnswer):  # isinstance would call code of the handler
         return Ended(outcome=Outcome.FAILED, error=mask.short(failure(problem)))
     assert isinstance(problem, HandlerAnswer)
-    text = readable(said_by(problem))
+    text = readable(reason_of(problem))
     match problem:
         case Skip():
             return Ended(outcome=Outcome.OK, error=mask.short(text))

@@ -1,4 +1,4 @@
-"""A thread of a worker that tells which coroutine keeps the loop from turning, before its end.
+"""A thread of a worker that reports which coroutine keeps the loop from turning, before its end.
 
 The guard ends a worker whose loop stands still (`guard.py`), and the traceback that Python writes
 then names no item. So shortly before, this thread finds out whose handler the loop stands in, and
@@ -22,11 +22,11 @@ from blackboard.runners.inline import RunOfLoop, owner_in
 EARLY = 1.0
 """Seconds before the guard ends the worker."""
 STANDS = 0.75
-"""Seconds without a turn that are a standstill, and no busy machine."""
+"""Seconds without a turn from which the loop stands still; for less the machine may be busy."""
 
 
 class LoopWatch:
-    """Watches the loop of the thread that makes it, until it is told that there is no next turn.
+    """Watches the loop of the thread that makes it, until `turning` is called with infinity.
     `report` is called in another thread, once for each standstill, with the run in whose handler
     the loop stands.
     """
@@ -38,7 +38,7 @@ class LoopWatch:
         self._turned = clock.monotonic()
         self._deadline = self._turned + AWAKE
         self._sooner = threading.Event()
-        """Set when the loop has to turn before what the thread knows, or has done its work."""
+        """Set when the deadline has become an earlier one, or the loop has done its work."""
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
 
     def turning(self, deadline: float) -> None:

@@ -75,13 +75,14 @@ _EXPORTING: Final = threading.Lock()
 # ---- the SDK
 
 
-def set_up(*, measures: bool = True, environ: Mapping[str, str] = os.environ) -> None:
+def set_up(*, measures: bool = True) -> None:
     """Sets the SDK up for traces and, if it `measures`, metrics, unless the program has set up
     traces. Raises BadInput for an exporter that is not there.
     """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
-    spans, figures = _span_exporter(environ), _metric_exporter(environ) if measures else None
+    spans = _span_exporter(os.environ)
+    figures = _metric_exporter(os.environ) if measures else None
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))

@@ -51,10 +51,10 @@ def _on_end_by_thread(
 
 RESTART: Final = 0.2
 """Seconds until another guard is started after one that failed to start, or died."""
-TOLD_WITHIN: Final = 0.5
-"""Seconds in which the guard is told of a later deadline."""
+SEND_WITHIN: Final = 0.5
+"""Seconds in which the guard is sent a later deadline."""
 NEAR: Final = 5.0
-"""Where the deadline that the guard has is nearer than so many seconds, it is told of a later one
+"""Where the deadline that the guard has is nearer than so many seconds, it is sent a later one
 at once."""
 
 
@@ -62,15 +62,15 @@ class Watch:
     """Keeps a guard running. Never raises: a missing guard is replaced, and meanwhile children
     still die with their worker, but not with a worker that stands still.
 
-    The guard is told of later deadlines together, twice a second at the most. Until then it has an
+    The guard is sent later deadlines together, twice a second at the most. Until then it has an
     earlier one of the same child, so a worker that stands still loses its child a little early.
     """
 
     def __init__(self) -> None:
         self._deadlines: dict[int, float] = {}
-        self._told: dict[int, float] = {}
+        self._sent: dict[int, float] = {}
         """The deadlines that the guard has."""
-        self._telling: asyncio.TimerHandle | None = None
+        self._sending: asyncio.TimerHandle | None = None
         self._killed: set[int] = set()
         self._guard: subprocess.Popen[bytes] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -89,17 +89,17 @@ class Watch:
             self._start()
             return
         loop = asyncio.get_running_loop()
-        told = self._told.get(pid, math.inf)
-        if pid == guard.LOOP or deadline < told or told < loop.time() + NEAR:
-            self._tell({pid: deadline})
-        elif self._telling is None:
-            self._telling = loop.call_later(TOLD_WITHIN, self._tell_all)
+        sent = self._sent.get(pid, math.inf)
+        if pid == guard.LOOP or deadline < sent or sent < loop.time() + NEAR:
+            self._send({pid: deadline})
+        elif self._sending is None:
+            self._sending = loop.call_later(SEND_WITHIN, self._send_all)
 
     def forget(self, pid: int) -> bool:
         """Drops a child that has ended, before it is reaped. Whether the guard had killed it."""
         self._read_killed()
         self._deadlines.pop(pid, None)
-        self._told.pop(pid, None)
+        self._sent.pop(pid, None)
         self._send_lines(f"{pid}\n")
         killed = pid in self._killed
         self._killed.discard(pid)
@@ -108,10 +108,10 @@ class Watch:
     async def close(self) -> None:
         """Ends the guard, and with it any child that is left."""
         self._deadlines.clear()
-        for timer in (self._retry, self._telling):
+        for timer in (self._retry, self._sending):
             if timer is not None:
                 timer.cancel()
-        self._retry = self._telling = None
+        self._retry = self._sending = None
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
         await self._gone.wait()
@@ -137,15 +137,15 @@ class Watch:
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(pipe.fileno(), False)
         on_end(process, self._ended)
-        self._told.clear()
-        self._tell(self._deadlines)
+        self._sent.clear()
+        self._send(self._deadlines)
 
-    def _tell_all(self) -> None:
-        self._telling = None
-        self._tell(self._deadlines)
+    def _send_all(self) -> None:
+        self._sending = None
+        self._send(self._deadlines)
 
-    def _tell(self, deadlines: Mapping[int, float]) -> None:
-        self._told.update(deadlines)
+    def _send(self, deadlines: Mapping[int, float]) -> None:
+        self._sent.update(deadlines)
         self._send_lines("".join(f"{pid} {until!r}\n" for pid, until in deadlines.items()))
 
     def _start_later(self) -> None:

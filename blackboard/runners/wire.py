@@ -24,7 +24,7 @@ LARGEST_ANSWER: Final = 1 << 20
 HEAD: Final = 4
 
 
-class _Message(msgspec.Struct, tag=True, tag_field="say"):
+class _Message(msgspec.Struct, tag=True, tag_field="message"):
     """Named by its class."""
 
 

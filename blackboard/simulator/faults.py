@@ -63,7 +63,7 @@ OF_SHARED = {"pause", "resume", "unlock", "cancel", "edit"}
 
 
 class Operators:
-    """The people of a world. Each of their requests is a task and a sender of its own."""
+    """The operators of a world. Each of their requests is a task and a sender of its own."""
 
     def __init__(
         self,

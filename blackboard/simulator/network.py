@@ -6,8 +6,8 @@ the contract of a store says: Unknown for a batch without an answer, Unavailable
 when nothing was done.
 
 The fate of each request is drawn from the seed, or planned. All drawn fates but "answered" are
-recorded: with the plan of the other faults they are the whole story of a world, and with one entry
-less it is a smaller story.
+recorded: with the plan of the other faults they determine the world, and it can be run again with
+fewer of them.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Fate(StrEnum):
     """The store refuses it."""
     NEVER = "lost"
     """The request is lost."""
-    UNHEARD = "unheard"
+    REPLY_LOST = "reply lost"
     """The request is done, and the reply is lost."""
     LATE = "late"
     """The sender gives up, and then the request is done."""
@@ -89,7 +89,7 @@ class Fates:
         """Those that were planned, or drawn so far."""
         self._planned = {(one.process, one.number): one.fate for one in self.fated}
         self._draws = planned is None
-        kinds = (Fate.BUSY, Fate.NEVER, Fate.UNHEARD, Fate.LATE)
+        kinds = (Fate.BUSY, Fate.NEVER, Fate.REPLY_LOST, Fate.LATE)
         limits = accumulate((odds.busy, odds.lost / 2, odds.lost / 2, odds.late))
         self._limits = list(zip(limits, kinds, strict=True))
 
@@ -229,7 +229,7 @@ class Network:
             self.trigger(request.process, request.trap)
         link = self.link_faults.get(request.process.name)
         if (
-            request.fate is Fate.UNHEARD
+            request.fate is Fate.REPLY_LOST
             or fault is ShardFault.REPLIES
             or link in {LinkFault.BOTH, LinkFault.REPLIES}
         ):

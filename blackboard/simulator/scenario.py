@@ -187,7 +187,7 @@ class SimulatedElection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A world before it begins. Equal scenarios are the same story."""
+    """A world before it begins. Worlds of equal scenarios are equal."""
 
     seed: int
     items: Sequence[SimulatedItem]

@@ -34,7 +34,7 @@ from blackboard.simulator.store import NewerClient, Sender, Store, StoreClient
 from blackboard.subscribers import Events
 from blackboard.table import Requests, TableError
 from blackboard.worker.partitions import GroupWorker
-from blackboard.worker.wake import SPREAD, EarliestWake
+from blackboard.worker.wake import EarliestWake, until_beat
 from blackboard.worker.worker import Mode, Worker
 
 BOARD = "simulated"
@@ -47,7 +47,7 @@ RATE = 0.01
 
 
 class Happening(StrEnum):
-    """What befalls a worker process."""
+    """What happens to a worker process."""
 
     STARTS = "starts"
     ASKED_TO_STOP = "is asked to stop"
@@ -316,8 +316,7 @@ class CycleTimer(EarliestWake):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        spread = SPREAD * (2 * self._chance.fraction() - 1)
-        pause = self._cycle * (1 - SPREAD + spread)
+        pause = until_beat(self._cycle, self._chance)
         self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
 
     def stop(self) -> None:

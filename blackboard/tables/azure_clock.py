@@ -1,4 +1,4 @@
-"""The clock of Azure's tables, as their replies tell it.
+"""The clock of Azure's tables, as their replies give it.
 
 Replies give the time to the second. A reply whose `Date` is D, to a request sent at s and received
 at r on the local monotonic clock, was written between s and r, when the service's clock showed D or
@@ -76,7 +76,7 @@ class ServiceClock:
 
     @property
     def is_known(self) -> bool:
-        """Whether a reply has said the time."""
+        """Whether a reply has given the time."""
         return self._since is not None
 
     def now(self) -> datetime:

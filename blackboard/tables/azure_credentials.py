@@ -72,12 +72,12 @@ class Connection:
     """Host and port of the table service, where the string names them."""
 
     @classmethod
-    def parse(cls, said: Secret) -> "Connection":
+    def parse(cls, given: Secret) -> "Connection":
         """Reads a connection string.
 
         Raises BadInput when it cannot be read; StoreProblem when it is of Cosmos DB.
         """
-        fields = _fields(said)
+        fields = _fields(given)
         if fields is None:
             raise _unreadable("it is no connection string: NAME=VALUE;NAME=VALUE")
         host = _host(fields)
@@ -119,10 +119,10 @@ def _unreadable(problem: str) -> BadInput:
     return BadInput(CONNECTION_STRING, problem, remedy)
 
 
-def _fields(said: Secret) -> dict[str, Secret] | None:
+def _fields(given: Secret) -> dict[str, Secret] | None:
     """Its fields, by their names in lower case; None when it has none, or a name twice."""
     found: dict[str, Secret] = {}
-    for part in said.text.strip().strip(";").split(";"):
+    for part in given.text.strip().strip(";").split(";"):
         name, equals, value = part.partition("=")
         name = name.strip().lower()
         if not name.isalpha() or not equals or not value.strip() or name in found:
@@ -301,9 +301,9 @@ def credential_for(address: AzureAddress, lookup: Lookup, *, interactive: bool) 
     """
     if find_spec("aiohttp") is None:
         raise _not_installed("aiohttp")
-    said = Secret(lookup(CONNECTION_STRING) or "")
-    if said.text:
-        found = Connection.parse(said)
+    given = Secret(lookup(CONNECTION_STRING) or "")
+    if given.text:
+        found = Connection.parse(given)
         found.check(address)
         return _from_connection(found)
     if address.emulated:

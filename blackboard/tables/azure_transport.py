@@ -97,7 +97,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         return response
 
     def now(self) -> datetime:
-        """The service's time; until a reply has said it, that of this host."""
+        """The service's time; until a reply has given it, that of this host."""
         return self.store_clock.now() if self.store_clock.is_known else self._clock.now()
 
     def monotonic(self) -> float:

@@ -260,7 +260,7 @@ OK, ACCEPTED = 200, 202
 
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes) -> ServiceAnswer:
-    code, message = _said(body)
+    code, message = _error_in(body)
     code = code or headers.get("x-ms-error-code", "")
     found = _INDEX.match(message)
     return ServiceAnswer(
@@ -281,14 +281,14 @@ class _Error(msgspec.Struct):
     message: _Message = _Message()
 
 
-class _Said(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     error: _Error = msgspec.field(default_factory=_Error, name="odata.error")
 
 
-def _said(body: bytes) -> tuple[str, str]:
+def _error_in(body: bytes) -> tuple[str, str]:
     """Code and message, from JSON or XML; "" for what is not there."""
     try:
-        error = msgspec.json.decode(body, type=_Said).error
+        error = msgspec.json.decode(body, type=_ErrorBody).error
     except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
         if not _IS_ERROR.search(text):  # a page of something that stands in between

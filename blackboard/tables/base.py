@@ -1,4 +1,5 @@
-"""What every store is built from: the limits of a batch, the check for conflicts, pages of a scan.
+"""What stores are built from: the limits of a batch, the check for conflicts, pages of a scan, and
+the base of tables that wrap another one.
 
 A file could hold far more than these limits. Those of keys, fields, values and rows are the limits
 of Azure Table Storage, with sizes counted as it counts them, so that a board can move there. Only
@@ -24,6 +25,7 @@ from blackboard.table import (
     Op,
     Refused,
     Row,
+    Table,
     Value,
     just_after,
     units,
@@ -294,3 +296,32 @@ class Pages(AsyncIterator[Row]):
         if rows:
             self._first = just_after(rows[-1].key)
             self._rows.extend(rows)
+
+
+class ForwardingTable:
+    """A table that wraps another one. What a subclass does not override is done by `table`."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.max_rows = table.max_rows
+        self.max_bytes = table.max_bytes
+        self.max_value = table.max_value
+        self.resolution = table.resolution
+        self.requests = table.requests
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        return await self.table.commit(partition, ops)
+
+    def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        return self.table.scan(partition, first, last, limit)
+
+    async def now(self) -> datetime:
+        return await self.table.now()
+
+    def age(self, row: Row) -> float:
+        return self.table.age(row)
+
+    async def close(self) -> None:
+        await self.table.close()

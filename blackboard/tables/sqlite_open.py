@@ -43,7 +43,8 @@ _MAY_HAVE_LANDED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "the disk is full; make room",
     sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions and its file system",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of file and folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the permissions of file and folder, and "
+    "how many files may be open (`ulimit -n`)",
     sqlite3.SQLITE_IOERR: "the disk does not read or write it: it may be full, or failing",
 }
 

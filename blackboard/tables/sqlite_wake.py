@@ -44,7 +44,7 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
     path = file.with_name(f"{file.name}{_INFIX}{os.getpid()}-{os.urandom(4).hex()}")
     with _socket() as receiver:
 
-        def heard() -> None:
+        def on_readable() -> None:
             with suppress(BlockingIOError):
                 for _ in range(_READ_AT_ONCE):
                     receiver.recv(1)
@@ -57,7 +57,7 @@ def listening(file: Path, callback: Callable[[], None]) -> Iterator[None]:
         except OSError:
             yield
             return
-        loop.add_reader(receiver, heard)
+        loop.add_reader(receiver, on_readable)
         try:
             yield
         finally:

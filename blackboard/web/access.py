@@ -97,10 +97,13 @@ class Visitor:
 
 
 def check_token(token: str) -> str:
-    """The token, if it is long enough. Raises BadInput."""
+    """The token, if it is long enough and can be sent in a header. Raises BadInput."""
     if len(token) < SHORTEST_TOKEN:
         remedy = f"at least {SHORTEST_TOKEN} characters: `openssl rand -hex 16`"
         raise BadInput(TOKEN_VARIABLE, "it is too short to keep anybody out", remedy)
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        remedy = "letters, digits and signs of ASCII: `openssl rand -hex 16`"
+        raise BadInput(TOKEN_VARIABLE, "it has characters that no header can carry", remedy)
     return token
 
 
@@ -122,6 +125,24 @@ def host_in(text: str) -> str:
         return (urlsplit(f"//{text}").hostname or "").rstrip(".").lower()
     except ValueError:
         return ""
+
+
+def host_name(text: str) -> str:
+    """The name of a host as a browser sends it; "" for what is none."""
+    host = "" if "/" in text else host_in(text)
+    try:
+        return host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        return ""
+
+
+def host_names(texts: Sequence[str]) -> frozenset[str]:
+    """The names of hosts as browsers send them. Raises BadInput."""
+    for text in texts:
+        if not host_name(text):
+            remedy = "a name without scheme and path, as in board.example.org"
+            raise BadInput("allow-host", f"{text!r} is no name of a host", remedy)
+    return frozenset(map(host_name, texts))
 
 
 def cookie_name(host: str) -> str:
@@ -155,14 +176,15 @@ class Gate:
         unknown: Callable[["Gate", Request], Response],
         clock: Clock,
         chance: Chance,
+        secret: str = "",
     ) -> None:
-        """`unknown` answers a request without a visitor."""
+        """`unknown` answers a request without a visitor. `secret` signs sessions and forms."""
         self._pages = pages
         self._unknown = unknown
         self.access = access
         self._clock = clock
         self._chance = chance
-        secret = access.token or chance.nonce()
+        secret = secret or access.token or chance.nonce()
         self._secret = hashlib.sha256(f"blackboard sessions {secret}".encode()).digest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,7 +230,7 @@ class Gate:
         access = self.access
         if access.user_header and self._is_proxy(scope):
             names = headers.getlist(access.user_header)
-            name = names[0].strip()[:LONGEST_NAME] if names else ""
+            name = _as_sent(names[0]).strip()[:LONGEST_NAME] if names else ""
             if name and len(names) == 1:  # of two, the visitor has sent one
                 return Visitor(name=name, session=session)
         if access.token:
@@ -274,6 +296,14 @@ def _refused(scope: Scope, status: int, problem: str) -> Response:
     if is_api(scope):
         return refusal(status, problem.removeprefix("blackboard: "))
     return PlainTextResponse(problem, status)
+
+
+def _as_sent(header: str) -> str:
+    """The text of a header, which proxies send in UTF-8."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _parts(text: str) -> list[str]:

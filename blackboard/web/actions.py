@@ -19,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from blackboard.clock import Chance
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.phrases import plural
 from blackboard.protocol.actions import param_names, record_action
@@ -196,7 +197,8 @@ async def act(site: Site, request: Request) -> Response:
 class BulkChange:
     """A change of many items under way, or done."""
 
-    number: int
+    number: str
+    """By which its page is found: no other process has the same."""
     verb: str
     by: str
     total: int
@@ -219,21 +221,21 @@ class BulkChange:
 class BulkChanges:
     """The latest changes of many items, by number."""
 
-    def __init__(self) -> None:
-        self._latest: dict[int, BulkChange] = {}
-        self._number = 0
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._latest: dict[str, BulkChange] = {}
 
     def get(self, number: str) -> BulkChange | None:
-        """The change of that number, as an address names it."""
-        return next((one for one in self._latest.values() if str(one.number) == number), None)
+        """The change of that number."""
+        return self._latest.get(number)
 
     def start(
         self, site: Site, ids: Sequence[str], form: Form, *, verb: str, by: str
     ) -> BulkChange:
         """Begin to change items."""
-        self._number += 1
-        change = BulkChange(number=self._number, verb=verb, by=by, total=len(ids))
-        self._latest[self._number] = change
+        number = self._chance.nonce()
+        change = BulkChange(number=number, verb=verb, by=by, total=len(ids))
+        self._latest[number] = change
         for old in list(self._latest)[:-KEPT]:
             if self._latest[old].is_over:
                 del self._latest[old]
@@ -333,7 +335,8 @@ async def bulk_page(request: Request, bulk: BulkChanges) -> WebPage:
     """How far a change of many items is. Raises BadInput."""
     change = bulk.get(request.query_params.get("number", ""))
     if change is None:
-        raise BadInput("number", "there is no such change any more", "look at the board")
+        problem = "it was long ago, or another process of the server does it"
+        raise BadInput("number", problem, "the board shows what it has done")
     return WebPage(
         template="bulk.html", title=f"{change.words.capitalize()}", values={"change": change}
     )

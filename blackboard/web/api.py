@@ -27,14 +27,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blackboard import __version__
-from blackboard.display.health import coordinator_record, worker_count
+from blackboard.display.health import coordinator_in, coordinator_record, worker_count
 from blackboard.display.queries import RunQuery, newest_runs
-from blackboard.display.sharing import election_record, group_record, has_no_leader, read_groups
+from blackboard.display.sharing import election_record, group_record, read_groups
 from blackboard.election import read_elections
-from blackboard.errors import BadInput, BlackboardError, Missing
-from blackboard.model import replace
+from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.protocol.actions import actions
-from blackboard.protocol.members import Sighting, silence, workers
+from blackboard.protocol.members import Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.records import (
     AskedRun,
@@ -53,8 +52,8 @@ from blackboard.web import shapes
 from blackboard.web.actions import NotAllowed, name_of
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.openapi import JSON_TYPE, DescribedOperation, description
-from blackboard.web.pages import LARGEST_EXAMINED, alarms_in, coordinator_of
-from blackboard.web.refusals import json_answer, refusal, unheard
+from blackboard.web.pages import LARGEST_EXAMINED, alarms_in
+from blackboard.web.refusals import client_gone, json_answer, refusal
 from blackboard.web.runs import items_of
 from blackboard.web.site import Site, pairs_of
 from blackboard.web.snapshot import READ_EVERY
@@ -66,12 +65,13 @@ LONGEST_BODY = 2_000_000
 SIGN_IN = "send the header Authorization: Bearer TOKEN"
 _HALF = re.compile(rb"(?i)\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 """An escape of half a character, without the other half."""
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _PLACE = re.compile(r"(?s)(.*) - at `\$(?:\.([^.\[`]+))?.*`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _LACKING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
 Act = Callable[[Site, Request, Any], Awaitable[Any]]
-"""Does what an operation is for; the last argument is what the request says, decoded."""
+"""Does what an operation is for. The last argument is the decoded query or body of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,7 @@ async def _fresh(site: Site) -> None:
 
 def _record(site: Site, one: ItemStatus, present: Sequence[Sighting]) -> BoardItem:
     """An item, with whether its worker was seen. `present` are the board's workers."""
-    if one.running:
-        one = replace(one, silent=silence(present, one.item.owner))
-    return item_record(one, site.board.labels(one.item))
+    return item_record(with_silence(one, present), site.board.labels(one.item))
 
 
 async def _shown(site: Site, item_id: str) -> BoardItem:
@@ -104,9 +102,10 @@ async def _shown(site: Site, item_id: str) -> BoardItem:
     return _record(site, one, await workers(site.board) if one.running else ())
 
 
-async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.BoardAnswer:  # noqa: ARG001
+async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:  # noqa: ARG001
     await _fresh(site)
     snapshot = site.snapshot
+    elections = await read_elections(site.board)
     return shapes.BoardAnswer(
         board=site.board.name,
         store=site.store,
@@ -119,20 +118,20 @@ async def _board(site: Site, request: Request, said: shapes.NothingSaid) -> shap
         types=dict(facet_counts(snapshot.counts, "type")),
         tags=dict(facet_counts(snapshot.counts, "tag")),
         workers=worker_count(snapshot.present),
-        coordinator=coordinator_record(await coordinator_of(site)),
+        coordinator=coordinator_record(coordinator_in(elections.statuses)),
     )
 
 
-async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> shapes.ItemsAnswer:  # noqa: ARG001
+async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shapes.ItemsAnswer:  # noqa: ARG001
     await _fresh(site)
     filters = Filter(
-        search=said.q.strip(),
-        states=tuple(said.state),
-        types=tuple(said.type),
-        tags=tuple(said.tag),
-        sort=said.sort,
-        reverse=said.order == "desc",
-        page=said.page,
+        search=query.q.strip(),
+        states=tuple(query.state),
+        types=tuple(query.type),
+        tags=tuple(query.tag),
+        sort=query.sort,
+        reverse=query.order == "desc",
+        page=query.page,
     )
     found = site.chooser.page(filters)
     return shapes.ItemsAnswer(
@@ -143,72 +142,68 @@ async def _items(site: Site, request: Request, said: shapes.ItemsSaid) -> shapes
     )
 
 
-async def _one(site: Site, request: Request, said: shapes.OneSaid) -> BoardItem:  # noqa: ARG001
-    return await _shown(site, said.id)
+async def _one(site: Site, request: Request, query: shapes.OneItemQuery) -> BoardItem:  # noqa: ARG001
+    return await _shown(site, query.id)
 
 
-async def _why(site: Site, request: Request, said: shapes.OneSaid) -> ExplainedItem:  # noqa: ARG001
-    item = await site.board.found(said.id)
-    present = await workers(site.board)
-    one, why = await explained(site.board, item, present)
-    return explained_item(_record(site, one, present), why)
+async def _why(site: Site, request: Request, query: shapes.OneItemQuery) -> ExplainedItem:  # noqa: ARG001
+    item = await site.board.found(query.id)
+    one, why = await explained(site.board, item, await workers(site.board))
+    return explained_item(item_record(one, site.board.labels(item)), why)
 
 
-async def _next(site: Site, request: Request, said: shapes.NextSaid) -> shapes.NextAnswer:  # noqa: ARG001
-    item = await site.board.found(said.id)
+async def _next(site: Site, request: Request, query: shapes.NextQuery) -> shapes.NextAnswer:  # noqa: ARG001
+    item = await site.board.found(query.id)
     try:
         settings = settings_of(site.board, item, item.spec)
     except (BadInput, ValueError) as problem:
         raise BlackboardError(f"the schedule of {item.id} is not known here: {problem}") from None
     times = upcoming(item, settings, now=await site.board.table.now())
-    return shapes.NextAnswer(id=item.id, times=[*islice(times, said.count)])
+    return shapes.NextAnswer(id=item.id, times=[*islice(times, query.count)])
 
 
-async def _runs(site: Site, request: Request, said: shapes.RunsSaid) -> shapes.RunsAnswer:  # noqa: ARG001
-    query = RunQuery(
-        limit=said.limit + 1,
-        outcomes=said.outcome,
-        types=said.type,
-        since=None if said.since is UNSET else said.since,
-        until=None if said.until is UNSET else said.until,
+async def _runs(site: Site, request: Request, query: shapes.RunsQuery) -> shapes.RunsAnswer:  # noqa: ARG001
+    wanted = RunQuery(
+        limit=query.limit + 1,
+        outcomes=query.outcome,
+        types=query.type,
+        since=None if query.since is UNSET else query.since,
+        until=None if query.until is UNSET else query.until,
     )
-    if said.id is UNSET:
+    if query.id is UNSET:
         await _fresh(site)
-        found = await site.runs.newest(items_of(site), query)
+        found = await site.runs.newest(items_of(site), wanted)
     else:
-        item = await site.board.item(said.id)
+        item = await site.board.item(query.id)
         if item is None:
-            raise Missing(said.id)
-        found = await newest_runs(site.board, [item], query)
-    shown = [run_summary(one) for one in found[: said.limit]]
-    return shapes.RunsAnswer(runs=shown, more=len(found) > said.limit)
+            raise Missing(query.id)
+        found = await newest_runs(site.board, [item], wanted)
+    shown = [run_summary(one) for one in found[: query.limit]]
+    return shapes.RunsAnswer(runs=shown, more=len(found) > query.limit)
 
 
-async def _run(site: Site, request: Request, said: shapes.RunSaid) -> BoardRun:  # noqa: ARG001
-    run = await site.board.run(said.id, said.fence)
+async def _run(site: Site, request: Request, query: shapes.OneRunQuery) -> BoardRun:  # noqa: ARG001
+    run = await site.board.run(query.id, query.fence)
     if run is None:
-        raise Missing(f"{said.id} with fence {said.fence}")
+        raise MissingRun(query.id, query.fence)
     return run_record(run)
 
 
-async def _workers(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.WorkersAnswer:  # noqa: ARG001
+async def _workers(site: Site, request: Request, query: shapes.NoQuery) -> shapes.WorkersAnswer:  # noqa: ARG001
     return shapes.WorkersAnswer(workers=[worker_record(one) for one in await workers(site.board)])
 
 
-async def _leases(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.LeasesAnswer:  # noqa: ARG001
+async def _leases(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeasesAnswer:  # noqa: ARG001
     return shapes.LeasesAnswer(groups=[group_record(one) for one in await read_groups(site.board)])
 
 
-async def _leaders(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.LeadersAnswer:  # noqa: ARG001
+async def _leaders(site: Site, request: Request, query: shapes.NoQuery) -> shapes.LeadersAnswer:  # noqa: ARG001
     found = await read_elections(site.board)
-    statuses = found.statuses if found else ()
-    shown = [
-        election_record(one, late=bool(found and has_no_leader(one, found))) for one in statuses
-    ]
+    shown = [election_record(one, found.now) for one in found.statuses]
     return shapes.LeadersAnswer(elections=shown)
 
 
-async def _alarms(site: Site, request: Request, said: shapes.NothingSaid) -> shapes.AlarmsAnswer:  # noqa: ARG001
+async def _alarms(site: Site, request: Request, query: shapes.NoQuery) -> shapes.AlarmsAnswer:  # noqa: ARG001
     await _fresh(site)
     alarms = await alarms_in(site, await site.board.table.now())
     if alarms is None:
@@ -222,12 +217,16 @@ async def _alarms(site: Site, request: Request, said: shapes.NothingSaid) -> sha
     )
 
 
-async def _actions(site: Site, request: Request, said: shapes.ActionsSaid) -> shapes.ActionsAnswer:  # noqa: ARG001
-    found = await actions(site.board, limit=said.limit)
+async def _actions(
+    site: Site,
+    request: Request,  # noqa: ARG001
+    query: shapes.ActionsQuery,
+) -> shapes.ActionsAnswer:
+    found = await actions(site.board, limit=query.limit)
     return shapes.ActionsAnswer(actions=[action_record(one) for one in found])
 
 
-async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> Any:  # noqa: ARG001
+async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:  # noqa: ARG001
     root = f"{request.scope.get('root_path', '').rstrip('/')}{VERSION}"
     return description(OPERATIONS, root=root, board=site.board.name)
 
@@ -235,39 +234,39 @@ async def _openapi(site: Site, request: Request, said: shapes.NothingSaid) -> An
 # ---- what an operator does
 
 
-async def _run_now(site: Site, request: Request, said: shapes.RunBody) -> AskedRun:
+async def _run_now(site: Site, request: Request, body: shapes.RunBody) -> AskedRun:
     asked: AskedRun = await site.verbs.run(
-        said.id, params=said.params, trigger=said.trigger, by=name_of(request)
+        body.id, params=body.params, trigger=body.trigger, by=name_of(request)
     )
-    await site.snapshot.reread([said.id])
+    await site.snapshot.reread([body.id])
     return asked
 
 
-async def _verb(name: str, site: Site, request: Request, said: shapes.ReasonBody) -> BoardItem:
+async def _verb(name: str, site: Site, request: Request, body: shapes.ReasonBody) -> BoardItem:
     """Pause, resume, cancel or unlock."""
     do = getattr(site.verbs, name)
-    done: BoardItem = await do(said.id, reason=said.reason, by=name_of(request))
-    await site.snapshot.reread([said.id])
+    done: BoardItem = await do(body.id, reason=body.reason, by=name_of(request))
+    await site.snapshot.reread([body.id])
     return done
 
 
-async def _edit(site: Site, request: Request, said: Any) -> BoardItem:
+async def _edit(site: Site, request: Request, body: Any) -> BoardItem:
     options = {
         name: value
         for name in shapes.OPTIONS
-        if (value := getattr(said, name)) is not UNSET and value is not None
+        if (value := getattr(body, name)) is not UNSET and value is not None
     }
-    given = {} if said.checkpoint is UNSET else {"checkpoint": said.checkpoint}
+    given = {} if body.checkpoint is UNSET else {"checkpoint": body.checkpoint}
     done: BoardItem = await site.verbs.edit(
-        said.id,
-        params=said.params,
-        unset=said.unset,
-        item_type=None if said.type is UNSET else said.type,
+        body.id,
+        params=body.params,
+        unset=body.unset,
+        item_type=None if body.type is UNSET else body.type,
         by=name_of(request),
         **given,
         **options,
     )
-    await site.snapshot.reread([said.id])
+    await site.snapshot.reread([body.id])
     return done
 
 
@@ -278,26 +277,26 @@ ONE = (400, 401, 404, 409, 421, 503)
 CHANGES = (400, 401, 403, 404, 409, 415, 421, 503)
 
 
-def _get(path: str, act: Act, said: Any, answer: Any, summary: str) -> Operation:
-    is_about_one = "id" in said.__struct_fields__
+def _get(path: str, act: Act, query: Any, answer: Any, summary: str) -> Operation:
+    is_about_one = "id" in query.__struct_fields__
     statuses = ONE if is_about_one else READS
     return Operation(
         path=path,
         method="GET",
         summary=summary,
-        said=said,
+        said=query,
         answer=answer,
         statuses=statuses,
         act=act,
     )
 
 
-def _post(path: str, act: Act, said: Any, answer: Any, summary: str) -> Operation:
+def _post(path: str, act: Act, body: Any, answer: Any, summary: str) -> Operation:
     return Operation(
         path=path,
         method="POST",
         summary=summary,
-        said=said,
+        said=body,
         answer=answer,
         statuses=CHANGES,
         act=act,
@@ -308,20 +307,20 @@ def _reasoned(name: str, summary: str) -> Operation:
     return _post(f"/{name}", partial(_verb, name), shapes.ReasonBody, BoardItem, summary)
 
 
-_NONE = shapes.NothingSaid
+_NONE = shapes.NoQuery
 OPERATIONS: Sequence[Operation] = (
     _get("/board", _board, _NONE, shapes.BoardAnswer, "The board in short."),
-    _get("/items", _items, shapes.ItemsSaid, shapes.ItemsAnswer, "Items, 100 a page."),
-    _get("/item", _one, shapes.OneSaid, BoardItem, "One item."),
-    _get("/why", _why, shapes.OneSaid, ExplainedItem, "Why an item runs or does not."),
-    _get("/next", _next, shapes.NextSaid, shapes.NextAnswer, "The next times of an item."),
-    _get("/runs", _runs, shapes.RunsSaid, shapes.RunsAnswer, "Runs, the newest first."),
-    _get("/run", _run, shapes.RunSaid, BoardRun, "One run, with its output."),
+    _get("/items", _items, shapes.ItemsQuery, shapes.ItemsAnswer, "Items, 100 a page."),
+    _get("/item", _one, shapes.OneItemQuery, BoardItem, "One item."),
+    _get("/why", _why, shapes.OneItemQuery, ExplainedItem, "Why an item runs or does not."),
+    _get("/next", _next, shapes.NextQuery, shapes.NextAnswer, "The next times of an item."),
+    _get("/runs", _runs, shapes.RunsQuery, shapes.RunsAnswer, "Runs, the newest first."),
+    _get("/run", _run, shapes.OneRunQuery, BoardRun, "One run, with its output."),
     _get("/workers", _workers, _NONE, shapes.WorkersAnswer, "The workers."),
     _get("/leases", _leases, _NONE, shapes.LeasesAnswer, "The groups of partitions."),
     _get("/leaders", _leaders, _NONE, shapes.LeadersAnswer, "The elections."),
     _get("/alarms", _alarms, _NONE, shapes.AlarmsAnswer, "What is wrong."),
-    _get("/actions", _actions, shapes.ActionsSaid, shapes.ActionsAnswer, "What people did."),
+    _get("/actions", _actions, shapes.ActionsQuery, shapes.ActionsAnswer, "What people did."),
     _get("/openapi.json", _openapi, _NONE, None, "This description."),
     _post("/run", _run_now, shapes.RunBody, AskedRun, "Run an item now."),
     _reasoned("pause", "Start no more runs of an item."),
@@ -352,7 +351,7 @@ def api_app(site: Site) -> Starlette:
             BadInput: _refuses(400),
             BlackboardError: _refuses(409),
             TableError: _refuses(503),
-            ClientDisconnect: unheard,
+            ClientDisconnect: client_gone,
             HTTPException: _of_http,
             Exception: _fails,
         },
@@ -372,10 +371,10 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
             raise NotAllowed(
                 "this board is read-only: `blackboard serve --operator` allows changes"
             )
-        said = await _body(request, operation.said)
+        decoded = await _body(request, operation.said)
     else:
-        said = _query(request, operation.said)
-    return json_answer(await operation.act(site, request, said))
+        decoded = _query(request, operation.said)
+    return json_answer(await operation.act(site, request, decoded))
 
 
 def _query(request: Request, struct: Any) -> Any:
@@ -388,9 +387,10 @@ def _query(request: Request, struct: Any) -> Any:
         elif name in found:
             raise BadInput(name, "it is given more than once", "give it once")
         else:
-            found[name] = value
+            is_number = hints.get(name) is int and _NUMBER.fullmatch(value)
+            found[name] = int(value) if is_number else value
     try:
-        return msgspec.convert(found, struct, strict=False)
+        return msgspec.convert(found, struct)
     except msgspec.ValidationError as problem:
         raise _bad(problem, struct, what="query") from None
 

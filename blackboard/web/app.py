@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BlackboardError, Missing
@@ -27,7 +27,7 @@ from blackboard.web.api import SIGN_IN, api_app
 from blackboard.web.filters import Chooser
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
-from blackboard.web.refusals import API, is_api, refusal, unheard
+from blackboard.web.refusals import API, client_gone, is_api, refusal
 from blackboard.web.site import PageFunction, Signature, Site, Verbs, WebPage, root_of
 from blackboard.web.snapshot import Snapshot
 
@@ -70,9 +70,10 @@ def web_app(
     access: Access,
     clock: Clock,
     chance: Chance,
-) -> ASGIApp:
+    secret: str = "",
+) -> "WebPages":
     """The pages of a board. `verbs` record what they do, `unrecorded` do not: they change one item
-    of many, which are recorded together.
+    of many, which are recorded together. `secret` signs sessions and forms.
     """
     snapshot = Snapshot(board, clock)
     site = Site(
@@ -87,8 +88,12 @@ def web_app(
         chooser=Chooser(snapshot),
         runs=RecentRuns(board),
     )
-    bulk = actions.BulkChanges()
+    bulk = actions.BulkChanges(chance)
     fragments = Fragments()
+
+    async def close() -> None:
+        await bulk.close()
+        await snapshot.close()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -96,8 +101,7 @@ def web_app(
         try:
             yield
         finally:
-            await bulk.close()
-            await snapshot.close()
+            await close()
 
     app = Starlette(
         routes=[
@@ -121,13 +125,26 @@ def web_app(
             BadInput: _trouble(site, 400, "Cannot be done"),
             BlackboardError: _trouble(site, 409, "Cannot be done"),
             TableError: _trouble(site, 503, "The store does not answer"),
-            ClientDisconnect: unheard,
+            ClientDisconnect: client_gone,
             404: _trouble(site, 404, "Not found"),
         },
         lifespan=lifespan,
     )
-    site.gate = Gate(app, access, unknown=partial(_unknown, site), clock=clock, chance=chance)
-    return site.gate
+    unknown = partial(_unknown, site)
+    site.gate = Gate(app, access, unknown=unknown, clock=clock, chance=chance, secret=secret)
+    return WebPages(site.gate, close)
+
+
+class WebPages:
+    """The pages of a board, an ASGI application."""
+
+    def __init__(self, app: ASGIApp, close: Callable[[], Awaitable[None]]) -> None:
+        self._app = app
+        self.close = close
+        """Ends what goes on without a request. Changes of many items are finished, and recorded."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 def _page_routes(

@@ -36,12 +36,12 @@ class Filter:
     page: int = 1
 
     @classmethod
-    def of(cls, said: Sequence[tuple[str, str]]) -> "Filter":
+    def of(cls, pairs: Sequence[tuple[str, str]]) -> "Filter":
         """From the names and values of an address."""
-        last = dict(said)
+        last = dict(pairs)
 
         def each(name: str) -> tuple[str, ...]:
-            return tuple(dict.fromkeys(value for key, value in said if key == name and value))
+            return tuple(dict.fromkeys(value for key, value in pairs if key == name and value))
 
         sort = last.get("sort", "id")
         page = last.get("page", "1")

@@ -87,9 +87,9 @@ def stream(
 
 
 def is_server_ending() -> bool:
-    """Whether the server around this, `blackboard serve` or the uvicorn of another application, was
-    told to stop. Uvicorn tells its applications only when all answers have ended, and streams do
-    not end by themselves; but it takes the signals itself.
+    """Whether the server around this, `blackboard serve` or the uvicorn of another application, is
+    to stop. Uvicorn ends its applications only when all answers have ended, and streams do not end
+    by themselves; but it handles the signals itself.
     """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return bool(getattr(server, "should_exit", False))
@@ -101,7 +101,7 @@ def _event(html: str, digest: str) -> str:
 
 
 def _hashed(signature: object) -> object:
-    """A key for a dictionary: what cannot be hashed is told by its text."""
+    """A key for a dictionary: the text of what cannot be hashed."""
     try:
         hash(signature)
     except TypeError:

@@ -27,15 +27,15 @@ from blackboard.display.report import (
     words_of,
 )
 from blackboard.display.sharing import has_no_leader, last_move, read_groups
-from blackboard.election import COORDINATOR, read_elections
-from blackboard.errors import BadInput, Missing
+from blackboard.election import read_elections
+from blackboard.errors import BadInput, Missing, MissingRun
 from blackboard.model import Item, Mark, Run, State
 from blackboard.protocol.actions import actions
-from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, silence, workers
+from blackboard.protocol.members import ANNOUNCE_EVERY, LOST_AFTER, Sighting, with_silence, workers
 from blackboard.protocol.planning import settings_of
 from blackboard.protocol.reading import BoardStatus
 from blackboard.records import decoded, decoded_as
-from blackboard.rules.status import STATES, ItemStatus
+from blackboard.rules.status import STATES
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import NO_SCHEDULE, describe
 from blackboard.spec import RunSettings, decode_spec
@@ -90,8 +90,8 @@ class ItemLine:
     silent: bool
 
     @classmethod
-    def of(cls, entry: Entry, *, now: datetime, silent: bool) -> "ItemLine":
-        """From an item as it was read."""
+    def of(cls, entry: Entry, *, now: datetime, present: Sequence[Sighting]) -> "ItemLine":
+        """From an item as it was read. `present` are the board's workers."""
         one, item = entry.status, entry.item
         outcome, style = outcome_cell(one)
         waits = item.state is State.ACTIVE and not item.running
@@ -108,7 +108,7 @@ class ItemLine:
             share=_share(progress),
             stale=one.stale,
             overdue=one.overdue,
-            silent=silent,
+            silent=with_silence(one, present).silent is not None,
         )
 
 
@@ -127,14 +127,7 @@ async def board_page(site: Site, request: Request) -> WebPage:
     filters = Filter.of(pairs_of(request))
     chosen = site.chooser.page(filters)
     now = snapshot.at or await site.board.table.now()
-    lines = [
-        ItemLine.of(
-            one,
-            now=now,
-            silent=one.item.running and silence(snapshot.present, one.item.owner) is not None,
-        )
-        for one in chosen.entries
-    ]
+    lines = [ItemLine.of(one, now=now, present=snapshot.present) for one in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
     tags = facet_counts(snapshot.counts, "tag")
     return WebPage(
@@ -215,11 +208,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
         title=item.id,
         values={
             "item": item,
-            "line": ItemLine.of(
-                Entry(status, labels, frozenset(), ""),
-                now=now,
-                silent=item.running and silence(present, item.owner) is not None,
-            ),
+            "line": ItemLine.of(Entry(status, labels, frozenset(), ""), now=now, present=present),
             "labels": labels,
             "lock": status.lock,
             "why": why,
@@ -255,8 +244,8 @@ def own_options(item: Item) -> dict[str, str]:
         spec = decode_spec(item.spec)
     except ValueError:
         return {}
-    said = {name: getattr(spec, name) for name in EDITABLE}
-    return {name: str(value) for name, value in said.items() if value is not None}
+    options = {name: getattr(spec, name) for name in EDITABLE}
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
@@ -276,7 +265,7 @@ async def run_page(site: Site, request: Request) -> WebPage:
     if item_id and fence.isascii() and fence.isdigit() and len(fence) <= 12:
         run = await site.board.run(item_id, int(fence))
     if run is None:
-        raise Missing(f"{item_id} with fence {fence}")
+        raise MissingRun(item_id, fence)
     return WebPage(
         template="run.html",
         title=f"{run.id}, run {run.fence}",
@@ -332,14 +321,13 @@ async def leases_page(site: Site, request: Request) -> WebPage:
 
 async def leaders_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
     """The elections."""
-    found: BoardStatus | None = await read_elections(site.board)
-    statuses: Sequence[ItemStatus] = found.statuses if found else ()
+    found = await read_elections(site.board)
     return WebPage(
         template="leaders.html",
         title="Leaders",
         values={
-            "elections": statuses,
-            "late": {one.item.id for one in statuses if found and has_no_leader(one, found)},
+            "elections": found.statuses,
+            "late": {one.item.id for one in found.statuses if has_no_leader(one, found.now)},
         },
     )
 
@@ -391,15 +379,6 @@ def _report_cell(value: Any, column: Any) -> tuple[datetime | None, str]:
 
 
 # ---- health
-
-
-async def coordinator_of(site: Site) -> ItemStatus | None:
-    """The election of the coordinator, where a worker leads it."""
-    found = await read_elections(site.board)
-    for one in found.statuses if found else ():
-        if one.item.id == COORDINATOR and one.running and not one.stale:
-            return one
-    return None
 
 
 async def alarms_in(site: Site, now: datetime) -> Sequence[Alarm] | None:

@@ -40,6 +40,6 @@ def refusal(
     return json_answer({"error": error}, status, headers)
 
 
-async def unheard(request: Request, problem: Exception) -> Response:  # noqa: ARG001
+async def client_gone(request: Request, problem: Exception) -> Response:  # noqa: ARG001
     """The answer to a request whose client has hung up before its end: it reaches none."""
     return Response(status_code=400)

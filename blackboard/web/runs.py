@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from starlette.requests import Request
 
 from blackboard import cost
+from blackboard.display.health import coordinator_in
 from blackboard.display.queries import RunQuery, newest_runs
-from blackboard.errors import BadInput
+from blackboard.election import read_elections
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief
 from blackboard.rules.transitions import FAILING
@@ -28,7 +29,7 @@ from blackboard.web.charts import (
     timeline,
 )
 from blackboard.web.filters import LONGEST
-from blackboard.web.pages import RunLine, alarms_in, coordinator_of
+from blackboard.web.pages import RunLine, alarms_in
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.site import Site, WebPage, pairs_of, zone_of
 
@@ -61,15 +62,15 @@ class RunFilter:
     until: datetime | None = None
 
     @classmethod
-    def of(cls, said: Sequence[tuple[str, str]]) -> "RunFilter":
+    def of(cls, pairs: Sequence[tuple[str, str]]) -> "RunFilter":
         """From the names and values of an address; what makes no sense is left out."""
-        last = dict(said)
+        last = dict(pairs)
         known = {one.value for one in Outcome}
         return cls(
             item=last.get("id", ""),
             search=last.get("q", "").strip()[:LONGEST],
-            types=tuple(dict.fromkeys(v for k, v in said if k == "type" and v)),
-            outcomes=tuple(dict.fromkeys(v for k, v in said if k == "outcome" and v in known)),
+            types=tuple(dict.fromkeys(v for k, v in pairs if k == "type" and v)),
+            outcomes=tuple(dict.fromkeys(v for k, v in pairs if k == "outcome" and v in known)),
             since=moment_in(last.get("since", "")),
             until=moment_in(last.get("until", "")),
         )
@@ -157,11 +158,11 @@ def runs_signature(site: Site, request: Request) -> object:
 async def timeline_page(site: Site, request: Request) -> WebPage:
     """The runs of some hours, side by side: who wrote which item when."""
     await site.snapshot.fresh()
-    said = request.query_params
-    by = "worker" if said.get("by") == "worker" else "item"
-    hours = _hours(said.get("hours", ""))
+    query = request.query_params
+    by = "worker" if query.get("by") == "worker" else "item"
+    hours = _hours(query.get("hours", ""))
     now = await site.board.table.now()
-    given = moment_in(said.get("until", ""))
+    given = moment_in(query.get("until", ""))
     until = min(given, now) if given else now
     span = timedelta(hours=hours)
     filters = replace(RunFilter.of(pairs_of(request)), since=until - span, until=None, outcomes=())
@@ -271,21 +272,14 @@ def expected_cost(site: Site, now: datetime) -> ExpectedCost | None:
     """As `blackboard cost` computes it, with the cycle of the workers that are there; None where
     nothing runs repeatedly, or a board is large.
     """
-    items, rhythms = items_of(site), []
+    items = items_of(site)
     if len(items) > LARGEST_COSTED:
         return None
-    for item in items:
-        try:
-            settings = site.board.resolve(item.type, item.spec)
-        except (BadInput, ValueError):
-            continue  # `doctor` reports it
-        rhythm = cost.rhythm_of(item, settings=settings, now=now)
-        rhythms += [rhythm] if rhythm is not None else []
     alive = [one.member for one in site.snapshot.present if not one.lost]
     usual = parse_duration(site.settings.worker.cycle).total_seconds()
     cycle = min((one.cycle for one in alive), default=usual)
     load = cost.Load(
-        rhythms=rhythms,
+        rhythms=cost.rhythms_of(items, site.board.resolve, now),
         shards=site.board.shards,
         workers=len(alive) or 1,
         cycle=timedelta(seconds=cycle),
@@ -307,8 +301,8 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
     await site.snapshot.fresh()
     now = await site.board.table.now()
     query = RunQuery(limit=10 * MOST, since=now - LATELY)
-    runs, coordinator, alarms = await asyncio.gather(
-        site.runs.newest(items_of(site), query), coordinator_of(site), alarms_in(site, now)
+    runs, elections, alarms = await asyncio.gather(
+        site.runs.newest(items_of(site), query), read_elections(site.board), alarms_in(site, now)
     )
     step = LATELY / SLICES
     slices: list[list[Run]] = [[] for _ in range(SLICES)]
@@ -321,7 +315,7 @@ async def health_page(site: Site, request: Request) -> WebPage:  # noqa: ARG001
         template="health.html",
         title="Health",
         values={
-            "coordinator": coordinator,
+            "coordinator": coordinator_in(elections.statuses),
             "alarms": alarms,
             "items": site.snapshot.entries,
             "present": site.snapshot.present,

@@ -33,18 +33,18 @@ Reason = Annotated[str, Meta(max_length=LONGEST_TEXT, description="Why; it is re
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
-class Said(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What a request says. A name that is not here is refused."""
+class RequestFields(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The fields of a request. A name that is not here is refused."""
 
 
 # ---- the parameters of a GET
 
 
-class NothingSaid(Said, frozen=True):
+class NoQuery(RequestFields, frozen=True):
     """No parameters."""
 
 
-class ItemsSaid(Said, frozen=True):
+class ItemsQuery(RequestFields, frozen=True):
     """Which items, and in which order."""
 
     q: Annotated[
@@ -78,13 +78,13 @@ class ItemsSaid(Said, frozen=True):
         _check_one_of("sort", [self.sort], [*SORTS])
 
 
-class OneSaid(Said, frozen=True):
+class OneItemQuery(RequestFields, frozen=True):
     """One item."""
 
     id: ItemId
 
 
-class RunsSaid(Said, frozen=True):
+class RunsQuery(RequestFields, frozen=True):
     """Which runs."""
 
     id: Annotated[
@@ -113,28 +113,28 @@ class RunsSaid(Said, frozen=True):
                 raise BadInput(name, f"{moment.isoformat()} is too far away", "another year")
 
 
-class RunSaid(Said, frozen=True):
+class OneRunQuery(RequestFields, frozen=True):
     """One run of an item."""
 
     id: ItemId
     fence: Annotated[int, Meta(ge=0, lt=10**12, description="The fence of the run.")]
 
 
-class NextSaid(Said, frozen=True):
+class NextQuery(RequestFields, frozen=True):
     """The next times of an item."""
 
     id: ItemId
     count: Annotated[int, Meta(ge=1, le=MOST_TIMES, description="So many at the most.")] = 10
 
 
-class ActionsSaid(Said, frozen=True):
+class ActionsQuery(RequestFields, frozen=True):
     """How many actions."""
 
     limit: Annotated[int, Meta(ge=1, le=MOST_ACTIONS, description="So many at the most.")] = 100
 
 
-def _check_one_of(field: str, said: list[str], known: tuple[str, ...] | list[str]) -> None:
-    for one in said:
+def _check_one_of(field: str, values: list[str], known: tuple[str, ...] | list[str]) -> None:
+    for one in values:
         if one not in known:
             raise BadInput(field, f"{one[:60]!r} is none", f"one of {', '.join(known)}")
 
@@ -142,7 +142,7 @@ def _check_one_of(field: str, said: list[str], known: tuple[str, ...] | list[str
 # ---- the bodies of a POST
 
 
-class RunBody(Said, frozen=True):
+class RunBody(RequestFields, frozen=True):
     """Which item to run now; `params` are laid over its own for this run. The same `trigger` twice
     is one run.
     """
@@ -152,7 +152,7 @@ class RunBody(Said, frozen=True):
     trigger: Annotated[str, Meta(max_length=LONGEST_NAME, description="Names the request.")] = ""
 
 
-class ReasonBody(Said, frozen=True):
+class ReasonBody(RequestFields, frozen=True):
     """Which item, and why."""
 
     id: ItemId
@@ -166,7 +166,7 @@ OPTIONS = tuple(name for name in Spec.__struct_fields__ if name != "params")
 def _option(kind: Any) -> Any:
     if kind == int | None:
         return int | Literal[""] | UnsetType
-    return list[str] | UnsetType if kind == list[str] | None else str | UnsetType
+    return list[str] | Literal[""] | UnsetType if kind == list[str] | None else str | UnsetType
 
 
 EditBody = msgspec.defstruct(
@@ -178,7 +178,7 @@ EditBody = msgspec.defstruct(
         ("checkpoint", Any, UNSET),
         *((name, _option(Spec.__annotations__[name]), UNSET) for name in OPTIONS),
     ],
-    bases=(OneSaid,),
+    bases=(OneItemQuery,),
     namespace={
         "__doc__": "Which item, and how it is run from now on. `params` are laid over its own, "
         'those named in `unset` are taken away. "" takes back what the item says. The next run '

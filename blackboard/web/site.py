@@ -144,8 +144,8 @@ class Site:
         path = request.url.path.removeprefix(root)
 
         def url(path: str, *pairs: tuple[str, Any], **query: Any) -> str:
-            said = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
-            return f"{root}{path}" + (f"?{urlencode(said)}" if said else "")
+            given = [*pairs, *((name, value) for name, value in query.items() if value is not None)]
+            return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
         return {
             "url": url,
@@ -202,15 +202,15 @@ class Site:
             samesite="lax",
         )
 
-    def is_form_ours(self, request: Request, said: str) -> bool:
-        """Whether a form was made for this visitor."""
+    def is_form_ours(self, request: Request, csrf: str) -> bool:
+        """Whether the form that carries this value was made for this visitor."""
         visitor = visitor_of(request)
         if visitor is None or self.gate is None:
             return False
         if visitor.by_header:
             return True
         return bool(visitor.session) and hmac.compare_digest(
-            said.encode("utf-8", "replace"), self.gate.csrf(visitor.session).encode()
+            csrf.encode("utf-8", "replace"), self.gate.csrf(visitor.session).encode()
         )
 
 

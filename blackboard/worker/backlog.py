@@ -29,7 +29,7 @@ other worker has read them.
 
 `benchmarks/herds.py` runs these pauses beside a plain retry with jitter, where items become ready
 one by one (fifty workers, a hundred items, four shards; the store's requests include the walk of
-each cycle, ten for each run; the conflicts are of the first seconds, when no worker knows another):
+each cycle, ten for each run; the conflicts are of the first seconds, when peers are not known yet):
 
     one by one, 50 workers      conflicts a run   requests a run   lateness: median   99 %   latest
     no pause                               0.36             63.6             0.01 s    0.33     0.44

@@ -1,10 +1,11 @@
-"""The coordinator: one elected worker keeps house, and does what no other does.
+"""The coordinator: one elected worker does the housekeeping of the board.
 
     each 5 minutes   counts the items, for `show` and `status`
     each hour        examines the rows, as `doctor` does, and emits what it finds; repairs nothing
-    each day         deletes what is kept no longer and nobody else deletes: histories that no
-                     release prunes, tombstones, actions, notices of removed items, mail of
-                     candidates that are gone; of the board, its groups and its elections
+    each day         deletes rows that are older than their retention and that no other part of
+                     the program deletes: histories that no release prunes, tombstones, actions,
+                     notices of removed items, mail of candidates that are gone; of the board, its
+                     groups and its elections
 
 No run depends on it. The coordinator is the leader of the election `coordinator`, a mutex. When it
 is shut down, the next check of another worker finds that; when it dies, its lease has to run out.
@@ -67,8 +68,8 @@ class CoordinatorTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HouseRules:
-    """What a coordinator goes by."""
+class CoordinatorSettings:
+    """The settings of a coordinator."""
 
     retention: Retention = field(default_factory=Retention)
     cycle: timedelta = timedelta(seconds=60)
@@ -77,7 +78,7 @@ class HouseRules:
 
     @property
     def prunes_every(self) -> timedelta:
-        """More often where little is kept."""
+        """The shorter the retention, the more often."""
         kept = min(self.retention.age, self.retention.tombstones)
         return min(self.times.prunes_every, max(self.times.counts_every, kept / 4))
 
@@ -92,16 +93,16 @@ class Housekeeping:
 
     board: BoardTable
     events: Events
-    rules: HouseRules
+    settings: CoordinatorSettings
     term: int = 0
     is_over: Callable[[], bool] = bool
     """Whether the term is over; False if none is given."""
     counted: Statistics | None = None
-    """As written last; None: what is there now is not known."""
+    """As written last; None: the row has to be read before it is written again."""
 
     async def pause(self) -> None:
-        """Leave time for others. Raises TermOver."""
-        await self.board.clock.sleep(self.rules.times.pause)
+        """Leave the store to other requests for a while. Raises TermOver."""
+        await self.board.clock.sleep(self.settings.times.pause)
         if self.is_over():
             raise TermOver
 
@@ -113,10 +114,10 @@ class Housekeeping:
         self.counted = await write_statistics(self.board, counted, over=self.counted)
 
     async def examine(self) -> None:
-        """Examine the rows, but of very large boards."""
+        """Examine the rows, unless the board is very large."""
         if self.counted is not None and self.counted.items > LARGEST_EXAMINED:
             return
-        request = Examination(cycle=self.rules.cycle, quick=True)
+        request = Examination(cycle=self.settings.cycle, quick=True)
         report = await examine(self.board, request, pause=self.pause)
         findings = [
             BoardFinding(code=one.code, subject=one.subject, problem=one.problem, grave=one.grave)
@@ -127,10 +128,10 @@ class Housekeeping:
     async def prune(self) -> None:
         """Delete what is kept no longer, of the board and of those that belong to it."""
         pruned, messages, actions = Pruned(), 0, 0
-        age = self.rules.retention.age
+        age = self.settings.retention.age
         async for board in self._boards():
             pruned += await prune_unreleased(
-                board, retention=self.rules.retention, pause=self.pause
+                board, retention=self.settings.retention, pause=self.pause
             )
             actions += await forget_old_actions(board, age=age, pause=self.pause)
             if board.name == keys.leaders_board(self.board.name):
@@ -162,11 +163,11 @@ class Coordinator:
     board: BoardTable
     owner: str
     events: Events
-    rules: HouseRules
+    settings: CoordinatorSettings
 
     async def run(self) -> None:
         """Take part in the election, and keep house whenever it is won, until it is cancelled."""
-        times = self.rules.times
+        times = self.settings.times
         await self.board.clock.sleep(times.enters_after)
         while True:
             try:
@@ -182,7 +183,7 @@ class Coordinator:
             self.board,
             name=COORDINATOR,
             owner=self.owner,
-            lease=self.rules.times.lease,
+            lease=self.settings.times.lease,
             ends_at_sigterm=False,
             resigns_within=RESIGNS_WITHIN,
         )
@@ -194,11 +195,11 @@ class Coordinator:
     async def _serve(self, election: Election) -> None:
         """One term."""
         term, lost = election.term, election.lost
-        times, rules = self.rules.times, self.rules
+        times, settings = self.settings.times, self.settings
         house = Housekeeping(
             board=self.board,
             events=self.events,
-            rules=rules,
+            settings=settings,
             term=term,
             is_over=lambda: bool(lost),
         )
@@ -210,7 +211,7 @@ class Coordinator:
                     for one in (
                         self._keep(house.count, times.counts_every),
                         self._keep(house.examine, times.examines_every, after=times.settles),
-                        self._keep(house.prune, rules.prunes_every, after=times.settles),
+                        self._keep(house.prune, settings.prunes_every, after=times.settles),
                     )
                 ]
                 await lost.wait()
@@ -241,6 +242,6 @@ class Coordinator:
             await self.board.clock.sleep(every.total_seconds())
 
     def _trouble(self, what: str, problem: Exception) -> None:
-        is_told = isinstance(problem, BadInput | BadRow)
-        words = str(problem) if is_told else f"{type(problem).__name__}: {problem}"
-        self.events.emit(HousekeepingTrouble, message=f"{what}: {words}")
+        is_explained = isinstance(problem, BadInput | BadRow)
+        text = str(problem) if is_explained else f"{type(problem).__name__}: {problem}"
+        self.events.emit(HousekeepingTrouble, message=f"{what}: {text}")

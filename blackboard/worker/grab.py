@@ -85,7 +85,7 @@ class LeaseGrab:
             self.take(PumpEnded(name))
 
     async def leave(self) -> None:
-        """Lets all go, and returns when the others were told so."""
+        """Lets all partitions go, and returns when that is published."""
         self.take(Leaving())
         while self._tasks or self.grab.pumping:
             await self.clock.sleep(MOMENT)

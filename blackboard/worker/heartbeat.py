@@ -96,7 +96,7 @@ class Heartbeat:
         self._idle = None
 
     def beat(self) -> None:
-        """One beat: start the renewals that are due, give up the locks of no answer."""
+        """One beat: start the renewals that are due, give up locks without an answer in time."""
         now = self.board.clock.monotonic()
         stood_still = now - self._beaten > STANDSTILL
         self._beaten = now

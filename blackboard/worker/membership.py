@@ -1,7 +1,7 @@
-"""A worker among others: it announces itself, and learns now and then which others there are.
+"""The membership of a worker: it writes its own row, and reads those of the other workers.
 
-It writes its row once a minute (`protocol/members.py`), and reads those of the others every five
-minutes, for `peers.py`: that is all it costs.
+It writes once a minute (`protocol/members.py`), and reads every five minutes, for `peers.py`. There
+are no other requests.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ANNOUNCE_AGAIN = 5.0
 MEETS_EVERY = 5
 """Announcements from one reading of all rows to the next. Each of the first two is followed by one.
 """
-LAST_WORD = 3.0
+SHUTDOWN_TIMEOUT = 3.0
 """Seconds that a worker which ends waits for the store to delete its row."""
 
 
@@ -63,7 +63,7 @@ class Membership:
     async def leave(self) -> None:
         """Delete the row, if the store answers soon."""
         with suppress(TableError, TimeoutError):
-            async with asyncio.timeout(LAST_WORD):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await forget(self._board, self._member.owner)
 
 

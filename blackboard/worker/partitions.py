@@ -32,7 +32,7 @@ from blackboard.events import (
     WorkerStopping,
 )
 from blackboard.handlers.handler import Handler, Pump, check_partitions, is_partition
-from blackboard.model import VERSION, Ended, Item, Lock, Member, Outcome, Token, replace
+from blackboard.model import VERSION, Claim, Ended, Item, Lock, Member, Outcome, Token, replace
 from blackboard.phrases import plural
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import adopt, claim, claims_at_once, override, trusted
@@ -46,8 +46,8 @@ from blackboard.rules.grab import LockHolders, Times
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.shares import (
     CATCHING_UP,
-    GATHERING,
     HURRY,
+    INITIAL_DELAY,
     LATE,
     Picture,
     counting,
@@ -359,8 +359,8 @@ class GroupWorker:
             self._grab.rows_read(look.names, self.holdings.ids)
         if self._races:
             return self._round
-        if not picture.held and not picture.stale and now < self._begun + GATHERING:
-            return self._begun + GATHERING - now
+        if not picture.held and not picture.stale and now < self._begun + INITIAL_DELAY:
+            return self._begun + INITIAL_DELAY - now
         balance = self.pump.balance
         me = self.member.owner
         there = {*picture.free, *picture.stale}
@@ -451,9 +451,9 @@ class GroupWorker:
                 resolution=self.board.table.resolution,
                 given_up=self.holdings.given_up,
             )
-            if move is Move.ADOPT and (taken := await self._usable(lock, adopt(self.board, lock))):
+            if move is Move.ADOPT and (made := await self._taken(lock, adopt(self.board, lock))):
                 self.events.emit_of(lock, LockAdopted)
-                await self._start([taken])
+                await self._start([made])
 
     async def _bring_back(self, look: _Look) -> None:
         """Plan partitions anew that wait because a clock was wrong. Few wait for longer than a
@@ -490,10 +490,7 @@ class GroupWorker:
             settings = [self.board.resolve(one.type, one.spec) for one in left]
             answer = await claim(self.board, left, owner=self.member.owner, settings=settings)
             if answer.broken is None:
-                claims = answer.claims
-                await self._start(
-                    [Taken(one, self.board.resolve(one.type, one.spec)) for one in claims]
-                )
+                await self._start(answer.claims)
                 return
             left = [one for one in left if one is not answer.broken]
 
@@ -501,21 +498,18 @@ class GroupWorker:
         async def may_run(_item: Item) -> bool:
             return not self._stopping
 
-        made = override(self.board, lock, owner=self.member.owner, may_run=may_run)
-        taken = await self._usable(lock, made)
-        if taken is not None:
+        taking = override(self.board, lock, owner=self.member.owner, may_run=may_run)
+        if made := await self._taken(lock, taking):
             self.events.emit_of(lock, LockOverridden, owner=lock.owner, age=lock.age)
-            await self._start([taken])
+            await self._start([made])
 
-    async def _usable(self, lock: Lock, taking: Coroutine[Any, Any, Any]) -> Taken | None:
-        """The claim that came of a lock, if its item can be run here."""
+    async def _taken(self, lock: Lock, taking: Awaitable[Claim | None]) -> Claim | None:
+        """The claim that is made of a lock. None: there is none, or its item cannot be run here."""
         try:
-            found = await taking
-            settings = None if found is None else self.board.resolve(found.type, found.spec)
+            return await taking
         except (BadInput, ValueError) as problem:
             self._leave(lock, problem)
             return None
-        return None if settings is None else Taken(found, settings)
 
     def _settled(self, token: Token) -> bool:
         """Whether the settings of a partition can be computed."""
@@ -531,10 +525,9 @@ class GroupWorker:
             self.events.emit_of(one, ItemLeftAlone, message=str(problem))
         self._left_alone.add(one.id)
 
-    async def _start(self, taken: Sequence[Taken]) -> None:
-        certain = await trusted(self.board, [one.claim for one in taken])
-        settings = {one.claim.id: one.settings for one in taken}
-        self.runs.start([Taken(one, settings[one.id]) for one in certain])
+    async def _start(self, claims: Sequence[Claim]) -> None:
+        certain = await trusted(self.board, claims)
+        self.runs.start([Taken(one, self.board.resolve(one.type, one.spec)) for one in certain])
 
     # ---- the lease grab
 
@@ -623,16 +616,16 @@ class GroupWorker:
             await self._wait(end - self.board.clock.monotonic())
         for held in self.holdings:
             self._end(held, ENDING)
-        told = None if self._grab is None else self._start_beside(self._grab.leave())
+        leaving = None if self._grab is None else self._start_beside(self._grab.leave())
         end = self.board.clock.monotonic() + self.pump.drain.total_seconds() + LAST_RELEASES
         while len(self.holdings) and self.board.clock.monotonic() < end:
             if self._asked_to_stop > 1:
                 for held in self.holdings:
                     held.cut_short(ENDING)
             await self._wait(end - self.board.clock.monotonic())
-        if told is not None:
+        if leaving is not None:
             pause = self._start_beside(self.board.clock.sleep(LAST_MESSAGES))
-            await until_one_ends(told, pause)
+            await until_one_ends(leaving, pause)
         with suppress(TableError):
             await forget(self.board, self.member.owner)
 

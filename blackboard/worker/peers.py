@@ -3,11 +3,11 @@
 The workers that take a type have an order for each token: that of their hashes of it (rendezvous
 hashing). The first claims it as soon as it is ready, the second may a quarter of a second later,
 then the third. So workers that have free slots at the same time do not meet at the same tokens.
-Nothing has to be agreed on: where two know different peers, one of them loses a race, as it may at
-any time. And no token waits for a worker that is dead or has no free slot for longer than until the
+Workers need not agree on who their peers are: where they differ, one loses a race, as it may at any
+time. And no token waits for a worker that is dead or has no free slot for longer than until the
 next one reads the shard.
 
-A worker knows its peers from the membership rows, and from the locks that it reads.
+The peers of a worker are those in the membership rows, and the owners of the locks that it reads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ from zlib import crc32
 from blackboard.model import LONG_AGO, Token
 
 HEAD_START = timedelta(seconds=0.25)
-"""Of each worker before the next, also after it claimed another token: longer than a claim takes.
-"""
+"""From the turn of one worker to that of the next. The first turn begins when the token is ready,
+or when a worker that comes before has claimed another one. Longer than a claim takes."""
 LONGEST = timedelta(seconds=2)
 """After a token became ready: any worker may claim it."""
 GOLDEN = 0x9E3779B1

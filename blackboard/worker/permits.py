@@ -33,8 +33,8 @@ ASK_AGAIN = 5.0
 """Seconds for which a limit counts as exhausted, unless this worker gives a permit of it back."""
 BEAT = 1.0
 """Seconds between two looks at the permits that are held."""
-LAST_WORD = 3.0
-"""Seconds that a worker which ends waits for the store to delete its permits."""
+SHUTDOWN_TIMEOUT = 3.0
+"""Seconds that a worker which ends waits for the deletion of its permits."""
 LOST = "its permit was not renewed in time, or another worker took it"
 
 
@@ -71,7 +71,7 @@ class Grant:
         return frozenset(limit.name for limit in self._limits.values())
 
     def keep_for_locks(self) -> None:
-        """What is freed of these limits is for stale locks first."""
+        """The next permits of these limits are for stale locks."""
         self._permits.keep_for_locks(self.limits)
 
     def take_unused(self) -> list[HeldPermit]:
@@ -104,13 +104,13 @@ class Permits:
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while any is held."""
     _unneeded: list[HeldPermit] = field(default_factory=list)
-    """To be deleted."""
+    """Permits to be deleted."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while there are some."""
+    """Set when some were queued."""
     _deleting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while some are being deleted."""
     _renewal: asyncio.Task[None] | None = None
-    """Under way."""
+    """The latest renewal, which may be under way."""
 
     def __post_init__(self) -> None:
         self.holdings.released = self.release
@@ -171,7 +171,7 @@ class Permits:
 
     async def _taken(self, limit: Limit, items: Sequence[str]) -> list[HeldPermit]:
         permits: list[HeldPermit] = []
-        with suppress(TableError):  # the breaker reports it: no permit is known to be left
+        with suppress(TableError):  # the breaker reports it; no permit counts as left
             if not self._has_asked:
                 await forget_lost(self.board)
                 self._has_asked = True
@@ -197,7 +197,7 @@ class Permits:
             self.give_back([permit])
 
     def give_back(self, permits: Sequence[HeldPermit]) -> None:
-        """Let permits be deleted soon."""
+        """Queue permits to be deleted."""
         if permits:
             self._unneeded += permits
             self._changed.set()
@@ -210,7 +210,7 @@ class Permits:
             await self._delete_unneeded()
 
     async def _delete_unneeded(self) -> None:
-        """As many as there are by now, and fit one batch, in each of its requests."""
+        """Delete the permits that were queued, as many in one request as a batch may have."""
         async with self._deleting:
             while self._unneeded:
                 some = self._unneeded[: self.board.table.max_rows]
@@ -281,5 +281,5 @@ class Permits:
         if self._renewal is not None:
             self._renewal.cancel()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD):
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
                 await self._delete_unneeded()

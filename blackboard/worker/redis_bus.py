@@ -1,13 +1,13 @@
 """The bus on Redis: two hashes, two channels, and what to do while Redis is away.
 
 The URL comes from the environment (BLACKBOARD_REDIS_URL) or, without a password, from the settings:
-`redis://`, `rediss://` (TLS; certificates are checked) or `unix://`. It is never logged, and what
-Redis says is logged without its password.
+`redis://`, `rediss://` (TLS; certificates are checked) or `unix://`. It is never logged, and
+errors of Redis are logged without its password.
 
 A request has a few seconds. When one fails, the bus counts as away: further requests fail at once
 until a pause is over, which doubles with each failure. The connection that listens is made anew in
-the same way. A connection that is silent is asked for a sign of life, because a host that vanishes
-says nothing. The caller hears once that Redis is away, and once that it is back.
+the same way. It is pinged when no message comes, because a host that vanishes closes no connection.
+The caller is called once when Redis is away, and once when it is back.
 
 A Redis that answers may refuse some requests: it has no memory left, is a read-only replica, or its
 rules for this user forbid a command. Then the bus is away, too. Requests of that kind fail at once
@@ -52,7 +52,7 @@ SCHEMES = (*TCP, "unix")
 ANSWERS_WITHIN = 5.0
 """Seconds that Redis has for a connection, and for an answer."""
 SILENCE = 10.0
-"""Seconds without a message after which the listening connection is asked for a sign of life."""
+"""Seconds without a message after which the listening connection is pinged."""
 CONNECTIONS = 8
 """Requests at a time, at the most."""
 TRIAL = "trial\n"

@@ -114,9 +114,9 @@ class Releases:
         return results
 
     async def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
-        """After a while; those of what has ended meanwhile, too."""
+        """Free the slots of runs whose release takes long, and of all that have ended by then."""
         if self.board.shards == 1:
-            return  # there is nothing else that could be done with them
+            return  # no other shard could use the slots
         await self.board.clock.sleep(STUCK)
         self._shards[number].stuck = True
         for held in self.holdings:

@@ -52,6 +52,7 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
+from blackboard.tables.base import ForwardingTable
 
 CONFIRMED_AFTER = 10.0
 """Seconds from the first time that is off to one that confirms it, at the least."""
@@ -270,23 +271,18 @@ def _some(names: Sequence[str]) -> str:
     return f"partition {names[0]}{more}"
 
 
-class GuardedTable:
+class GuardedTable(ForwardingTable):
     """A store behind a breaker, asked for one need."""
 
     def __init__(self, table: Table, breaker: StoreBreaker, need: Need) -> None:
-        self.max_rows = table.max_rows
-        self.max_bytes = table.max_bytes
-        self.max_value = table.max_value
-        self.resolution = table.resolution
-        self.requests = table.requests
-        self._table = table
+        super().__init__(table)
         self._breaker = breaker
         self._need = need
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         request = self._breaker.begin(self._need, partition)
         try:
-            etags = await self._table.commit(partition, ops)
+            etags = await self.table.commit(partition, ops)
         except TableError as trouble:
             self._breaker.ended(request, trouble, batch=True)
             raise
@@ -298,7 +294,7 @@ class GuardedTable:
     ) -> AsyncIterator[Row]:
         request = self._breaker.begin(self._need, partition)
         try:
-            async for row in self._table.scan(partition, first, last, limit):
+            async for row in self.table.scan(partition, first, last, limit):
                 self._breaker.answered(request, batch=False)
                 yield row
         except TableError as trouble:
@@ -311,13 +307,7 @@ class GuardedTable:
         await self._breaker.ready(self._need, partition)
 
     async def now(self) -> datetime:
-        return self._breaker.steady.follow(await self._table.now())
-
-    def age(self, row: Row) -> float:
-        return self._table.age(row)
-
-    async def close(self) -> None:
-        await self._table.close()
+        return self._breaker.steady.follow(await self.table.now())
 
 
 # ---- the store's clock

@@ -74,7 +74,7 @@ class EarliestWake:
         self.now()
 
     def beat_is_missing(self) -> None:
-        """There was none for a cycle: whatever times the beats has to begin anew."""
+        """Called after a cycle without a beat: the timer is to be started again."""
 
     async def wait(self) -> bool:
         loop = asyncio.get_running_loop()
@@ -99,6 +99,12 @@ class EarliestWake:
             self._early = None
 
 
+def until_beat(cycle: float, chance: Chance) -> float:
+    """Seconds from one beat to the next, drawn anew for each."""
+    spread = SPREAD * (2 * chance.fraction() - 1)
+    return cycle * (1 - SPREAD + spread)
+
+
 class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
     """When APScheduler's timer is to beat: once more after so many seconds, whenever it asks."""
 
@@ -111,8 +117,7 @@ class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
         previous_fire_time: datetime | None,  # noqa: ARG002 - may be years ago, or years ahead
         now: datetime,
     ) -> datetime:
-        spread = SPREAD * (2 * self._chance.fraction() - 1)
-        return now + timedelta(seconds=self._cycle * (1 - SPREAD + spread))
+        return now + timedelta(seconds=until_beat(self._cycle, self._chance))
 
 
 class CycleWake(EarliestWake):

@@ -51,7 +51,7 @@ from blackboard.worker.shard_tasks import ShardTasks
 from blackboard.worker.slots import FreeSlots, Slots
 from blackboard.worker.store_breaker import StoreBreaker
 from blackboard.worker.wake import Wake
-from blackboard.worker.walk_result import WalkProgress, WalkResult
+from blackboard.worker.walk_result import WalkResult
 
 REREADINGS = 8
 """Readings of one shard's tokens in one walk, when others are faster."""
@@ -92,7 +92,7 @@ class Walk:
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
     _claimer: Claimer = field(init=False)
-    _progress: WalkProgress = field(init=False)
+    _result: WalkResult = field(init=False)
     """Of the latest walk."""
     _misfits: set[_Version] = field(default_factory=set)
     """Tokens that do not fit their items, or could not be passed over: not to be tried again before
@@ -154,16 +154,16 @@ class Walk:
         self._released.clear()
         self.permits.begin()
         self._in_vain, self._in_vain_before = set(), self._in_vain
-        progress = self._progress = WalkProgress(now=begun, whole=True)
-        await self._each(range(self.board.shards), self._read_and_take_over, progress)
-        await self._take_over_others(progress)
+        result = self._result = WalkResult(now=begun, whole=True)
+        await self._each(range(self.board.shards), self._read_and_take_over, result)
+        await self._take_over_others(result)
         self._unpermitted = {
             nonce: limits for nonce, limits in self._unpermitted.items() if nonce in self._waiting
         }
-        await self._claim_all(progress)
-        self._check(progress)
+        await self._claim_all(result)
+        self._check(result)
         # From the beginning: tokens became ready while other shards were read.
-        progress.soonest = await self._until_next(begun)
+        result.soonest = await self._until_next(begun)
         return await self.result()
 
     async def go_on(self) -> WalkResult | None:
@@ -175,29 +175,29 @@ class Walk:
         if not self.backlog.lasts(clock) or self._could_take_over():
             return None
         now = await self.board.table.now()
-        progress = self._progress = WalkProgress(now=now)
+        result = self._result = WalkResult(now=now, whole=False)
         for ready, number in self.backlog.to_read(now):
-            if self._fills_slots(progress, before=ready):
+            if self._fills_slots(result, before=ready):
                 break
-            await self._each([number], self._read_again, progress)
-        self._check(progress)
-        if any(self._decide(one, progress) is not Move.RUN for one in self._chosen(progress)):
+            await self._each([number], self._read_again, result)
+        self._check(result)
+        if any(self._decide(one, result) is not Move.RUN for one in self._chosen(result)):
             return None
-        await self._claim_all(progress)
-        self._check(progress)
+        await self._claim_all(result)
+        self._check(result)
         until_walk = timedelta(seconds=self.backlog.lasts(clock))
         following = await self._until_next(now)
-        progress.soonest = until_walk if following is None else min(following, until_walk)
+        result.soonest = until_walk if following is None else min(following, until_walk)
         return await self.result()
 
     async def result(self) -> WalkResult:
         """The result of the latest walk, with what late shards have answered since."""
-        now, progress = await self.board.table.now(), self._progress
-        due = self.backlog.waiting(now) + len(self._waiting)
-        more = due > 0 or bool(self.backlog.to_read(now))
-        return progress.result(due=due, more=more)
+        now, result = await self.board.table.now(), self._result
+        result.due = self.backlog.waiting(now) + len(self._waiting)
+        result.more = result.due > 0 or bool(self.backlog.to_read(now))
+        return result
 
-    def awaits(self, late: frozenset[int]) -> bool:
+    def awaits(self, late: set[int]) -> bool:
         """Whether each of these shards is at work still, so that none can be read again."""
         return bool(late) and late <= self._tasks.late
 
@@ -218,32 +218,32 @@ class Walk:
     async def _each(
         self,
         numbers: Iterable[int],
-        work: Callable[[int, WalkProgress], Coroutine[Any, Any, None]],
-        progress: WalkProgress,
+        work: Callable[[int, WalkResult], Coroutine[Any, Any, None]],
+        result: WalkResult,
     ) -> None:
         """Do it for each of the shards. One that does not answer keeps no other from its turn."""
 
         async def guarded(number: int) -> bool:
             try:
-                await work(number, progress)
+                await work(number, result)
             except TableError as trouble:
-                await self._failed(number, trouble, progress)
+                await self._failed(number, trouble, result)
                 return False
             finally:
-                progress.late.discard(number)
+                result.late.discard(number)
             return True
 
         await self._tasks.each(numbers, guarded)
-        progress.late |= self._tasks.late
+        result.late |= self._tasks.late
 
     def _answered_late(self) -> None:
         """A shard that was late may have brought work, or settled a claim."""
         self.wake.now()
         self.runs.holdings.changed.set()
 
-    async def _failed(self, number: int, trouble: TableError, progress: WalkProgress) -> None:
+    async def _failed(self, number: int, trouble: TableError, result: WalkResult) -> None:
         """A shard is read again soon, and nothing of it is taken before."""
-        progress.failed[number] = trouble
+        result.failed[number] = trouble
         self._forget_waiting(number)
         pause = timedelta(seconds=self._pause_after(trouble, [number]))
         if not isinstance(trouble, Busy | Unavailable):  # those are reported by the breaker
@@ -263,39 +263,39 @@ class Walk:
         shards = map(self.board.shard, numbers)
         return min(self.breaker.opens_in(Need.OTHER, one) for one in shards) or SPACING
 
-    def _check(self, progress: WalkProgress) -> None:
+    def _check(self, result: WalkResult) -> None:
         """Raises what the last shard raised when none has answered."""
-        if len(progress.failed) == self.board.shards:
+        if len(result.failed) == self.board.shards:
             self.backlog.expire()
-            raise next(reversed(progress.failed.values()))
+            raise next(reversed(result.failed.values()))
 
     # ---- reading a shard
 
-    async def _read_and_take_over(self, number: int, progress: WalkProgress) -> None:
+    async def _read_and_take_over(self, number: int, result: WalkResult) -> None:
         """Read a shard, and take over what is stale in it. A run of this worker without a lock
         there was unlocked, cancelled, removed or overridden: its heartbeat finds out.
         """
         before = self._own_nonces()
         held = [one for one in self.runs.holdings if one.shard == number]
-        locks = await self._read(number, progress)
+        locks = await self._read(number, result)
         there = {lock.nonce for lock in locks}
         self._forget_waiting(number)
         for one in held:
             if one.claim.nonce not in there and not one.ended:
                 self.heartbeat.ask(one)
         for lock in locks:
-            await self._take_over(lock, progress, ours=before | self._own_nonces())
+            await self._take_over(lock, result, ours=before | self._own_nonces())
 
-    async def _read_again(self, number: int, progress: WalkProgress) -> None:
+    async def _read_again(self, number: int, result: WalkResult) -> None:
         """Read a shard for a token that is ready. If it is gone, another worker was faster."""
-        expected = self.backlog.expects(number, progress.now)
-        before = progress.claims + len(self._waiting)
-        await self._read_and_take_over(number, progress)
-        took_none = progress.claims + len(self._waiting) <= before
-        if expected and took_none and self.backlog.is_empty(number, progress.now, self._free()):
+        expected = self.backlog.expects(number, result.now)
+        before = result.claims + len(self._waiting)
+        await self._read_and_take_over(number, result)
+        took_none = result.claims + len(self._waiting) <= before
+        if expected and took_none and self.backlog.is_empty(number, result.now, self._free()):
             self.backlog.found_none(number, self.board.clock.monotonic())
 
-    async def _read(self, number: int, progress: WalkProgress) -> list[Lock]:
+    async def _read(self, number: int, result: WalkResult) -> list[Lock]:
         """A shard's locks. Its candidates are in the backlog from now on: those that the free slots
         take, and some more.
         """
@@ -304,20 +304,20 @@ class Walk:
         selection = Selection(self._free, total=self._slots.total, workers=workers)
         self.backlog.expect_none(number)  # from here on: runs may be released while it is read
         is_first, mark = True, None
-        async for found in self.board.read_shard(number, until=progress.now + self.cycle):
+        async for found in self.board.read_shard(number, until=result.now + self.cycle):
             if is_first:  # the reply may have moved the store's time on
-                is_first, progress.now = False, await self.board.table.now()
+                is_first, result.now = False, await self.board.table.now()
             if isinstance(found, Lock):
                 locks.append(found)
-                self._note_peer(found, progress.now)
+                self._note_peer(found, result.now)
             elif isinstance(found, Mark):
                 mark = found
                 break
-            elif not await self._select(found, selection, progress):
+            elif not await self._select(found, selection, result):
                 break
         self._note_pause(number, mark)
-        self._keep(number, selection, progress)
-        progress.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
+        self._keep(number, selection, result)
+        result.locks |= {lock.nonce for lock in locks if lock.type in self.handlers}
         return locks
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
@@ -337,16 +337,16 @@ class Walk:
         elif before and not self._paused:
             self.events.emit(BoardResumed)
 
-    def _keep(self, number: int, selection: Selection, progress: WalkProgress) -> None:
+    def _keep(self, number: int, selection: Selection, result: WalkResult) -> None:
         """Put what was selected of a shard into the backlog."""
-        kept, again = selection.settle(progress.now)
+        kept, again = selection.settle(result.now)
         self.backlog.put(number, kept)
         for unread in again:
             self.backlog.expect(number, unread)
         for ready, claimable in selection.unread:
             self._expect_contended(number, ready, claimable=claimable)
         if selection.passed_over:  # their next tokens
-            self._expect_contended(number, progress.now, claimable=False)
+            self._expect_contended(number, result.now, claimable=False)
 
     def _expect_contended(self, number: int, ready: datetime, *, claimable: bool = True) -> None:
         """Note tokens that were not read and that other workers claim as well."""
@@ -355,30 +355,30 @@ class Walk:
 
     # ---- judging a token
 
-    async def _select(self, token: Token, selection: Selection, progress: WalkProgress) -> bool:
+    async def _select(self, token: Token, selection: Selection, result: WalkResult) -> bool:
         """Whether to read on after this token."""
-        if token.ready > progress.now:
+        if token.ready > result.now:
             return selection.add_later(token.ready, self._later(token))
-        if self._is_overdue(token, progress) and len(progress.overdue) < MOST_OVERDUE:
-            progress.overdue[token.id] = token
+        if self._is_overdue(token, result) and len(result.overdue_by_id) < MOST_OVERDUE:
+            result.overdue_by_id[token.id] = token
         if token.type not in self.handlers or _version(token) in self._misfits:
             return True
         try:
             candidate = self._candidate(token)
-            move = self._decide(candidate, progress)
-            if move in PASSES and candidate.turn.begins > progress.now:
+            move = self._decide(candidate, result)
+            if move in PASSES and candidate.turn.begins > result.now:
                 return selection.defer(candidate)
             if move in PASSES:
-                progress.missed += 1
-                selection.passed_over |= await self._pass_over(candidate, move, progress)
+                result.missed += 1
+                selection.passed_over |= await self._pass_over(candidate, move, result)
         except (BadInput, ValueError) as error:
             self._leave(token, str(error))
             return True
         return selection.add(candidate) if move is Move.RUN else True
 
-    def _is_overdue(self, token: Token, progress: WalkProgress) -> bool:
+    def _is_overdue(self, token: Token, result: WalkResult) -> bool:
         after = self.overdue_after
-        return after is not None and progress.now - token.ready >= after
+        return after is not None and result.now - token.ready >= after
 
     def _later(self, token: Token) -> Candidate | None:
         """A token that is not ready yet. None: this worker cannot take it."""
@@ -396,18 +396,18 @@ class Walk:
         turn = FIRST if is_first else self.peers.turn(token, urgent=settings.priority > 0)
         return Candidate(token, settings, limit_of(token, settings), turn)
 
-    def _decide(self, candidate: Candidate, progress: WalkProgress) -> Move:
+    def _decide(self, candidate: Candidate, result: WalkResult) -> Move:
         token, settings = candidate.token, candidate.settings
-        return decide_token(token, now=progress.now, types=self.handlers, settings=settings)
+        return decide_token(token, now=result.now, types=self.handlers, settings=settings)
 
-    async def _pass_over(self, candidate: Candidate, move: Move, progress: WalkProgress) -> bool:
+    async def _pass_over(self, candidate: Candidate, move: Move, result: WalkResult) -> bool:
         """Let an item wait on without a run. Whether that was done."""
         token, settings = candidate.token, candidate.settings
         after = await pass_over(self.board, token, move=move, settings=settings)
         if after is None:
             self._misfits.add(_version(token))
             return False
-        progress.skipped += 1
+        result.skipped += 1
         if move is Move.SKIP:
             self.events.emit_of(token, SlotSkipped, due=token.slot)
         else:
@@ -423,31 +423,31 @@ class Walk:
 
     # ---- claiming
 
-    def _chosen(self, progress: WalkProgress) -> list[Candidate]:
+    def _chosen(self, result: WalkResult) -> list[Candidate]:
         """The most overdue candidates, as many as the free slots take."""
-        ready = self.backlog.ready(progress.now, but=self._tasks.late)
+        ready = self.backlog.ready(result.now, but=self._tasks.late)
         return choose(ready, self._free())
 
-    def _fills_slots(self, progress: WalkProgress, *, before: datetime) -> bool:
+    def _fills_slots(self, result: WalkResult, *, before: datetime) -> bool:
         """Whether candidates that were ready before a moment fill the free slots."""
-        chosen = self._chosen(progress)
+        chosen = self._chosen(result)
         return len(chosen) == self._slots.free().left and all(one.ready <= before for one in chosen)
 
-    async def _claim_all(self, progress: WalkProgress) -> None:
+    async def _claim_all(self, result: WalkResult) -> None:
         """Claim the most overdue candidates, as many as the free slots take."""
         while True:
-            chosen, before = self._chosen(progress), progress.claims
-            silent, refused = len(progress.silent), progress.refused
+            chosen, before = self._chosen(result), result.claims
+            silent, refused = len(result.silent), result.refused
             counts = self._in_whole_batches(shard_of(one.id, self.board.shards) for one in chosen)
-            await self._each(counts, partial(self._claim, counts), progress)
-            if (len(progress.silent), progress.refused) == (silent, refused):
+            await self._each(counts, partial(self._claim, counts), result)
+            if (len(result.silent), result.refused) == (silent, refused):
                 break  # else slots are left for others: a shard does not answer, a limit is full
-        has_lost = progress.claims - before < counts.total()
-        if has_lost and self._chosen(progress):
-            self._read_all_again(progress)
-        if has_lost or progress.refused:
+        has_lost = result.claims - before < counts.total()
+        if has_lost and self._chosen(result):
+            self._read_all_again(result)
+        if has_lost or result.refused:
             # Shards, or a part of them, may have been passed over for candidates that were lost.
-            progress.crowded |= bool(self.backlog.to_read(progress.now))
+            result.crowded |= bool(self.backlog.to_read(result.now))
 
     def _in_whole_batches(self, numbers: Iterable[int]) -> Counter[int]:
         """How many tokens of each shard to claim now. Where slots are about to become free, what
@@ -459,34 +459,34 @@ class Walk:
                 counts[number] -= count % most if count > most else 0
         return counts
 
-    def _read_all_again(self, progress: WalkProgress) -> None:
+    def _read_all_again(self, result: WalkResult) -> None:
         """Let the shards of all candidates be read, a little later, before these are claimed: slots
         stayed free, so other workers were faster, and may be with these as well.
         """
-        ready = self.backlog.ready(progress.now, but=self._tasks.late)
+        ready = self.backlog.ready(result.now, but=self._tasks.late)
         for number in {shard_of(one.id, self.board.shards) for one in ready}:
             self.backlog.lost_race(number, self.board.clock.monotonic())
             self.backlog.put(number, [])
-            self._expect_contended(number, progress.now)
+            self._expect_contended(number, result.now)
 
-    async def _claim(self, counts: Mapping[int, int], number: int, progress: WalkProgress) -> None:
+    async def _claim(self, counts: Mapping[int, int], number: int, result: WalkResult) -> None:
         """Claim so many tokens of a shard; after a lost race, of those that are there then. Once it
         is late, the next walk decides.
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            wanted = choose(self.backlog.ready_in(number, progress.now), self._free())
+            wanted = choose(self.backlog.ready_in(number, result.now), self._free())
             wanted = wanted[: min(left, claims_at_once(self.board))]
             if not wanted:
                 break
             batch, answer, taken = await self._claimer.claim(number, wanted)
-            progress.refused += len(wanted) - len(batch)
+            result.refused += len(wanted) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
             self.backlog.drop(number, {one.id for one in batch})
             if len(taken) < len(batch):  # what was not taken may still be there
                 self._expect_contended(number, batch[0].ready)
-            self._start(taken, progress)
+            self._start(taken, result)
             left -= len(taken)
             now = self.board.clock.monotonic()
             if taken:
@@ -494,20 +494,20 @@ class Walk:
             if answer.broken is not None:
                 self._misfits.add(_version(answer.broken))
             elif answer.reread:
-                progress.lost += 1
+                result.lost += 1
                 self.backlog.lost_race(number, now)
             elif len(taken) < len(batch):
-                progress.crowded = True  # the store was away, or lost the reply
+                result.crowded = True  # the store was away, or lost the reply
             if answer.reread:
                 rereadings += 1
-                await self._read(number, progress)
-        progress.crowded |= left > 0 and rereadings == REREADINGS
+                await self._read(number, result)
+        result.crowded |= left > 0 and rereadings == REREADINGS
 
-    def _start(self, taken: Sequence[Taken], progress: WalkProgress) -> None:
+    def _start(self, taken: Sequence[Taken], result: WalkResult) -> None:
         self.runs.start(taken)
-        progress.claims += len(taken)
+        result.claims += len(taken)
         for one in taken:
-            progress.overdue.pop(one.claim.id, None)
+            result.overdue_by_id.pop(one.claim.id, None)
 
     # ---- stale locks, and locks of this worker that it does not hold
 
@@ -543,7 +543,7 @@ class Walk:
                 if shard_of(lock.id, self.board.shards) != number
             }
 
-    async def _take_over(self, lock: Lock, progress: WalkProgress, *, ours: set[str]) -> None:
+    async def _take_over(self, lock: Lock, result: WalkResult, *, ours: set[str]) -> None:
         """Override a stale lock while there is a free slot; adopt a lock of this worker that it
         does not hold (`ours`), nor did when it was read.
         """
@@ -557,7 +557,7 @@ class Walk:
             resolution=self.board.table.resolution,
         )
         if move is Move.OVERRIDE and shard_of(lock.id, self.board.shards) in self._paused:
-            progress.locks.discard(lock.nonce)  # no run of it ends while the board is paused
+            result.locks.discard(lock.nonce)  # no run of it ends while the board is paused
             return
         if move is Move.LEAVE:
             return
@@ -573,14 +573,14 @@ class Walk:
         except (BadInput, ValueError) as error:
             self._leave(lock, str(error))
             if move is Move.OVERRIDE:
-                progress.locks.discard(lock.nonce)  # no run of it will ever end
+                result.locks.discard(lock.nonce)  # no run of it will ever end
             return
         if taken is not None:
-            self._start(taken, progress)
-            progress.crowded |= not taken  # the store is slow: the next walk adopts what is ours
+            self._start(taken, result)
+            result.crowded |= not taken  # the store is slow: the next walk adopts what is ours
         elif move is Move.OVERRIDE:
-            progress.freed.append(lock)
-            self._look_after(lock, progress)
+            result.freed.append(lock)
+            self._look_after(lock, result)
 
     async def _taken(self, lock: Lock, move: Move) -> list[Taken] | None:
         if move is Move.ADOPT:
@@ -588,7 +588,7 @@ class Walk:
         is_late = shard_of(lock.id, self.board.shards) in self._tasks.late
         return await self._claimer.override(lock, reserves=not is_late)
 
-    async def _take_over_others(self, progress: WalkProgress) -> None:
+    async def _take_over_others(self, result: WalkResult) -> None:
         """Stale locks go before tokens: a slot that was kept for an override in another shard may
         be free after all.
         """
@@ -596,25 +596,25 @@ class Walk:
         if not others or not self._slots.free().left:
             return
 
-        async def in_shard(number: int, progress: WalkProgress) -> None:
+        async def in_shard(number: int, result: WalkResult) -> None:
             for lock in others:
                 if shard_of(lock.id, self.board.shards) == number:
-                    await self._take_over(lock, progress, ours=self._own_nonces())
+                    await self._take_over(lock, result, ours=self._own_nonces())
 
         numbers = {shard_of(one.id, self.board.shards) for one in others}
-        await self._each(numbers, in_shard, progress)
+        await self._each(numbers, in_shard, result)
 
-    def _look_after(self, lock: Lock, progress: WalkProgress) -> None:
+    def _look_after(self, lock: Lock, result: WalkResult) -> None:
         """A stale lock was not taken over: it was freed, other workers were faster, or it cannot
         be. If it is gone, its item may be ready again. If it is as it was, it is left to the next
         walk.
         """
         if _version(lock) in self._in_vain | self._in_vain_before:
-            progress.locks.discard(lock.nonce)
+            result.locks.discard(lock.nonce)
         else:
-            progress.crowded = True
+            result.crowded = True
             number = shard_of(lock.id, self.board.shards)
-            self._expect_contended(number, progress.now, claimable=False)
+            self._expect_contended(number, result.now, claimable=False)
         self._in_vain.add(_version(lock))
 
     async def _until_next(self, begun: datetime) -> timedelta | None:

@@ -44,7 +44,7 @@ IDLE_WALK = 1.0
 
 LAG = 1.0
 """Seconds by which a worker that has just begun may take the time of the store for earlier than it
-is: Azure tells whole seconds."""
+is: Azure reports whole seconds."""
 
 
 class Mode(StrEnum):
@@ -74,7 +74,7 @@ class Worker:
     notify: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Sends notifications until it is cancelled."""
     coordinate: Callable[[], Coroutine[Any, Any, None]] | None = None
-    """Takes part in coordinating the board until it is cancelled; of a worker without an end."""
+    """Takes part in coordinating the board until it is cancelled; with Mode.FOREVER only."""
     steady: SteadyClock
     """The store's clock, as `board` follows it."""
     grace: float
@@ -206,7 +206,7 @@ class Worker:
 
     def _may_be_due(self, result: WalkResult) -> bool:
         """Whether something may be due by the store's clock that is not due yet by this worker's
-        notion of it.
+        estimate of it.
         """
         left = self._began + LAG - self.board.clock.monotonic()
         return result.soonest is not None and result.soonest.total_seconds() <= left

@@ -128,16 +128,14 @@ def test_what_changes_nothing_is_not_recorded(url: str) -> None:
 
 
 @pytest.mark.parametrize(("via", "recorded"), [("web", ["web"]), (None, [])])
-def test_the_location_says_through_what_it_is_done(
+def test_the_board_says_through_what_it_is_done(
     url: str, via: Via | None, recorded: list[str]
 ) -> None:
     async def story() -> None:
         async with opened(url) as board:
-            location = Location(
-                settings=Settings(), folder=Path(), store=url, name=board.name, via=via
-            )
+            location = Location(settings=Settings(), folder=Path(), store=url, name=board.name)
             async with location.open() as table:
-                await Board(table, location).pause("davis", by="ann")
+                await Board(table, location, via=via).pause("davis", by="ann")
             assert [one.via for one in await board.actions()] == recorded
 
     asyncio.run(story())

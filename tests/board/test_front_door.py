@@ -1,8 +1,10 @@
 """`blackboard.open` and `blackboard.open_blocking`: what a program does with a board."""
 
 import asyncio
+import errno
 import inspect
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -434,6 +436,71 @@ def test_what_is_done_on_the_pages_of_a_board_wakes_its_workers(url: str) -> Non
             await until(has_run)
 
     asyncio.run(story())
+
+
+def test_a_change_of_many_items_is_finished_before_its_board_closes(url: str) -> None:
+    """Where the pages are below another application, which runs no lifespan of theirs."""
+
+    async def story() -> None:
+        async with opened(url) as board:
+            for number in range(60):
+                await board.add(f"a{number}", "feed", first="next")
+            pages = AsyncClient(
+                transport=ASGITransport(app=board.web(operator=True)), base_url="http://localhost"
+            )
+            async with pages:
+                found = re.search(r'name="csrf" value="([^"]+)"', (await pages.get("/")).text)
+                assert found is not None
+                form = {"csrf": found[1], "verb": "pause", "count": "60"}
+                assert (await pages.post("/confirm", data=form)).status_code == 303
+        async with opened(url) as board:
+            assert all([one.paused async for one in board.items()])
+            assert [(one.verb, one.count) for one in await board.actions()] == [("pause", 60)]
+
+    asyncio.run(story())
+
+
+def test_tags_are_taken_back_in_an_edit(url: str) -> None:
+    @handler("tagged", tags=["of-the-type"])
+    async def tagged(item: Item, ctx: Context) -> None: ...
+
+    async def story() -> None:
+        async with opened(url, handlers=[tagged]) as board:
+            assert (await board.add("a", "tagged", tags=["own"])).labels.tags == ("own",)
+            assert (await board.edit("a", tags="")).labels.tags == ("of-the-type",)
+
+    asyncio.run(story())
+
+
+def test_what_several_remove_at_once_is_recorded_once(url: str) -> None:
+    async def story() -> None:
+        async with opened(url) as board:
+            await board.add("a", "feed")
+            removing = (board.remove("a", by="ann") for _ in range(8))
+            await asyncio.gather(*removing, return_exceptions=True)
+            assert [one.verb for one in await board.actions()] == ["remove"]
+
+    asyncio.run(story())
+
+
+def test_a_worker_works_in_one_block(tmp_path: Path) -> None:
+    with blocking(str(tmp_path / "app.db")) as board:
+        worker = board.worker()
+        with worker:
+            pass
+        with pytest.raises(BlackboardError, match="a worker works once"), worker:
+            pass
+
+
+def test_a_board_whose_loop_cannot_be_made_raises_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptors() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", no_descriptors)
+    with pytest.raises(OSError, match="Too many open files"), blocking(str(tmp_path / "app.db")):
+        pass
 
 
 def test_the_error_of_a_part_is_raised_and_not_what_it_has_ended(

@@ -152,7 +152,7 @@ def test_what_a_handler_prints_and_logs_is_kept_and_told(
     sqlite_board.add("davis", "hello", params={"name": "Davis"})
     [run] = sqlite_board.work(greet)
     assert run.output == "on a thread\n"
-    assert f"said davis: greeting for {run.due.date()}" in caplog.messages
+    assert f"logged davis: greeting for {run.due.date()}" in caplog.messages
 
 
 def test_jobs_may_be_named_as_on_the_command_line(

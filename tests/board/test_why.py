@@ -76,14 +76,14 @@ def why(
             Move.LEAVE,
             [
                 "davis (type calendars) is waiting.",
-                "schedule    every 8 hours, counted from its last start",
+                "schedule      every 8 hours, counted from its last start",
                 (
-                    "due         2026-11-21 16:00:00Z (in 7h): it last started at 2026-11-21 "
+                    "due           2026-11-21 16:00:00Z (in 7h): it last started at 2026-11-21 "
                     "08:00:00Z (1h ago)"
                 ),
                 "any worker that takes calendars starts it then, as soon as it has a free slot",
-                "to change   `blackboard run davis` starts it at once",
-                "last run    ended ok at 2026-11-21 08:00:12Z (59m 48s ago) after 12s",
+                "to change     `blackboard run davis` starts it at once",
+                "last run      ended ok at 2026-11-21 08:00:12Z (59m 48s ago) after 12s",
             ],
         ),
         (
@@ -93,7 +93,7 @@ def why(
             Move.RUN,
             [
                 "is due now.",
-                "due         2026-11-21 09:00:00Z (now), for the first time",
+                "due           2026-11-21 09:00:00Z (now), for the first time",
                 "any of the 2 workers that take calendars starts it in its next walk",
             ],
         ),
@@ -104,7 +104,7 @@ def why(
             [
                 "has been ready for 1h: overdue.",
                 "no worker that takes calendars is at work to start it",
-                "to change   start a worker that has the jobs of calendars: `blackboard worker`",
+                "to change     start a worker that has the jobs of calendars: `blackboard worker`",
             ],
         ),
         (
@@ -120,7 +120,7 @@ def why(
             [
                 "waits for the end of its blackout.",
                 "its blackout lets no run begin until 2026-11-21 11:00:00Z (in 2h): the next walk",
-                "to change   `blackboard run davis` starts it at once",
+                "to change     `blackboard run davis` starts it at once",
             ],
         ),
         (
@@ -165,7 +165,7 @@ def why(
             {"settings": CRON},
             Move.LEAVE,
             [
-                "schedule    at 03:00 every day (America/Los_Angeles)",
+                "schedule      at 03:00 every day (America/Los_Angeles)",
                 "; it may start with its share of the jitter at 2026-11-21 10:12:00Z (in 1h 12m)",
             ],
         ),
@@ -173,25 +173,25 @@ def why(
             {"slot": NOW - HOUR, "ready": NOW, "planned": NOW - HOUR},
             {},
             Move.RUN,
-            ["due         2026-11-21 08:00:00Z (1h ago); it may start at 2026-11-21 09:00:00Z"],
+            ["due           2026-11-21 08:00:00Z (1h ago); it may start at 2026-11-21 09:00:00Z"],
         ),
         (
             {"schedule": ""},
             {"settings": resolve([Spec()])},
             Move.LEAVE,
-            ["schedule    none: it runs once, and again when it is requested"],
+            ["schedule      none: it runs once, and again when it is requested"],
         ),
         (
             {"schedule": "moon phase"},
             {"settings": None},
             Move.LEAVE,
-            ["schedule    'moon phase'"],
+            ["schedule      'moon phase'"],
         ),
         (
             {"schedule": "every 9h"},
             {"settings": None},
             Move.LEAVE,
-            ["schedule    every 9 hours, counted from its last start"],
+            ["schedule      every 9 hours, counted from its last start"],
         ),
         (
             {"state": State.PAUSED, "paused": MARK},
@@ -199,23 +199,23 @@ def why(
             Move.LEAVE,
             [
                 "davis (type calendars) is paused.",
-                "paused      by ann at 2026-11-21 08:00:00Z (1h ago): feeds are broken\n",
-                "due         2026-11-21 16:00:00Z (in 7h)",
-                "to change   `blackboard resume davis`",
+                "paused        by ann at 2026-11-21 08:00:00Z (1h ago): feeds are broken\n",
+                "due           2026-11-21 16:00:00Z (in 7h)",
+                "to change     `blackboard resume davis`",
             ],
         ),
-        ({"state": State.PAUSED}, {}, Move.LEAVE, ["paused      no run starts"]),
+        ({"state": State.PAUSED}, {}, Move.LEAVE, ["paused        no run starts"]),
         (
             {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed to a b")},
             {},
             Move.LEAVE,
-            ["to change   `blackboard rename davis 'a b'` finishes what was interrupted"],
+            ["to change     `blackboard rename davis 'a b'` finishes what was interrupted"],
         ),
         (
             {"state": State.PAUSED, "paused": MARK.replace("feeds are broken", "renamed from a")},
             {},
             Move.LEAVE,
-            ["to change   `blackboard rename a davis` finishes what was interrupted"],
+            ["to change     `blackboard rename a davis` finishes what was interrupted"],
         ),
         (
             {"state": State.DONE},
@@ -230,17 +230,17 @@ def why(
             [
                 "is running.",
                 "at 2026-11-21 08:54:00Z (6m ago) by host:1:a, as attempt 1 with fence 3",
-                "progress    40 of 100",
+                "progress      40 of 100",
                 (
-                    "lock        last renewed 12s ago; unless renewed, it is good for 1m 48s "
+                    "lock          last renewed 12s ago; unless renewed, it is good for 1m 48s "
                     "more (of 2m) and then stale: any worker that takes calendars may override it"
                 ),
-                "next        2026-11-21 16:54:00Z (in 7h 54m), after this run",
-                "to change   `blackboard cancel davis` ends the run",
-                "last run    ended ok at 2026-11-21 08:00:12Z (59m 48s ago)\n",
+                "next          2026-11-21 16:54:00Z (in 7h 54m), after this run",
+                "to change     `blackboard cancel davis` ends the run",
+                "last run      ended ok at 2026-11-21 08:00:12Z (59m 48s ago)\n",
             ],
         ),
-        (RUNS, {"lock": replace(LOCK, progress="[7,null]")}, Move.LEAVE, ["progress    7\n"]),
+        (RUNS, {"lock": replace(LOCK, progress="[7,null]")}, Move.LEAVE, ["progress      7\n"]),
         (
             RUNS,
             {"lock": replace(LOCK, age=130.0)},
@@ -248,10 +248,10 @@ def why(
             [
                 "is running, but its lock is stale.",
                 (
-                    "lock        last renewed 2m 10s ago, and it was good for 2m: the next walk of "
-                    "any worker that takes calendars overrides it and runs attempt 2"
+                    "lock          last renewed 2m 10s ago, and it was good for 2m: the next walk "
+                    "of any worker that takes calendars overrides it and runs attempt 2"
                 ),
-                "to change   `blackboard unlock davis` takes the lock at once",
+                "to change     `blackboard unlock davis` takes the lock at once",
             ],
         ),
         (
@@ -272,12 +272,12 @@ def why(
             Move.LEAVE,
             ["2026-11-21 07:00:00Z (2h ago), after this run"],
         ),
-        (RUNS, {}, Move.LEAVE, ["lock        not found: it has just been released"]),
+        (RUNS, {}, Move.LEAVE, ["lock          not found: it has just been released"]),
         (
             RUNS | {"requests": (QueuedRun(name="a", slot=NOW),)},
             {"lock": LOCK},
             Move.LEAVE,
-            ["requests    another run was requested and follows"],
+            ["requests      another run was requested and follows"],
         ),
         (
             RUNS,
@@ -301,7 +301,7 @@ def why(
             RUNS | {"outcome": None, "failures": 2},
             {"lock": LOCK},
             Move.LEAVE,
-            ["last run    2 failures in a row"],
+            ["last run      2 failures in a row"],
         ),
     ],
 )
@@ -342,7 +342,7 @@ async def test_the_words_follow_an_item_through_its_life(scene: Scene) -> None:
     assert (told.move, "ended failed" in told.text) == (Move.RUN, True)
     assert dict(told.facts)["last run"].endswith("ValueError: boom")
     await pause(scene.other, "davis", scene.mark("enough"))
-    assert "paused      by ann at" in (await told_of(scene)).text
+    assert "paused        by ann at" in (await told_of(scene)).text
 
 
 def test_a_partition_has_no_schedule_to_speak_of() -> None:

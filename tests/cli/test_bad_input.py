@@ -104,7 +104,6 @@ VERBS = {
     "a board after it without one": (["rm", "davis", "--board", ""], "board: ''", "letters"),
     "a whole board without a name": (["pause", "--board", ""], "board: ''", "letters, digits"),
     "other shards": (["init", "--shards", "4"], "shards: ", "1"),
-    "a run of a paused item": (["run", "paused"], "id: 'paused' is paused", "`blackboard resume"),
     "no settings": (["--config", "none.toml", "show"], "config: ", "name a file that can be read"),
     "settings without a name": (["--config", "", "show"], "config: it is empty", "leave it out"),
     "a watch without terminal": (["show", "--watch"], "watch: needs a terminal", "--json"),

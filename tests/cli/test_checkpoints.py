@@ -60,7 +60,7 @@ def test_what_was_saved_is_shown_and_explained(blackboard: CommandLine, item_typ
     work(blackboard)
     assert blackboard("show", "news", "--json").json[0]["checkpoint"] == 3
     (news,) = blackboard("why", "news", "--json").json
-    assert news["facts"]["saved"] == "3, where its next run goes on"
+    assert news["facts"]["checkpoint"] == "3, where its next run goes on"
 
 
 @pytest.mark.not_on_azurite

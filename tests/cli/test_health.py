@@ -287,6 +287,7 @@ def test_a_run_whose_worker_is_silent_is_named_before_its_lock_is_stale(
     assert towns("show", "keene", "--json").json[0]["silent"] is False
     monkeypatch.setattr(members, "LOST_AFTER", -1.0)
     assert [one["silent"] for one in towns("show", "--json").json] == [False, True]
+    assert [one["silent"] for one in towns("why", "*", "--json").json] == [False, True]
     assert " silent 0" in towns("show", "keene").out
     (line,) = towns("check", code=1).out.splitlines()
     assert line.startswith("silent   keene  rabbit:7:abc was last seen ")

@@ -130,7 +130,9 @@ def test_bad_input_is_refused(towns: CommandLine, args: list[str], problem: str)
 def test_a_paused_item_refuses_all(towns: CommandLine) -> None:
     towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
     towns("pause", "dayton")
-    assert towns.refused("run", "da*").startswith("id: 'dayton' is paused")
+    before = towns.rows()
+    assert "dayton is paused: `blackboard resume dayton` first" in towns("run", "da*", code=1).err
+    assert towns.rows() == before
 
 
 @pytest.fixture(name="meanwhile")

@@ -15,7 +15,7 @@ from blackboard import __version__
 from blackboard.cli import group
 from blackboard.runners.process import ProcessRunner
 from blackboard.schedule.times import parse_duration
-from blackboard.worker.membership import LAST_WORD
+from blackboard.worker.membership import SHUTDOWN_TIMEOUT
 from blackboard.worker.worker import LAST_RELEASES
 from tests.deploy.files import (
     DEPLOY,
@@ -32,7 +32,7 @@ from tests.deploy.files import (
 )
 
 STOP_TIMEOUT = signature(ProcessRunner).parameters["stop_timeout"].default
-AFTER_GRACE = timedelta(seconds=LAST_RELEASES + LAST_WORD + STOP_TIMEOUT)
+AFTER_GRACE = timedelta(seconds=LAST_RELEASES + SHUTDOWN_TIMEOUT + STOP_TIMEOUT)
 """What a worker may need, after its grace, to put back what it cut short, and to end."""
 
 

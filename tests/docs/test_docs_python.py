@@ -1,4 +1,4 @@
-"""The programs of docs/python.md run as they stand there."""
+"""The programs of docs/python.md and docs/web.md run as they stand there."""
 
 import re
 import subprocess
@@ -28,8 +28,18 @@ with TestClient(app) as client:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert found == {"outcome": "ok", "result": {"read": "x"}}, found
+    assert client.get("/feeds/nowhere").status_code == 404
 print("stopped")
 """.replace("SECONDS", str(patience(60.0)))
+PAGES = """
+from starlette.testclient import TestClient
+from app import app
+
+for _ in range(2):
+    with TestClient(app, base_url="http://localhost") as client:
+        page = client.get("/jobs/")
+        assert page.status_code == 200, page.text
+"""
 DJANGO = """
 import django
 from django.conf import settings
@@ -47,6 +57,24 @@ assert client.get("/feeds/toronto?url=z").json()["ahead"] == 1
 views.board().worker().work("idle")
 print(*(run.result["read"] for run in views.board().runs("toronto")))
 """
+AT_ONCE = """
+import threading
+import views
+
+ready = threading.Barrier(8)
+found = set()
+
+def first():
+    ready.wait()
+    found.add(views.board())
+
+threads = [threading.Thread(target=first) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(found) == 1
+"""
 
 
 @pytest.fixture(name="folder")
@@ -59,7 +87,7 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said_by(folder: Path, *args: str) -> str:
+def output_of(folder: Path, *args: str) -> str:
     done = subprocess.run(
         [sys.executable, *args],
         cwd=folder,
@@ -75,22 +103,33 @@ def said_by(folder: Path, *args: str) -> str:
 
 def test_the_first_program_says_what_is_shown(folder: Path) -> None:
     [shown] = [block.text for block in blocks(PAGE) if block.language == "console"]
-    assert shown == f"$ python feeds.py\n{said_by(folder, 'feeds.py')}"
+    assert shown == f"$ python feeds.py\n{output_of(folder, 'feeds.py')}"
 
 
 def test_an_application_works_in_its_lifespan(folder: Path) -> None:
-    assert said_by(folder, "-c", CLIENT) == "stopped\n"
+    assert output_of(folder, "-c", CLIENT) == "stopped\n"
     ended = "import blackboard\nwith blackboard.open_blocking('app.db') as board:\n"
-    assert said_by(folder, "-c", f"{ended}    print(board.workers())") == "[]\n"
+    assert output_of(folder, "-c", f"{ended}    print(board.workers())") == "[]\n"
 
 
 def test_a_view_asks_for_runs(folder: Path) -> None:
-    assert said_by(folder, "-c", DJANGO) == "z y\n"
+    assert output_of(folder, "-c", DJANGO) == "z y\n"
+
+
+def test_threads_that_are_the_first_open_one_board(folder: Path) -> None:
+    output_of(folder, "-c", AT_ONCE)
+
+
+def test_pages_are_served_each_time_that_an_application_starts(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "web.md").read_text(encoding="utf-8")
+    [program] = [block.text for block in blocks(page) if block.language == "python"]
+    (tmp_path / "app.py").write_text(program, encoding="utf-8")
+    output_of(tmp_path, "-c", PAGES)
 
 
 def test_a_script_asks_again_for_what_failed(folder: Path) -> None:
-    said_by(folder, "-c", FAILING)
-    said = said_by(folder, "failed.py").splitlines()
+    output_of(folder, "-c", FAILING)
+    said = output_of(folder, "failed.py").splitlines()
     assert said == ["toronto 1 KeyError: 'url'", "True"]
 
 
@@ -103,18 +142,18 @@ with blackboard.open_blocking("app.db", handlers=["jobs.py"], create=True) as bo
 
 
 def test_a_subscriber_counts_what_ended(folder: Path) -> None:
-    said_by(folder, "-c", FAILING.replace("    board.worker", "    # "))
-    assert said_by(folder, "counted.py") == "{('feed', 'failed'): 1}\n"
+    output_of(folder, "-c", FAILING.replace("    board.worker", "    # "))
+    assert output_of(folder, "counted.py") == "{('feed', 'failed'): 1}\n"
 
 
 def test_a_script_leads(folder: Path) -> None:
-    assert said_by(folder, "leader.py") == "term 1 goes on\n"
-    assert said_by(folder, "leader.py") == "term 2 goes on\n"
+    assert output_of(folder, "leader.py") == "term 1 goes on\n"
+    assert output_of(folder, "leader.py") == "term 2 goes on\n"
 
 
 def test_the_test_passes(folder: Path) -> None:
     args = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_feeds.py")
-    assert "1 passed" in said_by(folder, *args)
+    assert "1 passed" in output_of(folder, *args)
 
 
 def test_every_program_of_the_page_is_run() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from blackboard.notify.notices import HANDOVER, LONGEST_ERROR, LONGEST_LINE, MOST_NAMED, Composer
-from blackboard.notify.notifier import LAST_WORD
+from blackboard.notify.notifier import SHUTDOWN_TIMEOUT
 from blackboard.notify.sending import PING_EVERY
 from blackboard.notify.settings import NoticeKind, NotifyTable
 from blackboard.notify.ways import _VARIABLES
@@ -60,6 +60,6 @@ def test_the_numbers_that_are_named_are_those_that_hold() -> None:
     assert f"up to {LONGEST_LINE} characters" in DOCS
     assert f"up to {MOST_NAMED} `items`" in DOCS
     assert f"every {PING_EVERY:.0f} s at the most" in DOCS
-    assert (HANDOVER, LAST_WORD) == (300, 5), "five minutes, five seconds"
+    assert (HANDOVER, SHUTDOWN_TIMEOUT) == (300, 5), "five minutes, five seconds"
     assert all(f"- `{news}`: " in DOCS for news in NoticeKind)
     assert all(f"`BLACKBOARD_{name}`" in DOCS for name in _VARIABLES)

@@ -14,8 +14,8 @@ from blackboard.notify.notices import (
     confirmed,
     end,
     is_news,
+    mark_accepted,
     of_overdue,
-    taken,
 )
 from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause, remove
@@ -31,13 +31,13 @@ OVERDUE = replace(NOTICE, event=NoticeKind.OVERDUE)
 WARNED = replace(NOTICE, event=NoticeKind.WARNED, failures=0)
 WARNS = frozenset({"warned"})
 RECOVERED = replace(NOTICE, event=NoticeKind.RECOVERED)
-TOLD = NoticeRow(
+SENT = NoticeRow(
     events=frozenset({"failed"}),
     at=START,
     fence=3,
     failures=1,
     nonce="n",
-    taken=True,
+    accepted=True,
     version=1,
     etag="e",
     age=0.0,
@@ -45,33 +45,33 @@ TOLD = NoticeRow(
 
 
 @pytest.mark.parametrize(
-    ("why", "notice", "told", "after", "news"),
+    ("why", "notice", "sent", "after", "news"),
     [
-        ("it lasts", NOTICE, TOLD, 1.0, False),
-        ("it fails again", replace(NOTICE, fence=4, failures=2), TOLD, 1.0, False),
-        ("it was well in between", replace(NOTICE, fence=9), TOLD, 1.0, True),
-        ("it failed less often", replace(NOTICE, fence=9), replace(TOLD, failures=5), 1.0, True),
-        ("something else", OVERDUE, TOLD, 1.0, True),
-        ("told of both", OVERDUE, replace(TOLD, events=frozenset(NoticeKind)), 1.0, False),
-        ("a day is over", NOTICE, TOLD, 86_400.0, True),
-        ("somebody is at it", NOTICE, replace(TOLD, taken=False, age=HANDOVER), 86_400.0, False),
-        ("nobody took it", NOTICE, replace(TOLD, taken=False, age=HANDOVER + 1), 1.0, True),
-        ("it warns", WARNED, TOLD, 1.0, True),
-        ("it warns again", replace(WARNED, fence=9), replace(TOLD, events=WARNS), 1.0, False),
-        ("it warns for a day", WARNED, replace(TOLD, events=WARNS), 86_400.0, True),
-        ("it fails and has warned", NOTICE, replace(TOLD, events=WARNS), 1.0, True),
-        ("a newer program's", OVERDUE, replace(TOLD, version=2), 86_400.0, False),
+        ("it lasts", NOTICE, SENT, 1.0, False),
+        ("it fails again", replace(NOTICE, fence=4, failures=2), SENT, 1.0, False),
+        ("it was well in between", replace(NOTICE, fence=9), SENT, 1.0, True),
+        ("it failed less often", replace(NOTICE, fence=9), replace(SENT, failures=5), 1.0, True),
+        ("something else", OVERDUE, SENT, 1.0, True),
+        ("told of both", OVERDUE, replace(SENT, events=frozenset(NoticeKind)), 1.0, False),
+        ("a day is over", NOTICE, SENT, 86_400.0, True),
+        ("somebody is at it", NOTICE, replace(SENT, accepted=False, age=HANDOVER), 86_400.0, False),
+        ("nobody took it", NOTICE, replace(SENT, accepted=False, age=HANDOVER + 1), 1.0, True),
+        ("it warns", WARNED, SENT, 1.0, True),
+        ("it warns again", replace(WARNED, fence=9), replace(SENT, events=WARNS), 1.0, False),
+        ("it warns for a day", WARNED, replace(SENT, events=WARNS), 86_400.0, True),
+        ("it fails and has warned", NOTICE, replace(SENT, events=WARNS), 1.0, True),
+        ("a newer program's", OVERDUE, replace(SENT, version=2), 86_400.0, False),
     ],
 )
 def test_what_is_news(
-    *, why: str, notice: Notice, told: NoticeRow, after: float, news: bool
+    *, why: str, notice: Notice, sent: NoticeRow, after: float, news: bool
 ) -> None:
     now = START + timedelta(seconds=after)
-    assert is_news(notice, told, now=now, again=DAY) is news, why
+    assert is_news(notice, sent, now=now, again=DAY) is news, why
 
 
 def test_without_a_reminder_it_is_told_once_and_for_all() -> None:
-    assert not is_news(NOTICE, TOLD, now=START + 1000 * DAY, again=None)
+    assert not is_news(NOTICE, SENT, now=START + 1000 * DAY, again=None)
 
 
 async def row(scene: Scene) -> Row | None:
@@ -83,7 +83,7 @@ async def test_of_two_workers_one_tells(scene: Scene) -> None:
     first = await begin(scene.board, NOTICE, again=DAY)
     assert first
     assert await begin(scene.other, NOTICE, again=DAY) is None
-    await taken(scene.board, "davis", first)
+    await mark_accepted(scene.board, "davis", first)
     scene.later(hours=1)
     assert await begin(scene.other, replace(NOTICE, fence=4, failures=2), again=DAY) is None
 
@@ -105,10 +105,10 @@ async def test_a_lost_reply_is_settled_by_the_nonce(scene: Scene, fault: Fault) 
     assert etag
     await scene.table.land()
     assert await begin(scene.other, NOTICE, again=DAY) is None
-    await taken(scene.board, "davis", etag)
+    await mark_accepted(scene.board, "davis", etag)
     found = await row(scene)
     assert found is not None
-    assert found.data["taken"] is True
+    assert found.data["accepted"] is True
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER])
@@ -118,12 +118,12 @@ async def test_a_lost_reply_of_a_later_notice_is_settled_as_well(
 ) -> None:
     first = await begin(scene.board, NOTICE, again=DAY)
     assert first
-    await taken(scene.board, "davis", first)
+    await mark_accepted(scene.board, "davis", first)
     scene.table.script(fault)
     assert await begin(scene.board, OVERDUE, again=DAY)
     found = await row(scene)
     assert found is not None
-    assert found.data["told"] == "failed overdue"
+    assert found.data["events"] == "failed overdue"
 
 
 @story
@@ -141,7 +141,7 @@ async def test_it_is_told_again_while_it_lasts(scene: Scene) -> None:
     for _ in range(3):
         etag = await begin(scene.board, NOTICE, again=DAY)
         assert etag
-        await taken(scene.board, "davis", etag)
+        await mark_accepted(scene.board, "davis", etag)
         scene.later(hours=23)
         assert await begin(scene.other, NOTICE, again=DAY) is None
         scene.later(hours=1)
@@ -174,14 +174,21 @@ async def test_a_failure_after_an_unseen_recovery_is_told(scene: Scene) -> None:
     for fence in (3, 5, 7):
         etag = await begin(scene.board, replace(NOTICE, fence=fence), again=None)
         assert etag
-        await taken(scene.board, "davis", etag)
+        await mark_accepted(scene.board, "davis", etag)
 
 
 @story
 async def test_a_row_that_lacks_everything_is_told_anew(scene: Scene) -> None:
     partition, key = notices_partition("town"), notice_key("davis")
     await begin(scene.board, NOTICE, again=DAY)
-    nothing: Data = {"told": "", "at": "", "nonce": "", "fence": 0, "failures": 0, "taken": True}
+    nothing: Data = {
+        "events": "",
+        "at": "",
+        "nonce": "",
+        "fence": 0,
+        "failures": 0,
+        "accepted": True,
+    }
     await scene.other.table.commit(partition, [Merge(key, nothing, ANY)])
     assert await begin(scene.board, NOTICE, again=DAY)
 

@@ -127,7 +127,7 @@ async def test_a_way_that_fails_is_tried_again(place: Workplace) -> None:
     (trouble,) = at.of(NoticeFailed)
     assert (trouble.message, trouble.level) == ("box here: it answered 500", 30)
     (row,) = await notices(place)
-    assert row.data["taken"] is True
+    assert row.data["accepted"] is True
 
 
 def test_a_worker_gives_up_before_another_may_take_over() -> None:
@@ -157,7 +157,7 @@ async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> 
         await until(lambda: len(box.got) == 2, "one way has both")
         await told(other, ("failed", "other"))
         assert (hanging.asked, failing.asked) == (1, 1)
-    assert [row.data["taken"] for row in await notices(place)] == [True] * 3
+    assert [row.data["accepted"] for row in await notices(place)] == [True] * 3
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(1, [0, 1, 2]), (GIVE_UP_AFTER - 1, [1, 2])])
@@ -197,11 +197,11 @@ async def test_what_nobody_took_is_told_at_the_next_failure(place: Workplace) ->
         await ends(place, at, Outcome.FAILED)
         await until(lambda: box.asked == 1, "it is tried")
         (row,) = await notices(place)
-        assert row.data["taken"] is False
+        assert row.data["accepted"] is False
         await ends(place, at, Outcome.FAILED)
         await told(box, ("failed", "davis"))
     (row,) = await notices(place)
-    assert row.data["taken"] is True
+    assert row.data["accepted"] is True
 
 
 @with_workers
@@ -340,7 +340,7 @@ async def test_more_than_is_wanted_in_a_minute_is_told_in_one(
     assert (summary["event"], summary["counts"]) == ("more", {"failed": 47})
     assert [one["id"] for one in summary["items"]] == [f"item{n}" for n in range(3, 50)]
     assert summary["text"].startswith("town: 47 failed: item3, item4, ")
-    assert [row.data["taken"] for row in await notices(place)] == [True] * 50
+    assert [row.data["accepted"] for row in await notices(place)] == [True] * 50
 
 
 @with_workers

@@ -39,7 +39,7 @@ WENT_WRONG = {
     "faults": "requests that came to harm, in any way",
     Fate.BUSY: "the store had no time for a request",
     Fate.NEVER: "a request was lost",
-    Fate.UNHEARD: "a reply was lost",
+    Fate.REPLY_LOST: "a reply was lost",
     Fate.LATE: "a batch landed after its sender had given up",
 }
 """As the simulator counts what befalls workers, and single requests."""

@@ -1,13 +1,14 @@
 """Renaming an item, and giving it another type."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from blackboard.errors import BadInput, BlackboardError, Missing
-from blackboard.model import State
+from blackboard.model import State, replace
 from blackboard.protocol.additions import add
-from blackboard.protocol.edits import edit, pause, remove, run_now
+from blackboard.protocol.edits import edit, pause, remove, resume, run_now
 from blackboard.protocol.rename import rename
 from blackboard.spec import Spec
 from tests.support.boards import Scene, story
@@ -138,6 +139,74 @@ async def test_an_edit_meanwhile_is_not_lost(scene: Scene) -> None:
     await rename(scene.board, "davis", "woodland", scene.mark())
     assert (await scene.item("woodland")).schedule == "every 7h"
     assert [token.id for token in await scene.tokens()] == ["woodland"]
+
+
+@pytest.mark.parametrize("to", ["woodland", "dixon"])
+@pytest.mark.parametrize("request_", range(4))
+@story
+async def test_two_renames_at_a_time_leave_one_item(scene: Scene, request_: int, to: str) -> None:
+    """The other one takes place before each of the four requests."""
+    await served(scene)
+    before = await scene.item()
+
+    async def other() -> None:
+        with suppress(Missing):  # it comes too late
+            await rename(scene.other, "davis", to, scene.mark())
+
+    scene.table.script(*[Fault.NONE] * request_, other)
+    lost = to != "woodland" and request_ < 3
+    if lost:
+        with pytest.raises(Missing, match="davis"):
+            await rename(scene.board, "davis", "woodland", scene.mark())
+    else:
+        with suppress(Missing):  # the other one was faster
+            await rename(scene.board, "davis", "woodland", scene.mark())
+    (left,) = [item async for item in scene.board.items()]
+    assert (left.id, left.state) == (to if lost else "woodland", State.ACTIVE)
+    assert same(left) == same(before)
+    assert [token.id for token in await scene.tokens()] == [left.id]
+
+
+@story
+async def test_a_copy_whose_rename_died_is_named_where_another_one_was_done(scene: Scene) -> None:
+    await served(scene)
+
+    async def killed() -> None:
+        await rename(scene.other, "davis", "dixon", scene.mark())
+        raise asyncio.CancelledError
+
+    scene.table.script(Fault.NONE, Fault.NONE, killed)
+    with pytest.raises(asyncio.CancelledError):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    with pytest.raises(BlackboardError, match="woodland is a copy of davis, which got another id"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    assert (await scene.item("woodland")).state is State.PAUSED
+    assert (await scene.item("dixon")).state is State.ACTIVE
+
+
+@story
+async def test_a_rename_to_another_id_goes_on_where_one_died(scene: Scene) -> None:
+    await served(scene)
+    await pause(scene.board, "davis", replace(scene.mark(), reason="renamed to woodland"))
+    done = await rename(scene.board, "davis", "dixon", scene.mark())
+    assert (done.item.id, done.item.state, done.item.paused) == ("dixon", State.ACTIVE, "")
+
+
+@story
+async def test_a_copy_that_was_resumed_too_early_is_left_alone(scene: Scene) -> None:
+    await served(scene)
+
+    async def resumed() -> None:
+        await resume(scene.other, "woodland", scene.mark())
+        raise asyncio.CancelledError
+
+    scene.table.script(Fault.NONE, Fault.NONE, resumed)
+    with pytest.raises(asyncio.CancelledError):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    with pytest.raises(BlackboardError, match="woodland, the copy of davis, was resumed already"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    assert (await scene.item("woodland")).state is State.ACTIVE
+    assert (await scene.item("davis")).state is State.PAUSED
 
 
 @story

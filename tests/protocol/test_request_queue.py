@@ -119,6 +119,21 @@ async def test_two_requests_without_params_are_one_and_the_second_says_so(scene:
 
 
 @story
+async def test_of_one_trigger_that_two_send_at_once_one_is_joined(scene: Scene) -> None:
+    await scene.add("davis", cron="0 3 * * *")
+    await scene.let_go(await scene.claimed("davis"))
+    found = []
+
+    async def other() -> None:
+        found.append(await run_now(scene.other, "davis", trigger="T"))
+
+    scene.table.script(other)
+    ours = await run_now(scene.board, "davis", trigger="T")
+    assert (found[0].joined, found[0].changed) == (False, True)
+    assert (ours.joined, ours.changed, ours.slot) == (True, False, found[0].slot)
+
+
+@story
 async def test_a_claim_knows_the_requests_behind_it(scene: Scene) -> None:
     """Of what came while its token waited, and after it was claimed."""
     await scene.add("davis")

@@ -138,7 +138,7 @@ class Scene:
     async def claimed(
         self, item_id: str = "davis", *, board: BoardTable | None = None, owner: str = "me"
     ) -> Claim:
-        """The claim of one waiting item, which nobody else wants."""
+        """The claim of one waiting item, for which no other worker races."""
         (only,) = (await self.take(item_id, board=board, owner=owner)).claims
         return only
 
@@ -180,7 +180,7 @@ def finished(
 
 
 class TurningClock(ManualClock):
-    """Whoever waits on it has waited: a story needs nobody to turn the clock meanwhile."""
+    """Each wait turns the clock on and ends at once: no test has to turn it."""
 
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)
@@ -231,7 +231,7 @@ def story(test: Test) -> Callable[..., None]:
 
 
 async def disagreements(board: BoardTable) -> list[str]:
-    """What is wrong with a board that nobody is changing, from its rows alone."""
+    """What is wrong with a board that does not change meanwhile, from its rows alone."""
     found: list[str] = []
     for number in range(board.shards):
         rows = {row.key: row async for row in board.table.scan(board.shard(number))}

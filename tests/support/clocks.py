@@ -39,7 +39,7 @@ class ManualClock:
         await wake
 
     def advance(self, seconds: float) -> None:
-        """Both scales go on; whoever slept until now or before is woken, the earliest first."""
+        """Both scales go on; sleeps that end by now return, the earliest first."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:
@@ -48,7 +48,7 @@ class ManualClock:
                 wake.set_result(None)
 
     def jump(self, seconds: float) -> None:
-        """Somebody sets the wall clock."""
+        """Sets the wall clock ahead, or back."""
         self._now += timedelta(seconds=seconds)
 
 

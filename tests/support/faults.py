@@ -6,7 +6,6 @@ batch, may apply it at any later moment (`land`), or never.
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import datetime
 from enum import StrEnum
 
 from blackboard.clock import Chance
@@ -21,6 +20,7 @@ from blackboard.table import (
     Unavailable,
     Unknown,
 )
+from blackboard.tables.base import ForwardingTable
 
 
 class Fault(StrEnum):
@@ -42,16 +42,11 @@ RETRY_AFTER = 2.0
 Action = Callable[[], Awaitable[object]]
 
 
-class FaultyTable:
+class FaultyTable(ForwardingTable):
     """Any store, with the faults that a script or a seed says."""
 
     def __init__(self, table: Table, *, chance: Chance | None = None, rate: float = 0.0) -> None:
-        self.table = table
-        self.max_rows = table.max_rows
-        self.max_bytes = table.max_bytes
-        self.max_value = table.max_value
-        self.resolution = table.resolution
-        self.requests = table.requests
+        super().__init__(table)
         self.batches: list[tuple[Op, ...]] = []
         """Everything that was sent, in order."""
         self.partitions: set[str] = set()
@@ -117,15 +112,6 @@ class FaultyTable:
         _raise(await self._next(self._reads))
         async for row in self.table.scan(partition, first, last, limit):
             yield row
-
-    async def now(self) -> datetime:
-        return await self.table.now()
-
-    def age(self, row: Row) -> float:
-        return self.table.age(row)
-
-    async def close(self) -> None:
-        await self.table.close()
 
     async def _next(self, script: "deque[Fault | Action]") -> Fault:
         if script:

@@ -21,6 +21,7 @@ from blackboard.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
 from blackboard.subscribers import Events
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
+from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import START, ManualClock, TurnedWake
@@ -94,16 +95,11 @@ class Inside:
             self.none.set()
 
 
-class NetworkTable:
+class NetworkTable(ForwardingTable):
     """A table under a network."""
 
     def __init__(self, table: Table, network: Network, *, clock: Clock, owner: str) -> None:
-        self.table = table
-        self.max_rows = table.max_rows
-        self.max_bytes = table.max_bytes
-        self.max_value = table.max_value
-        self.resolution = table.resolution
-        self.requests = table.requests
+        super().__init__(table)
         self._sky = network
         self._clock = clock
         self._owner = owner
@@ -130,15 +126,6 @@ class NetworkTable:
         await self._takes_time()
         for row in rows:
             yield row
-
-    async def now(self) -> datetime:
-        return await self.table.now()
-
-    def age(self, row: Row) -> float:
-        return self.table.age(row)
-
-    async def close(self) -> None:
-        await self.table.close()
 
     async def _there(self) -> None:
         self._sky.asked.append((self._clock.monotonic(), self._owner))

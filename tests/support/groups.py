@@ -44,7 +44,7 @@ class Log:
     """Whether they pay no attention to being asked to end."""
     failing: bool = False
     unasked: Container[str] = ()
-    """Partitions whose pumps return although nobody asks them to."""
+    """Partitions whose pumps return without being asked to."""
     unlocked: bool = False
     """Whether people take locks away: what runs is then not over before the next begins."""
 

@@ -58,8 +58,8 @@ class Place:
     tables: list[Table] = field(default_factory=list)
 
     async def add(self, *ids: str) -> None:
-        """Items that are due, and again in an hour: whoever has to wait is not run here. Each who
-        asks for the store's time may think it a second earlier.
+        """Items that are due, and again in an hour: an item that has to wait is not run here. A
+        client may take the store's time for a second earlier than it is.
         """
         spec, due = Spec(every="1h"), await self.direct.table.now() - timedelta(minutes=1)
         for number in range(0, len(ids), AT_ONCE):
@@ -96,7 +96,7 @@ class Place:
             handlers=handlers,
             job_settings={},
             events=events,
-            wake=CycleWake(1.0),
+            wake=CycleWake(1.0, board.chance),
             inline=inline,
             process=inline,
         )

@@ -2,7 +2,7 @@
 
 Each fault is chosen for one request, by its kind: by a script (the next so many requests of this
 kind), or by a seeded chance. The proxy counts what arrives, by kind, whatever becomes of it: a
-witness beside the store's own counters. It runs in a thread of its own, so that whoever is served
+witness beside the store's own counters. It runs in a thread of its own, so that a client
 may be a process, a thread or an event loop.
 """
 
@@ -67,8 +67,8 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing happens for some seconds, or until `land`; then carried out, and the reply sent to
-    whoever still waits for it.
+    """Nothing happens for some seconds, or until `land`; then carried out, and the reply sent if
+    its client still waits.
     """
 
     after: float | None = None
@@ -105,7 +105,7 @@ class Proxy:
     happened: Counter[tuple[Kind, str]] = field(default_factory=Counter)
     """Faults, by kind of request and name."""
     knocks: list[float] = field(default_factory=list)
-    """When somebody was turned away by `down`, in monotonic seconds."""
+    """When connections were reset by `down`, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -148,11 +148,11 @@ class Proxy:
         return self._do(self._land())
 
     def down(self) -> None:
-        """Whoever has a connection, or makes one, is reset."""
+        """Every connection is reset, also new ones."""
         self._do(self._turn_away(listen=True))
 
     def refuse(self) -> None:
-        """Nobody listens any more."""
+        """The port is closed: connections are refused."""
         self._do(self._turn_away(listen=False))
 
     def up(self) -> None:
@@ -214,7 +214,7 @@ class Proxy:
                 writer.write(reply.bytes())
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            _reset(writer)  # whoever asked has gone, or the store, or the test is over
+            _reset(writer)  # the client or the store has gone, or the test is over
         finally:
             self._open.discard(writer)
             writer.close()

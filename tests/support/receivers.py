@@ -163,7 +163,7 @@ async def notifying(at: WorkerScene, *ways: Box, **settings: Any) -> AsyncIterat
         at_most=settings.get("at_most", 20),
         warned_after=settings.get("warned_after", 1),
     )
-    worker.events.subscribe(made.heard)
+    worker.events.subscribe(made.on_event)
     worker.walk.overdue_after = made.overdue_after
     task = asyncio.get_running_loop().create_task(made.run())
     try:

@@ -46,7 +46,7 @@ async def setting(table: SqliteTable, name: str) -> Any:
 
 
 def damage(path: Path, start: int, garbage: bytes) -> None:
-    """Somebody writes over a part of it."""
+    """Overwrites a part of a file."""
     with path.open("r+b") as file:
         file.seek(start)
         file.write(garbage)

@@ -83,7 +83,7 @@ LASTING = ("sqlite", "azurite")
 
 
 def address(store: str, folder: Path, emulator: Callable[[], Emulator]) -> str:
-    """What `--store` takes for a store of that name which nobody has made yet."""
+    """What `--store` takes for a store of that name, which is not made yet."""
     if store == "azurite":
         return emulator().store(f"test{uuid4().hex}")
     return str(folder / "blackboard.db")

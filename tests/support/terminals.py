@@ -132,7 +132,7 @@ class Terminal:
 
     def _read(self) -> bool:
         if select.select([self._master], [], [], 0.2)[0]:
-            with suppress(OSError):  # a terminal that nobody has open any more
+            with suppress(OSError):  # a terminal that no process has open any more
                 found = os.read(self._master, 65_536)
                 text = self._decoder.decode(found)
                 self.text += text

@@ -1,7 +1,7 @@
 """HTTP/1.1 messages as a proxy reads them, and what a request asks of a table.
 
 Enough of HTTP for the two programs it stands between: bodies have a length or come in chunks,
-nothing is pipelined, nobody waits for `100 Continue`.
+nothing is pipelined, and no client waits for `100 Continue`.
 """
 
 import asyncio

@@ -426,7 +426,7 @@ def with_workers(test: Test) -> Callable[..., None]:
 @asynccontextmanager
 async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
     """An item whose slot was missed and is not to be made up, and a second token of that slot: it
-    fits no item, and nobody can pass it over.
+    fits no item, and no worker can pass it over.
     """
     await place.add("davis", cron="0 * * * *", missed="none")
     place.later(hours=1)
@@ -441,7 +441,7 @@ async def beside_a_stray_token(place: Workplace) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def beside_an_odd_lock(place: Workplace) -> AsyncIterator[None]:
-    """A lock whose holder is dead, and that nobody can take over: its item takes no change."""
+    """A lock whose holder is dead, and that no worker can take over: its item takes no change."""
     await place.add("odd", every="1h", stale_after="3s")
     await place.claimed("odd", board=place.other, owner="dead")
     place.later(seconds=10)

@@ -9,7 +9,16 @@ from urllib.parse import quote
 import pytest
 
 from blackboard.errors import BadInput
-from blackboard.web.access import COOKIE, HEADERS, SESSION_LASTS, cookie_name, host_in, networks
+from blackboard.web.access import (
+    COOKIE,
+    HEADERS,
+    SESSION_LASTS,
+    check_token,
+    cookie_name,
+    host_in,
+    host_names,
+    networks,
+)
 from blackboard.web.app import _local
 from tests.support.web_site import WebSite, served
 
@@ -83,6 +92,14 @@ def test_the_names_that_were_allowed() -> None:
         assert site.get("/", host="localhost").status_code == 421
     with served(hosts=None) as site:
         assert site.get("/", host="any.example").status_code == 200
+
+
+def test_names_of_hosts_as_they_may_be_given() -> None:
+    given = ["A.example:8080", "münchen.example", "[::1]", "b.example."]
+    assert host_names(given) == {"a.example", "xn--mnchen-3ya.example", "::1", "b.example"}
+    for wrong in ("", "http://a.example/", "a.example/x", ":80", "ä..example"):
+        with pytest.raises(BadInput, match="allow-host"):
+            host_names([wrong])
 
 
 def test_a_host_without_its_port() -> None:
@@ -336,6 +353,8 @@ def test_the_header_of_a_proxy() -> None:
         page = site.get("/", x_user="ann<b>")
         assert page.status_code == 200
         assert "ann&lt;b&gt;" in page.text
+        for sent in ("Jürgen".encode(), "Jürgen".encode("latin-1")):
+            assert "Jürgen" in site.client.get("/", headers=[(b"x-user", sent)]).text
         two = [("x-user", "admin"), ("x-user", "ann")]
         assert site.client.get("/", headers=two).status_code == 401
         assert site.post("/act/pause", {"id": "davis"}, x_user="ann").status_code == 403
@@ -349,6 +368,24 @@ def test_addresses_of_proxies() -> None:
     for wrong in ("", "x", "10.0.0.0/33", "10.0.0"):
         with pytest.raises(BadInput, match="proxy"):
             networks([wrong])
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "höher-als-sechzehn-zeichen", "with a space in its midst", "\udcff" * 16]
+)
+def test_tokens_that_no_visitor_could_send(token: str) -> None:
+    with pytest.raises(BadInput, match=r"^BLACKBOARD_WEB_TOKEN: it "):
+        check_token(token)
+
+
+def test_several_processes_sign_with_one_secret() -> None:
+    shared: dict[str, Any] = {"operator": True, "secret": "s" * 16}
+    with served(**shared) as one, served(**shared) as two, served(operator=True) as other:
+        form = {"id": "davis", "csrf": one.csrf()}
+        for site, status in ((two, 303), (other, 403)):
+            site.add("davis")
+            site.client.cookies.update(one.client.cookies)
+            assert site.post("/act/pause", form).status_code == status
 
 
 # ---- answers

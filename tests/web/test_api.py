@@ -229,6 +229,7 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
     assert do("pause", id=ODD, reason="storm")["paused"]["reason"] == "storm"
     assert error(client.post(f"{ROOT}/run", json={"id": ODD}), 409)["field"] is None
     assert do("resume", id=ODD)["paused"] is None
+    assert do("edit", id=ODD, tags="")["labels"]["tags"] == []
     edited = do("edit", id=ODD, every="2h", params={"days": 3}, retries=2, tags=["nw"])
     assert (edited["schedule"], edited["params"]) == ("every 2h", {"days": 3})
     assert do("edit", id=ODD, cron="0 3 * * *", unset=["days"])["params"] == {}
@@ -259,12 +260,15 @@ def test_an_operator_runs_pauses_edits_and_cancels(paged: PagedBoard, client: Te
         ("items?sort=red", "sort", "'red' is none"),
         ("items?page=0", "page", "expected `int` >= 1"),
         ("items?page=one", "page", "expected `int`, got `str`"),
+        ("items?page=1e3", "page", "expected `int`, got `str`"),
         ("items?page=1&page=2", "page", "it is given more than once"),
         ("item", "id", "it is missing"),
         ("item?id=", "id", "expected `str` of length >= 1"),
         ("runs?id=", "id", "it is empty"),
         ("runs?outcome=red", "outcome", "invalid enum value 'red'"),
         ("runs?since=yesterday", "since", "invalid RFC3339 encoded datetime"),
+        ("runs?since=2030", "since", "invalid RFC3339 encoded datetime"),
+        ("runs?until=1e9", "until", "invalid RFC3339 encoded datetime"),
         ("runs?since=0001-01-01T00:00:00Z", "since", "0001-01-01T00:00:00+00:00 is too far away"),
         ("run?id=davis&fence=x", "fence", "expected `int`, got `str`"),
         ("board?x=1", "x", "it is unknown"),

@@ -21,7 +21,7 @@ CONTENDERS = 8
 
 @pytest.mark.case("ME13")
 def test_me13_a_lock_outlives_the_client_that_made_it(open_table: OpenTable) -> None:
-    """Whoever held it goes on through another client; nobody else gets it meanwhile."""
+    """Its holder goes on through another client; no other worker gets it meanwhile."""
 
     async def told() -> None:
         clock = TurningClock()
@@ -49,7 +49,7 @@ def test_me13_a_lock_outlives_the_client_that_made_it(open_table: OpenTable) -> 
 @pytest.mark.case("ME15")
 @story
 async def test_me15_of_many_who_want_a_turn_one_gets_it_each_time(scene: Scene) -> None:
-    """So whoever wants one gets it after as many turns as there are contenders, at the latest."""
+    """So each contender gets one after as many turns as there are contenders, at the latest."""
     await scene.add("davis", every="1s")
     waiting, turns = set(range(CONTENDERS)), list[int]()
 
@@ -148,8 +148,8 @@ async def test_lf05_what_was_let_go_cannot_be_let_go_or_renewed_again(scene: Sce
 def test_ov08_a_process_that_has_just_started_overrides_at_once_what_is_surely_stale(
     open_table: OpenTable,
 ) -> None:
-    """By the store's own two stamps: at exactly the lease, or a millisecond beside it, nobody does;
-    nor before what the store's clock can tell.
+    """By the store's own two stamps: at exactly the lease, or a millisecond beside it, none does;
+    nor before the resolution of the store's clock allows it.
     """
 
     async def told() -> None:

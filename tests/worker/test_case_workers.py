@@ -44,7 +44,7 @@ async def test_ki01_a_killed_holder_has_a_successor_within_its_lease_and_two_cyc
 async def test_ki05_a_worker_that_comes_back_under_its_name_goes_on_with_what_it_had(
     fleet: Fleet,
 ) -> None:
-    """Before its lease is over, and under the fence it had; nobody else runs it."""
+    """Before its lease is over, and under the fence it had; no other worker runs it."""
     await held(fleet)
     ben = await fleet.hire("ben", cycle=CYCLE)
     await fleet.workers[0].dies()
@@ -101,7 +101,7 @@ async def test_ki09_a_worker_whose_heart_stops_ends_and_takes_nothing_more(
 async def test_rr02_what_can_not_be_stopped_within_the_grace_keeps_its_lock_and_others_wait(
     place: Workplace,
 ) -> None:
-    """It may still be doing something. Its lock goes stale, as any that nobody renews."""
+    """It may still be doing something. Its lock goes stale, as any that is not renewed."""
     await place.add("davis", every="1h", stale_after="2m")
     worker = await place.worker(grace=timedelta(seconds=30))
     run = await worker.run("davis")

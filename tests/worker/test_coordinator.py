@@ -37,9 +37,9 @@ from blackboard.subscribers import Events
 from blackboard.table import ANY, Etag, Insert, Merge, Op, Row, Value
 from blackboard.worker import coordinator
 from blackboard.worker.coordinator import (
+    CoordinatorSettings,
     CoordinatorTimes,
     Housekeeping,
-    HouseRules,
     TermOver,
 )
 from blackboard.worker.worker import Mode
@@ -270,8 +270,8 @@ def housekeeping(scene: Scene, told: list[Any] | None = None, **about: Any) -> H
     if told is not None:
         events.subscribe(told.append)
     retention = Retention(runs=10, age=timedelta(days=7), tombstones=timedelta(hours=1))
-    rules = HouseRules(retention=retention)
-    return Housekeeping(**{"board": scene.board, "events": events, "rules": rules, **about})
+    settings = CoordinatorSettings(retention=retention)
+    return Housekeeping(**{"board": scene.board, "events": events, "settings": settings, **about})
 
 
 async def a_tombstone(board: BoardTable, item_id: str) -> None:
@@ -446,7 +446,7 @@ async def test_a_very_large_board_is_not_examined(scene: Scene) -> None:
 
 def test_where_little_is_kept_it_prunes_more_often() -> None:
     def every(retention: Retention) -> timedelta:
-        return HouseRules(retention=retention).prunes_every
+        return CoordinatorSettings(retention=retention).prunes_every
 
     assert every(Retention()) == timedelta(days=1)
     assert every(Retention(age=timedelta(hours=4))) == timedelta(hours=1)

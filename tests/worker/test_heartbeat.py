@@ -168,7 +168,7 @@ async def test_a_store_that_is_away_costs_no_lock_before_its_deadline(place: Wor
 
 @with_workers
 async def test_past_its_deadline_without_an_answer_a_lock_is_given_up(place: Workplace) -> None:
-    """Its handler is told, and stopped a little later; should nobody have taken the lock, its
+    """Its handler gets a signal, and is stopped a little later; if no worker took the lock, its
     item is due at once.
     """
     worker, run = await held(place, stale_after="30s")
@@ -221,7 +221,7 @@ async def test_a_handler_that_ends_when_told_of_its_lost_lock_is_not_stopped(
 
 @with_workers
 async def test_a_worker_that_stood_still_asks_before_it_gives_up(place: Workplace) -> None:
-    """Nobody may have been there to take its lock."""
+    """There may have been no worker to take its lock."""
     worker, run = await held(place, stale_after="30s")
     await beats(place, 2)
     place.later(seconds=500)

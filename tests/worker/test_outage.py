@@ -103,7 +103,7 @@ class Town:
     workers: list[One] = field(default_factory=list)
 
     async def turn(self, seconds: float) -> None:
-        """Turn the clock on, a little at a time; everybody does meanwhile what there is to do."""
+        """Turn the clock on, a little at a time; all workers go on meanwhile."""
         for _ in range(round(seconds / STEP)):
             self.clock.advance(STEP)
             for _ in range(40):
@@ -200,7 +200,7 @@ TROUBLES = {
 @pytest.mark.case("SO02", "SO06", "L1", on="memory")
 @pytest.mark.parametrize("outage", TROUBLES.values(), ids=list(TROUBLES))
 def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> None:
-    """Nobody asks oftener than once a second, or tells of it oftener than once a minute. All are
+    """No worker asks more than once a second, or reports it more than once a minute. All are
     at work again soon after, one after the other; no run is lost whose lease outlasts the outage.
     """
 
@@ -236,7 +236,7 @@ def test_workers_live_through_an_outage_and_bother_nobody(outage: Outage) -> Non
 
 @pytest.mark.case("SO02", on="memory")
 def test_runs_whose_lease_ends_meanwhile_are_stopped_and_run_again() -> None:
-    """By whom their lock still belongs to: nobody was there to take it."""
+    """By the holders of their locks: there was no other worker to take them."""
 
     async def story(place: Town) -> None:
         await away(place, AWAY)

@@ -17,7 +17,7 @@ from blackboard.protocol.edits import cancel, edit, unlock
 from blackboard.protocol.keys import item_key, next_key
 from blackboard.protocol.members import workers
 from blackboard.rules.breaker import REFUSED
-from blackboard.rules.shares import GATHERING, HURRY, Decision, Picture, decide, names_of
+from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
 from blackboard.table import ANY, Merge
 from blackboard.worker import partitions
 from blackboard.worker.partitions import UNASKED, GroupWorker
@@ -35,7 +35,7 @@ async def test_workers_that_start_together_share_at_once_and_nothing_moves_after
     group: Group,
 ) -> None:
     await group.join("ann", "ben", "cleo")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert group.log.counts == [4, 4, 4]
     assert set(group.log.owners) == set(names_of(12))
     await group.fleet.turn(20 * ROUND)
@@ -50,7 +50,7 @@ async def test_a_partition_that_was_in_none_of_the_rows_read_moves_nothing(
 ) -> None:
     """It is claimed after the locks are read, and before the tokens are."""
     await group.join("ann", "ben", "cleo", "dora", "eve")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert group.log.counts == [2, 2, 2, 3, 3]
     holds = Counter(group.log.owners.values())
     unseen = next(one for one, owner in group.log.owners.items() if holds[owner] == 2)
@@ -74,7 +74,7 @@ async def test_a_partition_that_was_in_none_of_the_rows_read_moves_nothing(
 @sharing()
 async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(group: Group) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     await group.join("cleo")
     own = next(one for one, owner in group.log.owners.items() if owner == "ann")
     look = GroupWorker._look
@@ -111,7 +111,7 @@ async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(gr
 @sharing()
 async def test_a_worker_that_joins_gets_its_share_hand_over_hand(group: Group) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     joined = group.fleet.clock.monotonic()
     await group.join("cleo")
     await group.fleet.turn(4 * ROUND)
@@ -126,7 +126,7 @@ async def test_a_worker_that_joins_gets_its_share_hand_over_hand(group: Group) -
 @sharing()
 async def test_what_a_dead_worker_held_is_taken_when_its_lease_is_over(group: Group) -> None:
     await group.join("ann", "ben", "cleo")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     died = group.fleet.clock.monotonic()
     await group.hands["cleo"].dies()
     await group.fleet.turn(LEASE - 12.0)
@@ -156,14 +156,14 @@ async def test_the_last_worker_stops_without_waiting_for_others_and_the_next_goe
     group: Group,
 ) -> None:
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 5.0)
+    await group.fleet.turn(INITIAL_DELAY + 5.0)
     group.hands["ann"].worker.stop()
     await group.fleet.turn(2.0)
     assert group.hands["ann"].task.done()
     assert group.log.owners == {}
     saved = dict(group.log.saved)
     await group.join("ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert group.log.counts == [12]
     assert all(group.log.saved[one] > position for one, position in saved.items())
 
@@ -172,7 +172,7 @@ async def test_the_last_worker_stops_without_waiting_for_others_and_the_next_goe
 async def test_a_pump_that_does_not_end_when_it_is_asked_to_is_stopped(group: Group) -> None:
     group.log.deaf = True
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.hands["ann"].worker.stop()
     await group.fleet.turn(DRAIN + 2.0)
     assert group.hands["ann"].task.done()
@@ -188,7 +188,7 @@ async def test_what_is_drained_for_as_long_as_may_be_is_taken_at_once_when_it_is
 ) -> None:
     """The worker that waits for it looks each second until then."""
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.log.deaf = True
     joined = group.fleet.clock.monotonic()
     await group.join("ben")
@@ -202,7 +202,7 @@ async def test_what_is_drained_for_as_long_as_may_be_is_taken_at_once_when_it_is
 async def test_a_worker_that_is_to_stop_while_it_looks_takes_nothing_more(group: Group) -> None:
     network = Network()
     await group.join("ann", network=network)
-    await group.fleet.turn(GATHERING - 1.0)
+    await group.fleet.turn(INITIAL_DELAY - 1.0)
     network.delays = (2.0, 2.0)
     await group.fleet.turn(2.0)
     group.hands["ann"].worker.stop()
@@ -218,7 +218,7 @@ def test_workers_follow_the_clock_of_the_store_when_it_was_set(
     @sharing()
     async def story(group: Group) -> None:
         await group.join("ann", "ben")
-        await group.fleet.turn(GATHERING + 2.0)
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
         group.fleet.clock.jump(hours * 3600.0)
         await group.fleet.turn(5 * ROUND)
         for one in group.hands.values():
@@ -242,7 +242,7 @@ async def test_what_lies_there_is_any_workers_after_a_round_and_not_before(group
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitions, "decide", note)
         await group.join("ann")
-        await group.fleet.turn(GATHERING + 2 * ROUND)
+        await group.fleet.turn(INITIAL_DELAY + 2 * ROUND)
     first = looks[0][0]
     assert len(looks) > 15, "it hurries"
     assert {left for moment, left in looks if moment < first + ROUND} == {0}
@@ -255,7 +255,7 @@ async def test_a_worker_started_while_the_store_is_away_overrides_nothing_for_tw
 ) -> None:
     """The owners of what is stale then may be about to come back."""
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     await group.hands["ann"].dies()
     group.fleet.network.away = True
     await group.join("ben")
@@ -271,7 +271,7 @@ async def test_a_worker_started_while_the_store_is_away_overrides_nothing_for_tw
 @sharing()
 async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Group) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     for number in range(5):
         await group.join(f"weak-{number}")
         await group.fleet.turn(ROUND - 4.0)
@@ -285,7 +285,7 @@ async def test_no_pump_outlasts_its_lease_while_the_store_is_away_and_all_go_on_
     group: Group,
 ) -> None:
     await group.join("ann", "ben", "cleo")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.fleet.network.away = True
     await group.fleet.turn(3 * LEASE)
     assert group.log.owners == {}
@@ -300,7 +300,7 @@ async def test_a_worker_cut_off_is_replaced_and_gets_its_share_again(group: Grou
     cut = Network()
     await group.join("ann", "ben")
     await group.join("cleo", network=cut)
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     cut.away = True
     await group.fleet.turn(LEASE + 3 * ROUND)
     assert group.log.counts == [6, 6]
@@ -312,7 +312,7 @@ async def test_a_worker_cut_off_is_replaced_and_gets_its_share_again(group: Grou
 @sharing(partitions=3)
 async def test_a_pump_that_fails_is_run_again_and_keeps_its_checkpoint(group: Group) -> None:
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 10.0)
+    await group.fleet.turn(INITIAL_DELAY + 10.0)
     group.log.failing = group.log.unlocked = True
     for one in names_of(3):
         await unlock(group.board, one, group.fleet.mark(), fence=1)
@@ -328,7 +328,7 @@ async def test_a_pump_that_returns_unasked_has_failed_and_begins_where_it_saved(
     group: Group,
 ) -> None:
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 5.0)
+    await group.fleet.turn(INITIAL_DELAY + 5.0)
     group.log.unasked = names_of(3)
     await group.fleet.turn(3.0)
     run = await anext(group.board.runs("1"))
@@ -342,7 +342,7 @@ async def test_a_pump_that_returns_unasked_has_failed_and_begins_where_it_saved(
 @sharing(partitions=3)
 async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.log.unlocked = True
     await cancel(group.board, "0", group.fleet.mark("stuck"), fence=1)
     await edit(group.board, "1", lambda spec, _: spec, checkpoint="1000")
@@ -356,7 +356,7 @@ async def test_people_pause_cancel_and_move_partitions_as_items(group: Group) ->
 @sharing(partitions=60, lease="12s")
 async def test_all_leases_of_a_worker_are_renewed_by_one_batch_a_time(group: Group) -> None:
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert group.log.counts == [60]
     group.log.saved.clear()
     before = group.hands["ann"].table.requests.commits
@@ -374,7 +374,7 @@ def test_one_partition_moves_at_a_time_by_the_published_rule(
     @sharing(balance=balance)
     async def story(group: Group) -> None:
         await group.join("ann", "ben")
-        await group.fleet.turn(GATHERING + 2.0)
+        await group.fleet.turn(INITIAL_DELAY + 2.0)
         await group.join("cleo")
         await group.fleet.turn(14 * ROUND)
         assert group.log.counts == [4, 4, 4]
@@ -397,7 +397,7 @@ async def test_partitions_may_be_named_by_a_function_that_is_asked_at_the_start(
     group.hands.clear()
     group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
 
 
@@ -427,7 +427,7 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
         ]
         * 2
     )
-    await group.fleet.turn(REFUSED.pause() + GATHERING + 2.0)
+    await group.fleet.turn(REFUSED.pause() + INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
 
 
@@ -440,7 +440,7 @@ async def test_what_is_no_name_is_left_out(group: Group) -> None:
     pump = replace(group.handler.pump, partitions=lambda _: ["toronto", odd, "", "toronto"])
     group.handler = replace(group.handler, pump=pump)
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto"}
     told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
     assert told == ["2 partitions of clicks left out: 'x\\udcff.log' is no printable text"]
@@ -456,7 +456,7 @@ async def test_a_worker_stops_also_while_a_function_is_asked_for_names(group: Gr
     group.hands.clear()
     group.handler = replace(group.handler, pump=replace(group.handler.pump, partitions=names))
     await group.join("ann")
-    await group.fleet.turn(GATHERING)
+    await group.fleet.turn(INITIAL_DELAY)
     group.hands["ann"].worker.stop()
     await group.fleet.turn(1.0)
     assert group.hands["ann"].task.done()
@@ -471,7 +471,7 @@ async def test_a_partition_whose_settings_cannot_be_computed_is_reported_once_an
     item = await group.item("1")
     broken = Merge(next_key(item.ready, "1"), {"spec": '{"every":"soon"}'}, ANY)
     await group.board.table.commit(group.board.shard(0), [broken])
-    await group.fleet.turn(GATHERING + 5 * ROUND)
+    await group.fleet.turn(INITIAL_DELAY + 5 * ROUND)
     assert sorted(group.log.owners) == ["0", "2"]
     told = [one for one in group.hands["ann"].told if isinstance(one, ItemLeftAlone)]
     assert [one.id for one in told] == ["1"]
@@ -504,7 +504,7 @@ async def test_partitions_let_go_while_a_clock_was_ahead_are_taken_when_it_is_ri
     group: Group,
 ) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.fleet.clock.jump(3600.0)
     await group.fleet.turn(3 * ROUND)
     await let_go_in_the_future(group)
@@ -513,7 +513,7 @@ async def test_partitions_let_go_while_a_clock_was_ahead_are_taken_when_it_is_ri
 @sharing(partitions=3)
 async def test_one_that_cannot_be_read_then_is_reported_and_holds_up_no_other(group: Group) -> None:
     await group.join("ann")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.fleet.clock.jump(3600.0)
     await group.fleet.turn(3 * ROUND)
     await group.hands["ann"].stops()
@@ -534,7 +534,7 @@ async def test_one_that_cannot_be_read_then_is_reported_and_holds_up_no_other(gr
 @sharing()
 async def test_so_are_those_whose_pumps_failed_meanwhile(group: Group) -> None:
     await group.join("ann", "ben")
-    await group.fleet.turn(GATHERING + 2.0)
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
     group.fleet.clock.jump(3600.0)
     group.log.failing, group.log.unasked = True, names_of(12)
     await group.fleet.turn(3 * ROUND)

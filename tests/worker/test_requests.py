@@ -160,7 +160,7 @@ async def test_pruning_is_a_small_part(place: Workplace) -> None:
         place.later(hours=1)
         worker.wake.now()
     await all_done(worker, 101)
-    looks = 100  # nobody saw the next run coming
+    looks = 100  # no worker had read the token of the next run
     asked = len(place.table.batches) + spent().pages - looks
     assert asked / 101 <= SINGLY
 
@@ -310,7 +310,7 @@ async def test_a_known_slot_that_nobody_wants_any_more_is_passed_over(place: Wor
 
 @with_workers
 async def test_a_retry_is_not_forgotten_for_what_is_known(place: Workplace) -> None:
-    """Nobody has read its token: when it is ready, and a slot is free, there is a look."""
+    """No worker has read its token: when it is ready, and a slot is free, there is a look."""
     await place.add("davis", every="59m", retries=1, backoff="10s")
     await place.add("soon", every="1h")
     worker = await place.worker(cycle=3 * HOUR)

@@ -55,7 +55,7 @@ async def test_until_idle_waits_for_what_another_was_faster_at(place: Workplace)
 
 
 def test_until_idle_leaves_nothing_that_is_due_to_others(open_table: OpenTable) -> None:
-    """Somebody was faster in one shard; what is known of another is read again a little later."""
+    """Another worker was faster in one shard; the other shard is read again a little later."""
 
     @with_workers
     async def story(place: Workplace, shards: int) -> None:

@@ -19,7 +19,7 @@ PATIENCE = patience(10.0)
 
 def waking(story: Callable[[CycleWake], Awaitable[None]], *, cycle: float = LONG) -> None:
     async def told() -> None:
-        wake = CycleWake(cycle)
+        wake = CycleWake(cycle, SeededChance())
         wake.start()
         try:
             await asyncio.wait_for(story(wake), PATIENCE)
@@ -89,7 +89,7 @@ def test_a_beat_is_given_in_the_loop_itself() -> None:
     """Another thread may not set an event, and could be kept waiting until the worker stops."""
 
     async def story() -> None:
-        wake = CycleWake(0.05)
+        wake = CycleWake(0.05, SeededChance())
         threads: list[int] = []
         wake._event.set = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
         wake.start()
@@ -108,7 +108,7 @@ def test_it_wakes_within_a_cycle_when_the_wall_clock_was_set_back() -> None:
     woken: list[float] = []
 
     async def worker() -> None:
-        wake = CycleWake(LONG)
+        wake = CycleWake(LONG, SeededChance())
         for _ in range(3):
             await wake.wait()
             woken.append(timeline.now)

@@ -28,7 +28,7 @@ from tests.support.workers import (
 def after_the_next_reading(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Something happens when the rows of a shard were read, and nobody has looked at them all."""
+    """Something happens when the rows of a shard were read, before all of them are judged."""
     honest, actions = BoardTable.read_shard, [action]
 
     async def walk(

@@ -588,7 +588,7 @@ async def test_a_worker_is_listed_while_it_works(place: Workplace) -> None:
 @pytest.mark.case("CJ01", "S4")
 @pytest.mark.parametrize("jump", [24 * 3600, -24 * 3600])
 def test_a_wall_clock_that_jumps_takes_no_lock(jump: int, open_table: object) -> None:
-    """Neither from whoever holds it, nor in the eyes of others."""
+    """Neither by its holder's clock, nor by those of other workers."""
 
     @with_workers
     async def story(place: Workplace) -> None:

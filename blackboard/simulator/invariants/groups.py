@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 from blackboard.model import Lock, Outcome, Run
 from blackboard.protocol.keys import group_board, workers_partition
-from blackboard.rules.shares import CATCHING_UP, GATHERING, LATE, Balance, shares
+from blackboard.rules.shares import CATCHING_UP, INITIAL_DELAY, LATE, Balance, shares
 from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
@@ -299,7 +299,7 @@ class GroupInvariants:
         if was_freed and since > settled:
             bound = self._until_handed_over
         else:
-            since = max(since, self._upset + (HELD_UP if math.isinf(self._most) else GATHERING))
+            since = max(since, self._upset + (HELD_UP if math.isinf(self._most) else INITIAL_DELAY))
         if self.timeline.now > since + bound:
             seconds = self.timeline.now - since
             what = f"no worker had it for {seconds:.1f} s, {bound:g} s at the most"

@@ -26,7 +26,7 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding
 from blackboard.worker.slots import Slots
 from blackboard.worker.walk import Walk
-from blackboard.worker.walk_result import WalkProgress
+from blackboard.worker.walk_result import WalkResult
 from blackboard.worker.worker import Worker
 from tests.proof.planted.planting import Planted
 from tests.proof.planted.scenarios import closed, newer
@@ -58,8 +58,8 @@ def passes_over_the_jitter(item: Item, *, settings: RunSettings, now: datetime) 
 _honest_decide = Walk._decide
 
 
-def begins_at_any_time(walk: Walk, candidate: Candidate, progress: WalkProgress) -> Move:
-    move = _honest_decide(walk, candidate, progress)
+def begins_at_any_time(walk: Walk, candidate: Candidate, result: WalkResult) -> Move:
+    move = _honest_decide(walk, candidate, result)
     return Move.RUN if move is Move.PUT_OFF else move
 
 
@@ -142,7 +142,7 @@ async def trusts_every_claim(_board: BoardTable, claims: Sequence[Claim]) -> tup
 
 
 async def lets_it_go_on(_heartbeat: Heartbeat, _held: Any) -> None:
-    """Nobody stops the handler."""
+    """The handler is not stopped."""
 
 
 def keeps_its_slots(_slots: Slots) -> None:

@@ -1,8 +1,8 @@
 """Bugs of the protocol, as switches: each leaves one condition out, and is in the tests alone.
 
 The first fourteen are the conditions of the protocol, which the searched model has as well.
-Whoever proves anything of the product (walks, simulated worlds) plants them one at a time and has
-to find each: an invariant that a broken board satisfies is worth nothing.
+A proof of the product (walks, simulated worlds) plants them one at a time and has to find each: an
+invariant that a broken board satisfies is worth nothing.
 """
 
 from datetime import timedelta

@@ -127,7 +127,7 @@ class World:
             self.actors.remove(actor)
 
     def finish(self, actor: Actor) -> None:
-        """All its steps, with nobody in between."""
+        """All its steps, without those of others in between."""
         for _ in range(TOO_LONG):
             if actor not in self.actors:
                 return
@@ -276,7 +276,7 @@ class World:
     # ---- the end
 
     def close(self) -> None:
-        """Whoever is under way goes no further."""
+        """No actor goes any further."""
         while self.actors:
             self.actors.pop().coroutine.close()
 
@@ -288,7 +288,7 @@ class World:
         self.settle()
         for worker in self.workers:
             walk = self.walk(worker)
-            assert walk is not None, "nobody is on a walk"
+            assert walk is not None, "no worker is on a walk"
             self.finish(walk)
         living = {worker.owner: worker.nonces for worker in self.workers}
         for lock in self.locks():

@@ -1,7 +1,7 @@
 """Broken pieces of the protocol: what stands in the place of an honest one while a bug is planted.
 
-Each wraps the honest piece and leaves one condition out, as somebody would who did not know what
-it is there for.
+Each wraps the original function and leaves one condition out, as a programmer might do who does not
+see its purpose.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.store_breaker import GuardedTable, Request, StoreBreaker
 from blackboard.worker.walk import Walk
-from blackboard.worker.walk_result import WalkProgress, WalkResult
+from blackboard.worker.walk_result import WalkResult
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -243,12 +243,12 @@ _honest_take_over = Walk._take_over
 
 
 async def compares_two_clocks(
-    walk: Walk, lock: Lock, progress: WalkProgress, *, ours: set[str]
+    walk: Walk, lock: Lock, result: WalkResult, *, ours: set[str]
 ) -> None:
     """The store's stamp, and the worker's own time."""
     ahead = walk.board.clock.now() - await walk.board.table.now()
     lock = replace(lock, age=lock.age + ahead.total_seconds())
-    await _honest_take_over(walk, lock, progress, ours=ours)
+    await _honest_take_over(walk, lock, result, ours=ours)
 
 
 def forgets_to_override(lock: Lock, **about: Any) -> Move:
@@ -317,8 +317,8 @@ async def asks_its_own_clock(table: GuardedTable) -> datetime:
 _honest_decide = Walk._decide
 
 
-def misses_by_its_own_clock(walk: Walk, candidate: Candidate, progress: WalkProgress) -> Move:
-    move = _honest_decide(walk, candidate, progress)
+def misses_by_its_own_clock(walk: Walk, candidate: Candidate, result: WalkResult) -> Move:
+    move = _honest_decide(walk, candidate, result)
     now = walk.board.clock.now()
     missed = is_missed(candidate.token, now=now, settings=candidate.settings)
     return Move.SKIP if move is Move.RUN and missed else move

@@ -262,7 +262,7 @@ def _concurrent_requests(
     at: float, chance: random.Random, verbs: Sequence[str]
 ) -> Iterator[Injection]:
     """People ask for one, two or three kinds of things of one item: within milliseconds, or as
-    somebody does who got no answer.
+    after a request without an answer.
     """
     number = chance.randrange(len(CROWD))
     some = [chance.choice(verbs) for _ in range(chance.choice((2, 2, 3)))]

@@ -44,7 +44,7 @@ def is_never_late(_worker: GroupWorker, _now: float) -> bool:
 
 
 async def leaves_it_alone(_worker: GroupWorker, _lock: Lock) -> None:
-    """A stale lock is nobody's business."""
+    """No worker takes a stale lock."""
 
 
 def adopts_what_it_holds(lock: Lock, **about: Any) -> Move:

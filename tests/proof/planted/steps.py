@@ -6,7 +6,6 @@ import types
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from blackboard.model import Item
@@ -28,6 +27,7 @@ from blackboard.table import (
     Row,
     Unknown,
 )
+from blackboard.tables.base import ForwardingTable
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.clocks import ManualClock
 
@@ -38,12 +38,12 @@ DOES = {Insert: "inserts", Merge: "merges", Replace: "replaces", Delete: "delete
 
 @types.coroutine
 def step() -> Generator[None, None, None]:
-    """Somebody else's turn."""
+    """The turn of another actor."""
     yield
 
 
 def at_once(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-    """The answer of a coroutine that waits for nobody."""
+    """The answer of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -84,12 +84,13 @@ def _is_fenced(item: Item) -> bool:
     return item.type == FENCED
 
 
-class StepTable:
-    """The store as everybody in the world sees it."""
+class StepTable(ForwardingTable):
+    """The store as all actors see it."""
 
     def __init__(self, clock: ManualClock, fate: Callable[[], str]) -> None:
         self.contents = Contents()
-        self.store, self.clock, self.fate = StillTable(clock, self.contents), clock, fate
+        super().__init__(StillTable(clock, self.contents))
+        self.clock, self.fate = clock, fate
         self.sender = Doing(name="nobody", task="nothing")
         """Whose turn it is."""
         self.in_flight: list[tuple[Doing, tuple[Op, ...]]] = []
@@ -104,11 +105,6 @@ class StepTable:
             History(_is_fenced),
             RequestedRuns(),
         ]
-        self.max_rows = self.store.max_rows
-        self.max_bytes = self.store.max_bytes
-        self.max_value = self.store.max_value
-        self.resolution = self.store.resolution
-        self.requests = self.store.requests
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await step()
@@ -128,7 +124,7 @@ class StepTable:
 
     async def apply(self, sender: Doing, ops: Sequence[Op]) -> list[Etag]:
         before = self._touched(ops)
-        etags = await self.store.commit(PARTITION, ops)
+        etags = await self.table.commit(PARTITION, ops)
         sender.applied += 1
         self.seen.update(f"{sender.task} {what}" for what in map(_said, ops))
         written = Written(
@@ -163,15 +159,6 @@ class StepTable:
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Row]:
         await step()
-        async for row in self.store.scan(partition, first, last, limit):
+        async for row in self.table.scan(partition, first, last, limit):
             yield row
         await step()
-
-    async def now(self) -> datetime:
-        return await self.store.now()
-
-    def age(self, row: Row) -> float:
-        return self.store.age(row)
-
-    async def close(self) -> None:
-        await self.store.close()
