@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blackboard.board_worker import BoardWorker, WorkerSettings
 from blackboard.clock import Clock
 from blackboard.errors import BlackboardError
-from blackboard.events import LoopStoodStill
+from blackboard.events import LoopStoodStill, WorkerStoodStill
 from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
 from blackboard.protocol.reading import BoardTable
@@ -135,7 +135,10 @@ def _watched(
             finally:
                 await table.close()
 
-    def report(run: "RunOfLoop") -> None:
+    def report(run: "RunOfLoop | None") -> None:
+        if run is None:
+            events.emit(WorkerStoodStill)
+            return
         events.emit(LoopStoodStill, run.id, run.type, run.fence)
         with suppress(TableError, BlackboardError, TimeoutError):  # the item has more attempts then
             asyncio.run(mark(run))

@@ -9,6 +9,7 @@ An event is of one of these classes. A program that subscribes to a board gets t
     RunStarted     RunEnded        RunLogged         a run was claimed; ended; its handler logs
     LockOverridden LockAdopted     LockLost          a lock was taken over, or lost
     LoopStoodStill                                   a coroutine is about to end its worker
+    WorkerStoodStill                                 it is about to be ended, by no handler's fault
     SlotSkipped    SlotPutOff                        a slot was missed, waits for a blackout's end
     ItemLeftAlone                                    an item cannot be taken
     BoardPaused    BoardResumed                      nothing is claimed while the board is paused
@@ -326,6 +327,22 @@ class LockLost(BoardItemEvent, frozen=True, kw_only=True):
     level = logging.WARNING
 
     message: str
+
+
+class WorkerStoodStill(BoardEvent, frozen=True, kw_only=True):
+    """The loop of a worker does not turn, and no handler is in it: the worker is about to be ended.
+    It is emitted by another thread.
+    """
+
+    kind = "worker stands still"
+    level = logging.CRITICAL
+
+    @property
+    def message(self) -> str:
+        return (
+            "the worker's loop does not turn, and no handler is in it: the machine has no time for "
+            "it, or a library blocks it. The worker is ended unless it turns at once"
+        )
 
 
 class LoopStoodStill(BoardItemEvent, frozen=True, kw_only=True):

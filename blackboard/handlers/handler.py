@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput
 from blackboard.handlers.params import Params, described
+from blackboard.inputs import argument
 from blackboard.model import replace
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
@@ -378,13 +379,13 @@ def check_type(name: str, field: str = "type") -> None:
 def _checked_spec(name: str, defaults: Mapping[str, Any]) -> Spec:
     try:
         texts = {
-            key: as_text(value, key)
+            key: as_text(argument(key, value, HandlerOptions.__annotations__[key]), key)
             for key, value in defaults.items()
             if value is not None and key in Spec.__struct_fields__ and key != "params"
         }
         spec = msgspec.convert(texts, Spec)
         check_spec(spec)
-    except (msgspec.ValidationError, BadInput) as problem:
+    except BadInput as problem:
         raise BadInput(name, str(problem)) from None
     return spec
 

@@ -1,9 +1,9 @@
 """A thread of a worker that reports which coroutine keeps the loop from turning, before its end.
 
 The guard ends a worker whose loop stands still (`guard.py`), and the traceback that Python writes
-then names no item. So shortly before, this thread finds out whose handler the loop stands in, and
-reports it. It needs the interpreter: a handler in C code that holds the interpreter's lock leaves
-the traceback alone.
+then names no item. So shortly before, this thread finds out whose handler the loop stands in, or
+that it is in none, and reports it. It needs the interpreter: a handler in C code that holds the
+interpreter's lock leaves the traceback alone.
 
 A process that was stopped and goes on is no standstill: the thread wakes late then, too, and gives
 the loop time to turn.
@@ -28,10 +28,10 @@ STANDS = 0.75
 class LoopWatch:
     """Watches the loop of the thread that makes it, until `turning` is called with infinity.
     `report` is called in another thread, once for each standstill, with the run in whose handler
-    the loop stands.
+    the loop stands; None: it is in none.
     """
 
-    def __init__(self, clock: Clock, report: Callable[[RunOfLoop], None]) -> None:
+    def __init__(self, clock: Clock, report: Callable[[RunOfLoop | None], None]) -> None:
         self._clock = clock
         self._report = report
         self._watched = threading.get_ident()
@@ -62,18 +62,16 @@ class LoopWatch:
                 pause = AWAKE
             elif left <= 0.0 and deadline != reported:
                 reported = deadline
-                self._look()
+                self._report(self._owner())
             wakes = now + pause
             self._sooner.wait(pause)
             self._sooner.clear()
 
-    def _look(self) -> None:
-        """Find the run whose callback, or step of a task, the loop is in."""
+    def _owner(self) -> RunOfLoop | None:
+        """The run whose callback, or step of a task, the loop is in."""
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 - there is no other way
         while frame is not None:
             if frame.f_code is Handle._run.__code__:  # noqa: SLF001
-                owner = owner_in(frame.f_locals.get("self"))
-                if owner is not None:
-                    self._report(owner)
-                return
+                return owner_in(frame.f_locals.get("self"))
             frame = frame.f_back
+        return None

@@ -23,13 +23,13 @@ LAYERS = {
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard handlers handlers.* runner runners runners.* records events subscribers "
+        "blackboard inputs handlers handlers.* runner runners runners.* records events subscribers "
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* election doctor doctor.* why cost notify notify.*"
     ),
-    "what is read of a board, and how it is shown": "inputs display display.* metrics metrics.*",
+    "what is read of a board, and how it is shown": "display display.* metrics metrics.*",
     "the settings file": "toml_lines settings",
     "the pages": "web web.*",
     "the front door": "location board_worker assembly board blocking",

@@ -18,6 +18,7 @@ from blackboard.model import Item, Outcome
 from blackboard.protocol.reading import BoardTable
 from blackboard.runners import guard
 from blackboard.runners.guard import ASLEEP, AWAKE, LOOK_AGAIN, LOOP, check_loop, is_stopped
+from blackboard.runners.inline import RunOfLoop
 from blackboard.runners.standstill import LoopWatch
 from tests.support import loop_child as turning
 from tests.support.patience import patience
@@ -98,6 +99,16 @@ def test_a_loop_is_watched_from_its_first_turn_on() -> None:
     assert watches() == before + 1
     watch.turning(math.inf)
     eventually(lambda: watches() == before, "the watch ends")
+
+
+def test_a_loop_that_stands_still_without_a_handler_is_reported_as_such() -> None:
+    reported: list[RunOfLoop | None] = []
+    clock = SystemClock()
+    watch = LoopWatch(clock, reported.append)
+    watch.turning(clock.monotonic())
+    eventually(lambda: reported, "it is reported")
+    watch.turning(math.inf)
+    assert reported == [None]
 
 
 # ---- real processes
