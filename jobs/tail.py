@@ -42,6 +42,7 @@ import msgspec
 
 from blackboard import BadInput, Context, Item, pump
 from blackboard.runners import guard
+from blackboard.runners.commands import start_command
 from blackboard.runners.watch import Watch
 from blackboard.tables.azure_address import child_environment
 
@@ -257,11 +258,10 @@ async def _give(
 ) -> None:
     """Raises CommandFailed for how the command ended, BadInput where it cannot be started."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
+        process = await start_command(
+            command,
             stdin=asyncio.subprocess.PIPE,
             env={**child_environment(os.environ), **about},
-            start_new_session=True,
         )
     except OSError as problem:
         what = f"cannot run {command[0]!r}: {problem.strerror}"

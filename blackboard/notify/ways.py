@@ -10,10 +10,7 @@ way, and only the configured address is asked. Proxies are those of the environm
 
 import asyncio
 import json
-import os
-import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +28,8 @@ from blackboard.notify.settings import (
     place,
 )
 from blackboard.patterns import matches
+from blackboard.runners import guard
+from blackboard.runners.commands import start_command
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
@@ -132,13 +131,12 @@ class Command:
             for name, key in _VARIABLES.items()
         }
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._argv(),
+            process = await start_command(
+                self._argv(),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
                 env={**child_environment(self.environ), **about},
-                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it holds a NUL character"
@@ -150,8 +148,7 @@ class Command:
             raise NotSent(f"it did not end within {self.seconds:g} s") from None
         finally:
             if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                guard.kill(process.pid)
                 await process.wait()
         if process.returncode:
             raise NotSent(f"it ended with {process.returncode}")

@@ -247,6 +247,32 @@ def test_a_command_that_is_stopped_takes_with_it_what_it_has_started(tmp_path: P
     eventually(lambda: is_gone(began), "it ends")
 
 
+def test_a_command_that_is_stopped_while_it_is_started_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, pid = tmp_path / "a.log", tmp_path / "pid"
+    file.write_text("one\n")
+    real, may_go_on = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def slow(*args: Any, **about: Any) -> asyncio.subprocess.Process:
+        process = await real(*args, **about)
+        await may_go_on.wait()
+        return process
+
+    async def story() -> None:
+        table = {"files": ["*.log"], "command": pipeline(pid)}
+        task = asyncio.create_task(follow(Item(str(file), "tail", {}), context([], **table)))
+        await asyncio.to_thread(eventually, lambda: whole_lines(pid), "the command has begun")
+        task.cancel()
+        asyncio.get_running_loop().call_soon(may_go_on.set)
+        await asyncio.gather(task, return_exceptions=True)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+    asyncio.run(story())
+    began = int(whole_lines(pid)[0])
+    eventually(lambda: is_gone(began), "it ends")
+
+
 def pipeline(pid: Path) -> list[str]:
     """A command that goes on for long, and says which process it has started."""
     return ["sh", "-c", f"(sh -c 'echo $PPID > {pid}; exec sleep 300'; :) | cat"]
