@@ -331,7 +331,7 @@ class Scratch:
             handlers=HANDLERS,
             job_settings={},
             events=events,
-            wake=CycleWake(settings.cycle.total_seconds()),
+            wake=CycleWake(settings.cycle.total_seconds(), board.chance),
             inline=InlineRunner(),
             process=process,
             turning=process.turning,

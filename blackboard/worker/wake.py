@@ -18,7 +18,7 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from blackboard.clock import Chance, SystemChance
+from blackboard.clock import Chance
 
 SPREAD = 0.05
 """The part of a cycle by which a beat comes sooner or later than the mean, so that workers do not
@@ -123,9 +123,9 @@ class Beat(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
 class CycleWake(EarliestWake):
     """Beats by APScheduler's timer."""
 
-    def __init__(self, cycle: float, chance: Chance | None = None) -> None:
+    def __init__(self, cycle: float, chance: Chance) -> None:
         super().__init__(cycle)
-        self._beats = Beat(cycle, chance or SystemChance())
+        self._beats = Beat(cycle, chance)
         self._scheduler = AsyncIOScheduler(
             timezone=UTC,
             executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
