@@ -34,6 +34,9 @@ VERSION = 1
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """Before all times."""
+YEARS = range(1000, 9100)
+"""Of the times in rows. Schedules are computed for the years up to 9000; a jitter or a backoff adds
+ten at the most."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """What is `planned` beside a run that was asked for, where the schedule has no next slot."""
 
@@ -82,6 +85,11 @@ class Mark(Struct, frozen=True, gc=False, kw_only=True):
     by: str
     at: datetime
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a time that cannot be shown: a row may hold anything."""
+        if self.at.tzinfo is None or self.at.year not in YEARS:
+            raise ValueError("a time without a zone, or far away")
 
 
 class Acknowledgement(Mark, frozen=True, kw_only=True):
@@ -183,7 +191,7 @@ class Item(Work, frozen=True, kw_only=True):
             return False
         try:
             found = msgspec.json.decode(self.acknowledged, type=Acknowledgement)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return found.fence == self.fence
 

@@ -363,7 +363,7 @@ def mark_in(row: Row) -> Mark:
     """Who paused a board; a mark that cannot be read pauses it all the same."""
     try:
         return msgspec.json.decode(str(row.data.get("mark")), type=Mark)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Mark(by="unknown", at=NEVER)
 
 

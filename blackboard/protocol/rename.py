@@ -160,5 +160,5 @@ def _reason(item: Item) -> str:
     """Why it is paused."""
     try:
         return msgspec.json.decode(item.paused, type=Mark).reason if item.paused else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""

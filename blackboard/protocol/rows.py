@@ -24,6 +24,7 @@ import msgspec
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import (
     VERSION,
+    YEARS,
     Action,
     Applied,
     Identifier,
@@ -47,8 +48,6 @@ from blackboard.table import Data, Row, Value
 Record = TypeVar("Record", Item, Token, Lock, Permit, Run, Member, Message, Statistics, Action)
 
 _READ_ONLY = {"etag", "age"}
-_YEARS = range(1000, 9100)
-"""Schedules are computed for the years up to 9000; a jitter or a backoff adds ten at the most."""
 _LARGEST = 10**12
 """The keys of the history have no room for higher fences."""
 
@@ -76,7 +75,7 @@ def _number(value: object) -> float | None:
 
 
 def _time(value: object) -> datetime | None:
-    if isinstance(value, datetime) and value.tzinfo is not None and value.year in _YEARS:
+    if isinstance(value, datetime) and value.tzinfo is not None and value.year in YEARS:
         return value
     return None
 

@@ -13,11 +13,13 @@ from blackboard.errors import BadInput, BadRow, BlackboardError
 from blackboard.model import Applied, Mark, QueuedRun, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
-from blackboard.protocol.reading import BoardTable
-from blackboard.protocol.rows import data_of, record_of
-from blackboard.records import decoded, decoded_as
-from blackboard.spec import decode_spec
+from blackboard.protocol.edits import pause
+from blackboard.protocol.reading import BoardTable, mark_in
+from blackboard.protocol.rows import data_of, record_of, text_of
+from blackboard.records import decoded, decoded_as, item_record
+from blackboard.spec import Labels, decode_spec
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Row
+from blackboard.why import explained
 from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
 from tests.support.boards import Scene, settings_of, story
@@ -76,6 +78,26 @@ def test_json_without_an_end_is_no_spec_and_is_shown_as_it_stands() -> None:
         decode_spec('{"params":' + '{"a":' * 5_000)
     assert decoded(DEEP) == DEEP
     assert decoded_as(Mark, DEEP) is None
+    unseen = replace(ITEM, failures=1, acknowledged=DEEP, paused=DEEP)
+    assert not unseen.is_acknowledged
+    assert mark_in(Row("key", "1", {"mark": DEEP})).by == "unknown"
+
+
+@pytest.mark.parametrize(
+    "at", ["2026-01-01T00:00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-05:00", "x"]
+)
+@story
+async def test_marks_whose_times_make_no_sense_are_shown_as_none(scene: Scene, at: str) -> None:
+    await scene.add("davis")
+    await pause(scene.board, "davis", scene.mark())
+    text = text_of({"by": "ann", "at": at, "reason": "x", "fence": 0})
+    item = replace(await scene.item(), resumed=text, paused=text, acknowledged=text, failures=1)
+    write = Merge(KEY, data_of(item), ANY)
+    await scene.table.commit(scene.board.partition("davis"), [write])
+    one, why = await explained(scene.board, await scene.item(), ())
+    assert "paused" in why.headline
+    found = item_record(one, Labels())
+    assert (found.paused, found.resumed, found.acknowledged) == (None, None, None)
 
 
 @with_workers
