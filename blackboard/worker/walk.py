@@ -491,15 +491,15 @@ class Walk:
             now = self.board.clock.monotonic()
             if taken:
                 self.backlog.won(number, now)
-            if answer.broken is not None:
+            if answer.broken is not None:  # it is not selected again, so this comes to an end
                 self._misfits.add(_version(answer.broken))
             elif answer.reread:
+                rereadings += 1
                 result.lost += 1
                 self.backlog.lost_race(number, now)
             elif len(taken) < len(batch):
                 result.crowded = True  # the store was away, or lost the reply
             if answer.reread:
-                rereadings += 1
                 await self._read(number, result)
         result.crowded |= left > 0 and rereadings == REREADINGS
 

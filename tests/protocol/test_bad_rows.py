@@ -2,11 +2,17 @@
 by them, and the doctor tells.
 """
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blackboard import Context, Item, handler
+from blackboard import open as open_board
 from blackboard.cli.output import emit
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadRow, BlackboardError
@@ -24,6 +30,7 @@ from tests.cli.command_line import CommandLine, blackboard
 from tests.protocol.test_rows import ITEM, LOCK, MEMBER, RUN, TOKEN
 from tests.support.boards import Scene, settings_of, story
 from tests.support.faults import Fault
+from tests.support.patience import patience
 from tests.support.workers import Workplace, with_workers
 from tests.support.wrong_rows import codes, plant, repaired
 
@@ -267,6 +274,26 @@ async def test_a_run_whose_fence_the_history_has_does_not_hold_up_its_worker(sce
     scene.table.script(*[Fault.NONE] * 100, enough)
     await scene.let_go(again)
     scene.table._commits.clear()
+
+
+def test_many_rows_of_items_that_are_no_json_keep_no_worker_from_its_end(tmp_path: Path) -> None:
+    @handler("quick", every="1h")
+    async def quick(item: Item, ctx: Context) -> None: ...
+
+    async def story() -> None:
+        file = tmp_path / "app.db"
+        async with open_board(file, handlers=[quick], create=True) as board:
+            for number in range(12):
+                await board.add(f"a{number:02}", "quick")
+            with closing(sqlite3.connect(file)) as rows, rows:
+                rows.execute(
+                    "UPDATE rows SET data = '[]' WHERE key GLOB 'item:a*' AND key < 'item:a11'"
+                )
+            async with asyncio.timeout(patience(60)):
+                await board.worker(slots=20).work("idle")
+            assert (await board.item("a11")).runs == 1
+
+    asyncio.run(story())
 
 
 @story
