@@ -41,8 +41,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from blackboard import BadInput, Context, Item, pump
-from blackboard.runners import guard
-from blackboard.runners.commands import start_command
+from blackboard.runners.commands import end_command, start_command
 from blackboard.runners.watch import Watch
 from blackboard.tables.azure_address import child_environment
 
@@ -270,8 +269,7 @@ async def _give(
     try:
         await process.communicate(lines)
     except BaseException:
-        guard.kill(process.pid)
-        await process.wait()
+        await end_command(process)
         raise
     finally:
         watch.forget(process.pid)

@@ -22,6 +22,7 @@ from blackboard.demo.feeds import TOWNS, GroupCalendar, Page, Town, feeds_of
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BlackboardError
 from blackboard.location import DEFAULT_BOARD
+from blackboard.runners.commands import end_command
 
 SLOTS = 3
 """Runs of a worker at a time."""
@@ -163,8 +164,7 @@ class DemoWorker:
         except (TimeoutError, ProcessLookupError):
             return
         finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            await end_command(self.process)
 
 
 @dataclass(slots=True)
@@ -239,7 +239,7 @@ async def apply(folder: DemoFolder) -> None:
         _, said = await process.communicate()
     finally:
         if process.returncode is None:
-            process.kill()
+            await end_command(process)
     if process.returncode:
         raise BlackboardError(f"the demo's board cannot be made: {said.decode().strip()}")
 

@@ -28,8 +28,7 @@ from blackboard.notify.settings import (
     place,
 )
 from blackboard.patterns import matches
-from blackboard.runners import guard
-from blackboard.runners.commands import start_command
+from blackboard.runners.commands import end_command, start_command
 from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tables.azure_address import child_environment
@@ -148,8 +147,7 @@ class Command:
             raise NotSent(f"it did not end within {self.seconds:g} s") from None
         finally:
             if process.returncode is None:
-                guard.kill(process.pid)
-                await process.wait()
+                await end_command(process)
         if process.returncode:
             raise NotSent(f"it ended with {process.returncode}")
 

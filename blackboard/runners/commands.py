@@ -18,11 +18,18 @@ async def start_command(argv: Sequence[str], **about: Any) -> asyncio.subprocess
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        starting.add_done_callback(_kill)
-        await asyncio.wait([starting])
+        # Shielded as well: who is cancelled twice leaves nothing behind either.
+        await asyncio.shield(asyncio.ensure_future(_end_started(starting)))
         raise
 
 
-def _kill(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+async def end_command(process: asyncio.subprocess.Process) -> None:
+    """Kill a command with all that it has started in its session, and wait for its end."""
+    guard.kill(process.pid)
+    await process.wait()
+
+
+async def _end_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+    await asyncio.wait([starting])
     if not starting.cancelled() and starting.exception() is None:
-        guard.kill(starting.result().pid)
+        await end_command(starting.result())

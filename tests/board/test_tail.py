@@ -253,9 +253,11 @@ def test_a_command_that_is_stopped_while_it_is_started_leaves_nothing(
     file, pid = tmp_path / "a.log", tmp_path / "pid"
     file.write_text("one\n")
     real, may_go_on = asyncio.create_subprocess_exec, asyncio.Event()
+    started = list[asyncio.subprocess.Process]()
 
     async def slow(*args: Any, **about: Any) -> asyncio.subprocess.Process:
         process = await real(*args, **about)
+        started.append(process)
         await may_go_on.wait()
         return process
 
@@ -266,6 +268,7 @@ def test_a_command_that_is_stopped_while_it_is_started_leaves_nothing(
         task.cancel()
         asyncio.get_running_loop().call_soon(may_go_on.set)
         await asyncio.gather(task, return_exceptions=True)
+        assert [one.returncode for one in started] == [-signal.SIGKILL]  # and is not left open
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
     asyncio.run(story())
