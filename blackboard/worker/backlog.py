@@ -64,8 +64,11 @@ LONGEST_PAUSE = 16.0
 ROUNDING = 0.001
 """Seconds of imprecision of a clock."""
 AHEAD = 48
-"""Tokens read beyond those that the free slots take, or four times the slots if that is more. With
-the locks of a few slots that is still one page of any store."""
+"""Tokens read beyond those that the free slots take, for a few slots: with their locks still one
+page of any store."""
+FEW_SLOTS = 8
+AHEAD_OF_A_SLOT = 8
+"""More tokens for each slot beyond a few: the larger pages that many slots need are used up."""
 MOST_READ = 1_000
 """Tokens that a worker with peers reads at the most to find those of which it is the first."""
 PREFERENCE = timedelta(minutes=1)
@@ -282,7 +285,7 @@ class Selection:
         self.passed_over = False
         """Whether a slot was missed and its item moved on to the next."""
         self._slots = free(1)
-        self._ahead = max(AHEAD, 4 * total)
+        self._ahead = AHEAD + AHEAD_OF_A_SLOT * max(total - FEW_SLOTS, 0)
         times = max(min(workers, MOST_READ // (self._slots.left + self._ahead)), 1)
         self._ahead *= times
         self._to_fill = free(times)

@@ -8,8 +8,11 @@ from typing import Any
 from blackboard.model import Token
 from blackboard.protocol.permits import Limit
 from blackboard.spec import RunSettings
+from blackboard.tables.base import LARGEST_PAGE
 from blackboard.worker.backlog import (
     AHEAD,
+    AHEAD_OF_A_SLOT,
+    FEW_SLOTS,
     FIRST_PAUSE,
     LONGEST_PAUSE,
     MOST_READ,
@@ -287,6 +290,14 @@ def test_a_shard_is_read_until_the_slots_are_filled_and_some_ahead() -> None:
     assert read(made, many(500)) == 2 + AHEAD + 1
     assert len(made.settle(NOW)[0]) == 2 + AHEAD
     assert made.unread == [(START, True)]
+
+
+def test_many_slots_use_up_the_larger_pages_that_they_need() -> None:
+    assert read(selection(slots=FEW_SLOTS), many(2000)) == FEW_SLOTS + AHEAD + 1
+    ahead = AHEAD + AHEAD_OF_A_SLOT * (100 - FEW_SLOTS)
+    with_locks = 100 + 100 + ahead
+    assert 0.9 * LARGEST_PAGE < with_locks <= LARGEST_PAGE
+    assert read(selection(slots=100), many(2000)) == 100 + ahead + 1
 
 
 def test_with_a_peer_twice_as_many_are_read_to_keep_as_many() -> None:
